@@ -1,0 +1,48 @@
+# Two commands are enough: `make run` and `make test`. Both prepare .venv first; the second time they reinstall nothing.
+BIN := .venv/bin
+SWARM_RUNS ?= 20000
+TEST_WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-run setup-dev setup-bench run test check swarm bench pins clean
+
+help: ## say what each target does
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
+		printf '%-18s %s\n' "$$name" "$$text"; done
+
+setup: setup-dev ## prepare .venv with everything that running, testing and checking need
+
+setup-run:
+	@scripts/setup run
+
+setup-dev:
+	@scripts/setup dev
+
+setup-bench:
+	@scripts/setup bench
+
+run: setup-run ## the demonstration: a tree of real brokers, the bank workload, and the proof that all arrived
+	@$(BIN)/holdfast demo
+
+test: setup-dev ## the whole suite
+	@$(BIN)/pytest -q -n $(TEST_WORKERS)
+
+check: setup-dev ## what a reviewer would run: ruff, mypy, tidiness, unit tests, scenarios
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy src tests
+	@$(BIN)/pytest -q -n $(TEST_WORKERS) tests/tidy tests/unit tests/scenarios
+
+swarm: setup-dev ## many seeded random runs in the simulator (SWARM_RUNS=20000)
+	@SWARM_RUNS=$(SWARM_RUNS) $(BIN)/pytest -q tests/swarm
+
+bench: setup-bench ## measure Holdfast beside a bare relay in one run
+	@$(BIN)/holdfast bench
+
+pins: ## renew requirements*.txt from pyproject.toml, in a clean environment
+	@scripts/pins
+
+clean: ## remove .venv and everything that was made
+	rm -rf .venv .setup.lock .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src -name '*.egg-info' -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Start, stop, crash, freeze and cut real broker processes."""

@@ -1,0 +1,1 @@
+"""The nouns everyone uses: messages, guarantees, topics, filters, node ids and the wire codec."""

@@ -1,0 +1,1 @@
+"""Real sockets, timers and processes around a machine."""

@@ -1,0 +1,1 @@
+"""Replicated services with mixed consistency, built on the client."""

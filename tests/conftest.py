@@ -1,0 +1,11 @@
+"""Settings every test shares."""
+
+import os
+
+from hypothesis import settings
+
+# The suite gives the same answer twice: examples are drawn from a fixed seed, and a slow machine fails nothing.
+# HOLDFAST_HYPOTHESIS=explore draws new ones at every run, for whoever goes looking.
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("explore", derandomize=False, deadline=None)
+settings.load_profile(os.environ.get("HOLDFAST_HYPOTHESIS") or "steady")
