@@ -2,6 +2,7 @@
 BIN := .venv/bin
 SWARM_RUNS ?= 20000
 TEST_WORKERS ?= 2
+CHECKED_TESTS := $(wildcard tests/tidy tests/unit tests/scenarios)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-run setup-dev setup-bench run test check swarm bench pins clean
@@ -31,7 +32,7 @@ check: setup-dev ## what a reviewer would run: ruff, mypy, tidiness, unit tests,
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy src tests
-	@$(BIN)/pytest -q -n $(TEST_WORKERS) tests/tidy tests/unit tests/scenarios
+	@$(BIN)/pytest -q -n $(TEST_WORKERS) $(CHECKED_TESTS)
 
 swarm: setup-dev ## many seeded random runs in the simulator (SWARM_RUNS=20000)
 	@SWARM_RUNS=$(SWARM_RUNS) $(BIN)/pytest -q tests/swarm

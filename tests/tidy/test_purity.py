@@ -158,7 +158,7 @@ def test_a_reach_outside_is_reported_with_its_place(source: str):
         "from random import Random\nclass Node:\n    chance: Random | None = None",
         "import random\ndef f(chance: random.Random): ...",
         "if TYPE_CHECKING:\n    import random",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from random import Random\nelse:\n    Random = object",
+        "if typing.TYPE_CHECKING:\n    from random import Random\nelse:\n    Random = object",
         "import heapq\nimport msgspec\nfrom holdfast.model import time",
         "self.open()\nreader.input()",
     ],

@@ -1,4 +1,4 @@
-"""The set-up script, driven with a Python that only pretends: what it installs, when, and what it says when it cannot."""
+"""The set-up script, driven with a Python that only pretends: what it installs, when, and how it refuses."""
 
 import os
 import re
