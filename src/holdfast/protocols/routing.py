@@ -1,0 +1,386 @@
+"""Routing tables: who wants what, found by topic.
+
+Problem: a broker holds up to a hundred thousand subscriptions and looks up the topic of every batch that passes.
+
+Idea: patterns lie in a trie by levels, `+` and `#` being children like any other, since no legal topic has them as a
+level. A look-up follows at most two children a level (the literal one and `+`) and collects `#` on the way, so it
+visits what matches so far and never what does not. What was found is kept in a bounded cache; the topics in the cache
+lie in a trie of their own, so that a change drops exactly the topics that the changed pattern matches, by walking the
+pattern through that trie, and leaves the others warm. A cached topic thus costs one look-up in a dict, without a
+version to check.
+
+Invariants: no trie has a childless node without content; every cached route is what a fresh look-up would find; every
+order that can be seen is sorted, so that two tables with the same content answer alike however they came by it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import OrderedDict
+
+from holdfast.model.errors import LocalMisuse
+from holdfast.model.filters import Filter, parse_filter
+from holdfast.model.topics import check_pattern, check_topic
+
+CACHED_TOPICS_MAX = 4096
+CACHED_WEIGHT_MAX = 262_144  # destinations and filters in all cached routes together; the oldest routes go first
+
+Route = dict[str, tuple[Filter, ...] | None]
+
+
+class RoutingTable:
+    """Who wants what: (pattern, where) -> destinations, found by topic.
+
+    `where` is a content filter's text, "" for none. Patterns, topics and filters that are not legal are refused with a
+    `TopicError` or a `FilterError`, and then nothing has changed.
+    """
+
+    __slots__ = ("_cache", "_held", "_interests", "_root", "_routes", "_size", "version", "visited")
+
+    def __init__(self, cached_topics_max: int = CACHED_TOPICS_MAX, cached_weight_max: int = CACHED_WEIGHT_MAX) -> None:
+        self.version = 0
+        """Increases with every change."""
+        self.visited = 0
+        """Trie nodes that look-ups outside the cache have visited so far: what routing costs, apart from any clock."""
+        self._root = _Node()
+        self._interests: dict[tuple[str, str], _Interest] = {}
+        self._held: dict[str, set[tuple[str, str]]] = {}
+        self._size = 0
+        self._cache = _RouteCache(cached_topics_max, cached_weight_max)
+        self._routes = self._cache.routes  # the same dict, one attribute closer for the hot path
+
+    def __len__(self) -> int:
+        """The number of (pattern, where, destination) entries."""
+        return self._size
+
+    def route(self, topic: str) -> Route:
+        """Destinations that want the topic, sorted: with None all of it, else what any of the filters matches.
+
+        The answer is shared with later calls: look at it, do not change it.
+        """
+        route = self._routes.get(topic)
+        return self._look_up(topic) if route is None else route
+
+    def wants(self, destination: str, topic: str) -> bool:
+        """Whether the destination has any interest in the topic, filters disregarded."""
+        return destination in self.route(topic)
+
+    def add(self, pattern: str, where: str, destination: str) -> bool:
+        """Adds an interest of the destination; True if it did not have it yet."""
+        interest = self._interests.get((pattern, where))
+        if interest is None:
+            interest = self._new_interest(pattern, where)
+        elif interest.has(destination):
+            return False
+        insort(interest.destinations, destination)
+        self._held.setdefault(destination, set()).add((pattern, where))
+        self._size += 1
+        self._changed(pattern)
+        return True
+
+    def remove(self, pattern: str, where: str, destination: str) -> bool:
+        """Removes an interest of the destination; True if it had it."""
+        interest = self._interests.get((pattern, where))
+        if interest is None or not interest.has(destination):
+            return False
+        del interest.destinations[bisect_left(interest.destinations, destination)]
+        if not interest.destinations:
+            self._drop_interest(pattern, where)
+        held = self._held[destination]
+        held.discard((pattern, where))
+        if not held:
+            del self._held[destination]
+        self._size -= 1
+        self._changed(pattern)
+        return True
+
+    def remove_destination(self, destination: str) -> list[tuple[str, str]]:
+        """Removes every interest of the destination and returns what it had, sorted."""
+        had = self.interests(destination)
+        for pattern, where in had:
+            self.remove(pattern, where, destination)
+        return had
+
+    def interests(self, destination: str) -> list[tuple[str, str]]:
+        """The destination's (pattern, where) pairs, sorted."""
+        return sorted(self._held.get(destination, ()))
+
+    def sources(self, pattern: str, where: str) -> tuple[str, ...]:
+        """The destinations that have exactly this interest, sorted."""
+        interest = self._interests.get((pattern, where))
+        return () if interest is None else tuple(interest.destinations)
+
+    def distinct(self) -> list[tuple[str, str]]:
+        """Every (pattern, where) that somebody has, sorted."""
+        return sorted(self._interests)
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError when the table contradicts itself; for tests, since it looks at everything."""
+        pairs = {(key, name) for key, interest in self._interests.items() for name in interest.destinations}
+        assert pairs == {(key, name) for name, held in self._held.items() for key in held}, "indexes disagree"
+        assert len(pairs) == self._size, "the count is off"
+        nodes = [self._root]
+        for node in nodes:
+            assert node is self._root or not node.is_empty(), "an empty node was not pruned"
+            nodes.extend((node.children or {}).values())
+        ends = {id(interest) for node in nodes for interest in node.interests()}
+        assert ends == {id(interest) for interest in self._interests.values()}, "the trie and the index disagree"
+        self._cache.check_invariants()
+        for topic, route in self._routes.items():
+            assert route == self._found(topic), f"the cached route of {topic!r} is stale"
+
+    # ------------------------------------------------------------------------------------------------ changing
+
+    def _new_interest(self, pattern: str, where: str) -> _Interest:
+        check_pattern(pattern)
+        interest = _Interest(where)
+        node = self._root
+        for level in pattern.split("/"):
+            node = node.child(level)
+        node.put(where, interest)
+        self._interests[pattern, where] = interest
+        return interest
+
+    def _drop_interest(self, pattern: str, where: str) -> None:
+        del self._interests[pattern, where]
+        levels = pattern.split("/")
+        path = [self._root]
+        for level in levels:
+            path.append(path[-1].child(level))
+        path[-1].drop(where)
+        # From the leaf up, whatever became empty goes: a table that has shrunk is as small as one that never grew.
+        for parent, level in zip(reversed(path[:-1]), reversed(levels), strict=True):
+            if not parent.prune(level):
+                break
+
+    def _changed(self, pattern: str) -> None:
+        self.version += 1
+        self._cache.forget(pattern)
+
+    # ------------------------------------------------------------------------------------------------ looking up
+
+    def _look_up(self, topic: str) -> Route:
+        route = self._found(check_topic(topic))
+        self._cache.keep(topic, route)
+        return route
+
+    def _found(self, topic: str) -> Route:
+        wanted: dict[str, dict[str, Filter] | None] = {}
+        for node in self._matching(topic.split("/")):
+            for interest in node.interests():
+                if interest.filter is None:
+                    wanted.update(dict.fromkeys(interest.destinations))
+                    continue
+                for destination in interest.destinations:
+                    filters = wanted.setdefault(destination, {})
+                    if filters is not None:  # else it has all of the topic already
+                        filters[interest.filter.text] = interest.filter
+        return {destination: _distinct(filters) for destination, filters in sorted(wanted.items(), key=_by_name)}
+
+    def _matching(self, levels: list[str]) -> list[_Node]:
+        """The nodes at which patterns that match end, if any ends there."""
+        rests: list[_Node] = []
+        reached = [self._root]
+        for level in levels:
+            self.visited += len(reached)
+            further: list[_Node] = []
+            for node in reached:
+                children = node.children
+                if children is None:
+                    continue
+                if (child := children.get(level)) is not None:
+                    further.append(child)
+                if (child := children.get("+")) is not None:
+                    further.append(child)
+                if (child := children.get("#")) is not None:
+                    rests.append(child)
+            reached = further
+        # 'a/#' matches 'a' as well: what remains may be nothing.
+        rests += [node.children["#"] for node in reached if node.children is not None and "#" in node.children]
+        self.visited += len(reached) + len(rests)
+        return reached + rests
+
+
+def _by_name(item: tuple[str, object]) -> str:
+    return item[0]
+
+
+def _distinct(filters: dict[str, Filter] | None) -> tuple[Filter, ...] | None:
+    """Sorted by text; of filters that differ in spelling alone, one."""
+    if filters is None:
+        return None
+    return tuple(dict.fromkeys(filters[text] for text in sorted(filters)))
+
+
+class _Interest:
+    """One (pattern, where), and the destinations that have it, sorted."""
+
+    __slots__ = ("destinations", "filter")
+
+    def __init__(self, where: str) -> None:
+        self.filter = parse_filter(where) if where else None
+        self.destinations: list[str] = []
+
+    def has(self, destination: str) -> bool:
+        index = bisect_left(self.destinations, destination)
+        return index < len(self.destinations) and self.destinations[index] == destination
+
+
+class _Node:
+    """A place in the trie of patterns. Most have one interest or a few children: empty dicts would outweigh them."""
+
+    __slots__ = ("children", "filtered", "unfiltered")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] | None = None
+        self.unfiltered: _Interest | None = None
+        self.filtered: dict[str, _Interest] | None = None
+
+    def interests(self) -> list[_Interest]:
+        """The interests whose pattern ends here."""
+        found = [] if self.unfiltered is None else [self.unfiltered]
+        return found if self.filtered is None else [*found, *self.filtered.values()]
+
+    def child(self, level: str) -> _Node:
+        """The child of that name, made if it is not there."""
+        if self.children is None:
+            self.children = {}
+        node = self.children.get(level)
+        if node is None:
+            node = self.children[level] = _Node()
+        return node
+
+    def put(self, where: str, interest: _Interest) -> None:
+        if not where:
+            self.unfiltered = interest
+            return
+        if self.filtered is None:
+            self.filtered = {}
+        self.filtered[where] = interest
+
+    def drop(self, where: str) -> None:
+        if not where:
+            self.unfiltered = None
+        elif self.filtered is not None:
+            del self.filtered[where]
+            self.filtered = self.filtered or None
+
+    def prune(self, level: str) -> bool:
+        """Removes the child of that name if nothing is in it or below it; True if it went."""
+        if self.children is None or not self.children[level].is_empty():
+            return False
+        del self.children[level]
+        self.children = self.children or None
+        return True
+
+    def is_empty(self) -> bool:
+        return self.children is None and self.unfiltered is None and self.filtered is None
+
+
+class _CachedLevel:
+    """A place in the trie of cached topics."""
+
+    __slots__ = ("children", "topic")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _CachedLevel] = {}
+        self.topic: str | None = None
+
+
+class _RouteCache:
+    """Routes by topic, at most so many and so heavy; at the bound those kept longest are forgotten."""
+
+    __slots__ = ("_root", "_weight", "routes", "topics_max", "weight_max")
+
+    def __init__(self, topics_max: int, weight_max: int) -> None:
+        if topics_max < 0 or weight_max < 0:
+            raise LocalMisuse(
+                f"A routing table was made to cache {topics_max} topics of weight {weight_max}; both are 0 or more, "
+                "0 meaning that nothing is cached. It was not made."
+            )
+        self.topics_max = topics_max
+        self.weight_max = weight_max
+        self.routes: OrderedDict[str, Route] = OrderedDict()
+        self._weight = 0
+        self._root = _CachedLevel()
+
+    def keep(self, topic: str, route: Route) -> None:
+        """Keeps the route of a topic that is not kept yet."""
+        weight = _weight(route)
+        if self.topics_max == 0 or weight > self.weight_max:
+            return  # there is no room that forgetting others could make
+        self.routes[topic] = route
+        self._weight += weight
+        self._place(topic).topic = topic
+        while len(self.routes) > self.topics_max or self._weight > self.weight_max:
+            self._drop(next(iter(self.routes)))
+
+    def forget(self, pattern: str) -> None:
+        """Forgets the route of every topic that the pattern matches."""
+        if not self.routes:
+            return
+        if pattern[-1] != "#" and "+" not in pattern:
+            if pattern in self.routes:
+                self._drop(pattern)
+            return
+        for topic in self._matching(pattern):
+            self._drop(topic)
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError when the cache contradicts itself or is over a bound; for tests."""
+        assert len(self.routes) <= self.topics_max, "too many topics are cached"
+        assert self._weight == sum(map(_weight, self.routes.values())) <= self.weight_max, "the weight is off"
+        assert sorted(_topics_below([self._root])) == sorted(self.routes), "the trie and the routes disagree"
+        places = [self._root]
+        for place in places:
+            assert place is self._root or place.children or place.topic, "an empty place was not pruned"
+            places.extend(place.children.values())
+
+    def _matching(self, pattern: str) -> list[str]:
+        reached = [self._root]
+        for level in pattern.split("/"):
+            if level == "#":
+                return _topics_below(reached)
+            if level == "+":
+                reached = [child for place in reached for child in place.children.values()]
+            else:
+                reached = [place.children[level] for place in reached if level in place.children]
+        return [place.topic for place in reached if place.topic is not None]
+
+    def _place(self, topic: str) -> _CachedLevel:
+        place = self._root
+        for level in topic.split("/"):
+            below = place.children.get(level)
+            if below is None:
+                below = place.children[level] = _CachedLevel()
+            place = below
+        return place
+
+    def _drop(self, topic: str) -> None:
+        self._weight -= _weight(self.routes.pop(topic))
+        levels = topic.split("/")
+        path = [self._root]
+        for level in levels:
+            path.append(path[-1].children[level])
+        path[-1].topic = None
+        for parent, level in zip(reversed(path[:-1]), reversed(levels), strict=True):
+            child = parent.children[level]
+            if child.children or child.topic is not None:
+                break
+            del parent.children[level]
+
+
+def _topics_below(places: list[_CachedLevel]) -> list[str]:
+    topics: list[str] = []
+    places = list(places)
+    while places:
+        place = places.pop()
+        if place.topic is not None:
+            topics.append(place.topic)
+        places.extend(place.children.values())
+    return topics
+
+
+def _weight(route: Route) -> int:
+    """What a route counts in the cache: its topic, its destinations and their filters."""
+    return 1 + len(route) + sum(len(filters) for filters in route.values() if filters is not None)
