@@ -1,0 +1,251 @@
+"""Messages, and the batches in which they travel.
+
+A batch is a run of consecutive messages of one publisher on one topic with one guarantee; its identity is
+`(publisher, first..last)`. Payloads lie in one byte string, a column beside their lengths, so that a broker routes,
+orders and buffers a batch by its header and never touches a payload, and so that looking at each message costs a slice.
+"""
+
+from array import array
+from collections.abc import Sequence
+from sys import byteorder
+from typing import Annotated, TypeVar
+
+from msgspec import Meta, Struct
+
+from holdfast.model.errors import PeerViolation
+from holdfast.model.filters import Filter, Value
+from holdfast.model.guarantees import GUARANTEES, Guarantee
+
+PAYLOAD_BYTES_MAX = 1 << 20
+BATCH_BYTES_MAX = 1 << 16
+BATCH_COUNT_MAX = 4096
+KEYS_MAX = 64
+KEY_BYTES_MAX = 256
+ATTRIBUTES_MAX = 64
+SEQ_MAX = (1 << 53) - 1
+
+Name = Annotated[str, Meta(min_length=1, max_length=128)]
+TopicText = Annotated[str, Meta(min_length=1, max_length=1024)]
+Seq = Annotated[int, Meta(ge=1, le=SEQ_MAX)]
+Count = Annotated[int, Meta(ge=1, le=1 << 20)]
+Rank = Annotated[int, Meta(ge=0, le=3)]
+Keys = tuple[str, ...]
+Attributes = dict[str, Value]
+T = TypeVar("T")
+
+
+class Message(Struct, frozen=True, gc=False):
+    """One message as an application sees it."""
+
+    topic: str
+    payload: bytes
+    publisher: str
+    seq: int
+    guarantee: Guarantee
+    keys: Keys = ()
+    attributes: Attributes = {}
+
+
+class BatchError(PeerViolation, ValueError):
+    """A batch whose columns do not fit together."""
+
+
+class Batch(Struct, frozen=True, array_like=True, gc=False):
+    """Consecutive messages of one publisher on one topic with one guarantee.
+
+    `lengths` is empty when every payload has the same size, else one little-endian 32-bit length a message. `keys` and
+    `attributes` hold nothing, one entry that counts for every message, or one entry a message.
+    """
+
+    publisher: Name
+    first: Seq
+    count: Count
+    topic: TopicText
+    guarantee: Rank
+    payloads: bytes
+    lengths: bytes = b""
+    keys: tuple[Keys, ...] = ()
+    attributes: tuple[Attributes, ...] = ()
+
+    @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
+    @property
+    def cost_bytes(self) -> int:
+        """What the batch weighs in flow control: its columns and a flat charge for the header."""
+        entries = len(self.keys) + len(self.attributes)
+        return len(self.payloads) + len(self.lengths) + 32 * entries + 64
+
+    def key_set(self) -> Sequence[str]:
+        """Every key that some message of the batch has, in order of first appearance."""
+        if len(self.keys) <= 1:
+            return self.keys[0] if self.keys else ()
+        return tuple(dict.fromkeys(key for keys in self.keys for key in keys))
+
+    def keys_of(self, index: int) -> Keys:
+        return self.keys[index if len(self.keys) > 1 else 0] if self.keys else ()
+
+    def attributes_of(self, index: int) -> Attributes:
+        return self.attributes[index if len(self.attributes) > 1 else 0] if self.attributes else {}
+
+    def payload_list(self) -> list[bytes]:
+        """The payloads, cut out of their column."""
+        payloads, count = self.payloads, self.count
+        if count == 1:
+            return [payloads]
+        if not self.lengths:
+            size = len(payloads) // count
+            if not size:
+                return [b""] * count
+            return [payloads[at : at + size] for at in range(0, size * count, size)]
+        pieces, at = [], 0
+        for length in unpack_lengths(self.lengths):
+            pieces.append(payloads[at : at + length])
+            at += length
+        return pieces
+
+    def messages(self) -> list[Message]:
+        """The messages one by one."""
+        topic, publisher, guarantee = self.topic, self.publisher, GUARANTEES[self.guarantee]
+        numbered = enumerate(self.payload_list(), self.first)
+        if not self.keys and not self.attributes:
+            return [Message(topic, payload, publisher, seq, guarantee) for seq, payload in numbered]
+        first, keys_of, attributes_of = self.first, self.keys_of, self.attributes_of
+        return [
+            Message(topic, payload, publisher, seq, guarantee, keys_of(seq - first), attributes_of(seq - first))
+            for seq, payload in numbered
+        ]
+
+    def check(self) -> None:
+        """Raise `BatchError` unless the columns fit together: what a broker asks once, where a batch enters."""
+        who = f"batch {self.publisher}#{self.first}"
+        if self.lengths:
+            if len(self.lengths) != 4 * self.count:
+                raise BatchError(f"{who} has {self.count} messages but {len(self.lengths)} bytes of lengths")
+            if sum(unpack_lengths(self.lengths)) != len(self.payloads):
+                raise BatchError(f"{who} has lengths that do not add up to its {len(self.payloads)} payload bytes")
+        elif len(self.payloads) % self.count:
+            raise BatchError(f"{who} has {self.count} equal messages in {len(self.payloads)} payload bytes")
+        for name, column in (("keys", self.keys), ("attributes", self.attributes)):
+            if len(column) not in (0, 1, self.count):
+                raise BatchError(f"{who} has {self.count} messages but {len(column)} entries of {name}")
+        if self.last > SEQ_MAX:
+            raise BatchError(f"{who} numbers its messages past {SEQ_MAX}")
+
+    def part(self, first: int, last: int) -> "Batch":
+        """The messages `first..last` as a batch of their own."""
+        start, stop = first - self.first, last - self.first + 1
+        if start == 0 and stop == self.count:
+            return self
+        if self.lengths:
+            lengths = unpack_lengths(self.lengths)
+            begin = sum(lengths[:start])
+            end = begin + sum(lengths[start:stop])
+            column = self.lengths[4 * start : 4 * stop]
+        else:
+            size = len(self.payloads) // self.count
+            begin, end, column = size * start, size * stop, b""
+        return Batch(
+            self.publisher,
+            first,
+            last - first + 1,
+            self.topic,
+            self.guarantee,
+            self.payloads[begin:end],
+            column,
+            self.keys[start:stop] if len(self.keys) > 1 else self.keys,
+            self.attributes[start:stop] if len(self.attributes) > 1 else self.attributes,
+        )
+
+    def matching(self, filters: tuple[Filter, ...] | None) -> list["Batch"]:
+        """What some filter lets through, as few batches as possible; `None` lets everything through."""
+        if filters is None:
+            return [self]
+        if len(self.attributes) <= 1:
+            return [self] if any_match(filters, self.attributes_of(0)) else []
+        parts, run_first = [], 0
+        for index, attributes in enumerate(self.attributes):
+            if any_match(filters, attributes):
+                run_first = run_first or self.first + index
+            elif run_first:
+                parts.append(self.part(run_first, self.first + index - 1))
+                run_first = 0
+        if run_first:
+            parts.append(self.part(run_first, self.last))
+        return parts
+
+    def wanted_by(self, filters: tuple[Filter, ...] | None) -> bool:
+        """Whether some message of the batch gets through some filter."""
+        if filters is None:
+            return True
+        return any(any_match(filters, attributes) for attributes in self.attributes or ({},))
+
+
+def any_match(filters: tuple[Filter, ...], attributes: Attributes) -> bool:
+    return any(one.matches(attributes) for one in filters)
+
+
+def unpack_lengths(lengths: bytes) -> "array[int]":
+    column = array("I")
+    column.frombytes(lengths)
+    if byteorder == "big":
+        column.byteswap()
+    return column
+
+
+def pack_lengths(sizes: Sequence[int]) -> bytes:
+    column = array("I", sizes)
+    if byteorder == "big":
+        column.byteswap()
+    return column.tobytes()
+
+
+def make_batch(
+    publisher: str,
+    first: int,
+    topic: str,
+    guarantee: int,
+    payloads: Sequence[bytes],
+    keys: Sequence[Keys] = (),
+    attributes: Sequence[Attributes] = (),
+) -> Batch:
+    """A batch of these payloads; the columns of keys and attributes are folded when all their entries are equal."""
+    count = len(payloads)
+    sizes = list(map(len, payloads))
+    uniform = count == 1 or sizes.count(sizes[0]) == count
+    return Batch(
+        publisher,
+        first,
+        count,
+        topic,
+        guarantee,
+        payloads[0] if count == 1 else b"".join(payloads),
+        b"" if uniform else pack_lengths(sizes),
+        _folded(keys),
+        _folded(attributes),
+    )
+
+
+def merged(batches: Sequence[Batch]) -> Batch:
+    """Adjacent batches of one publisher, topic and guarantee as one."""
+    head = batches[0]
+    if len(batches) == 1:
+        return head
+    return make_batch(
+        head.publisher,
+        head.first,
+        head.topic,
+        head.guarantee,
+        [payload for batch in batches for payload in batch.payload_list()],
+        [batch.keys_of(index) for batch in batches for index in range(batch.count)],
+        [batch.attributes_of(index) for batch in batches for index in range(batch.count)],
+    )
+
+
+def _folded(column: Sequence[T]) -> tuple[T, ...]:
+    if not column or not any(column):
+        return ()
+    if len(column) > 1 and column.count(column[0]) == len(column):
+        return (column[0],)
+    return tuple(column)

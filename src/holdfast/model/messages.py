@@ -1,0 +1,220 @@
+"""Everything that two nodes say to each other.
+
+Frames are what a connection carries. Most are about the connection itself; `Data` is the numbered frame that carries
+one session message. Session messages are lossless and in order across connections: see `protocols.links`.
+Every struct travels as a tagged array; tags are never reused.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from holdfast.model.batches import Batch, Name, Rank, Seq, TopicText
+
+WIRE_VERSION = 1
+
+Counter = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Where = Annotated[str, Meta(max_length=4096)]
+Reason = Annotated[str, Meta(max_length=1024)]
+Interest = tuple[TopicText, Where]
+
+
+# ---------------------------------------------------------------------------------------------- session messages
+
+
+class Publish(Struct, frozen=True, array_like=True, tag=20, gc=False):
+    """A batch on its way from its publisher to everybody interested; from a broker to a client it is a delivery."""
+
+    batch: Batch
+
+
+class Subscribe(Struct, frozen=True, array_like=True, tag=21, gc=False):
+    """The sender wants what matches; `SubscribeAck` says that every broker behind the receiver knows."""
+
+    token: Counter
+    pattern: TopicText
+    where: Where
+
+
+class SubscribeAck(Struct, frozen=True, array_like=True, tag=22, gc=False):
+    token: Counter
+
+
+class Unsubscribe(Struct, frozen=True, array_like=True, tag=23, gc=False):
+    """The sender takes a subscription back; `UnsubscribeAck` says that nothing more will come because of it."""
+
+    token: Counter
+    pattern: TopicText
+    where: Where
+
+
+class UnsubscribeAck(Struct, frozen=True, array_like=True, tag=24, gc=False):
+    token: Counter
+
+
+class Interests(Struct, frozen=True, array_like=True, tag=25, gc=False):
+    """What is wanted on the sender's side of a link that is new; `complete` with the last part."""
+
+    entries: tuple[Interest, ...]
+    complete: bool
+
+
+class Confirm(Struct, frozen=True, array_like=True, tag=26, gc=False):
+    """Follows a publication on its own streams; its acknowledgement says that everybody behind the receiver has it."""
+
+    token: Counter
+    topic: TopicText
+    publisher: Name
+    seq: Seq
+
+
+class ConfirmAck(Struct, frozen=True, array_like=True, tag=27, gc=False):
+    token: Counter
+
+
+class Rejected(Struct, frozen=True, array_like=True, tag=28, gc=False):
+    """A request of a client that surely was not carried out: `token` for a request, `first..last` for publications."""
+
+    token: Counter
+    first: Counter
+    last: Counter
+    reason: Reason
+
+
+class TotalRequest(Struct, frozen=True, array_like=True, tag=30, gc=False):
+    """A total batch on its way to the root of its topic's subtree (Ginger, section 3.5)."""
+
+    batch: Batch
+
+
+class TotalMarker(Struct, frozen=True, array_like=True, tag=31, gc=False):
+    """From the topic's root down: cut these keys for the total batch `(publisher, first)`."""
+
+    publisher: Name
+    first: Seq
+    topic: TopicText
+    keys: tuple[str, ...]
+
+
+class TotalAck(Struct, frozen=True, array_like=True, tag=32, gc=False):
+    """Everybody below the sender has cut; what the sender had passed before stands before it on the link."""
+
+    publisher: Name
+    first: Seq
+
+
+class TotalProcessed(Struct, frozen=True, array_like=True, tag=33, gc=False):
+    """The cut is complete: deliver the batch, let go what waited. Without a batch: it is done, and not for you."""
+
+    publisher: Name
+    first: Seq
+    batch: Batch | None
+
+
+SessionMessage = (
+    Publish
+    | Subscribe
+    | SubscribeAck
+    | Unsubscribe
+    | UnsubscribeAck
+    | Interests
+    | Confirm
+    | ConfirmAck
+    | Rejected
+    | TotalRequest
+    | TotalMarker
+    | TotalAck
+    | TotalProcessed
+)
+
+SMALL_COST_BYTES = 64
+
+
+def cost_bytes(message: SessionMessage) -> int:
+    """What a message weighs in flow control; both ends compute the same figure."""
+    if isinstance(message, Publish | TotalRequest):
+        return message.batch.cost_bytes
+    if isinstance(message, TotalProcessed) and message.batch is not None:
+        return message.batch.cost_bytes
+    if isinstance(message, TotalMarker):
+        return SMALL_COST_BYTES + 16 * len(message.keys)
+    if isinstance(message, Interests):
+        return SMALL_COST_BYTES + 64 * len(message.entries)
+    return SMALL_COST_BYTES
+
+
+# ------------------------------------------------------------------------------------------------------- frames
+
+Kind = Literal["broker", "client"]
+
+
+class Hello(Struct, frozen=True, array_like=True, tag=1, gc=False):
+    """The first frame of whoever dialled: who it is, which session this connection goes on with, what it has of it.
+
+    `received` and `credit` are as in `Ack`. `resume` is true when the session exists already: a peer that does not
+    know it must refuse, since going on would hide a loss.
+    """
+
+    version: int
+    node: Name
+    kind: Kind
+    cluster: Annotated[str, Meta(max_length=128)]
+    session: Counter
+    resume: bool
+    received: Counter
+    credit: Counter
+
+
+class Welcome(Struct, frozen=True, array_like=True, tag=2, gc=False):
+    """The answer to `Hello`: who is here, what it has of the session, and what it can do.
+
+    `published` is the highest number known of that publisher: a new session under an old name goes on after it.
+    """
+
+    node: Name
+    received: Counter
+    credit: Counter
+    published: Counter
+    protocol: Name
+    guarantees: tuple[Rank, ...]
+    payload_bytes_max: int
+
+
+class Refusal(Struct, frozen=True, array_like=True, tag=3, gc=False):
+    """The answer to a `Hello` that cannot be accepted; the connection closes after it."""
+
+    code: Literal["version", "cluster", "name", "unknown-session", "not-ready", "full", "misuse", "kind"]
+    reason: Reason
+
+
+class Data(Struct, frozen=True, array_like=True, tag=4, gc=False):
+    """Session message number `seq`, counted from 1 in each direction."""
+
+    seq: Seq
+    message: SessionMessage
+
+
+class Ack(Struct, frozen=True, array_like=True, tag=5, gc=False):
+    """Everything up to `received` has arrived; the sender may have sent `credit` bytes of cost since the beginning."""
+
+    received: Counter
+    credit: Counter
+
+
+class Ping(Struct, frozen=True, array_like=True, tag=6, gc=False):
+    """Are you there? Answered by `Pong` with the same number."""
+
+    number: Counter
+
+
+class Pong(Struct, frozen=True, array_like=True, tag=7, gc=False):
+    number: Counter
+
+
+class Goodbye(Struct, frozen=True, array_like=True, tag=8, gc=False):
+    """The session ends here, on purpose: nothing more will come, nothing will be resumed."""
+
+    reason: Reason
+
+
+Frame = Hello | Welcome | Refusal | Data | Ack | Ping | Pong | Goodbye

@@ -1,0 +1,374 @@
+"""A client as a pure machine: the same for every protocol, under every driver.
+
+A client is a leaf with one link, to its broker. It numbers its publications, coalesces consecutive ones on one topic
+with one guarantee into a batch until the driver settles (so an idle client sends at once and a busy one sends full
+batches), and keeps what was not accepted. What comes in is passed on once per message, however many of the client's
+subscriptions match; after an unsubscription nothing that only it wanted comes through.
+
+Bounds: the driver awaits while `backlog_bytes` is over its limit; deliveries that the application has not consumed
+take up the link's window, and then the broker waits.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+from holdfast.model.batches import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Attributes, Batch, Keys, make_batch
+from holdfast.model.errors import LocalMisuse, PeerViolation
+from holdfast.model.filters import Value
+from holdfast.model.guarantees import TOTAL
+from holdfast.model.messages import (
+    Confirm,
+    ConfirmAck,
+    Frame,
+    Hello,
+    Publish,
+    Refusal,
+    Rejected,
+    SessionMessage,
+    Subscribe,
+    SubscribeAck,
+    Unsubscribe,
+    UnsubscribeAck,
+    Welcome,
+)
+from holdfast.protocols.config import ClientConfig
+from holdfast.protocols.hub import Hub
+from holdfast.protocols.links import Link, LinkState
+from holdfast.protocols.node import (
+    Accepted,
+    Attached,
+    CancelTimer,
+    Completed,
+    Deliver,
+    Effects,
+    Ended,
+    Failed,
+    Report,
+    SetTimer,
+)
+from holdfast.protocols.routing import RoutingTable
+
+T = TypeVar("T")
+
+GIVE_UP_TIMER = "give-up"
+TOTAL_BATCH_COUNT_MAX = 256
+"""A total batch is ordered as one message with all its keys: small enough not to tie too many keys together."""
+
+IMPLICIT_KEYS: Keys = ("",)
+"""The keys of a total message that names none: all such messages of a topic are in one order."""
+
+
+class _ClientHub(Hub):
+    """A hub that remembers what the broker said of itself."""
+
+    said: Welcome | None = None
+
+    def on_welcome(self, link: Link, welcome: Welcome) -> None:  # noqa: ARG002
+        self.said = welcome
+
+
+class _Run:
+    """Publications that will be one batch."""
+
+    __slots__ = ("attributes", "first", "guarantee", "keys", "payload_bytes", "payloads", "topic")
+
+    def __init__(self, first: int, topic: str, guarantee: int) -> None:
+        self.first, self.topic, self.guarantee = first, topic, guarantee
+        self.payloads: list[bytes] = []
+        self.keys: list[Keys] = []
+        self.attributes: list[Attributes] = []
+        self.payload_bytes = 0
+
+
+class ClientNode:
+    """One client session. See `protocols.node.ClientCommands` for its commands."""
+
+    def __init__(self, config: ClientConfig, incarnation: int) -> None:
+        self.name, self.config = config.name, config
+        self._hub = _ClientHub(self, config.name, "client", config.cluster, config.link, incarnation)
+        self.next_seq = 1
+        self.accepted_seq = 0
+        self.attached = False
+        self._run: _Run | None = None
+        self._batches: list[Batch] = []
+        self._pending_bytes = 0
+        self._publications: deque[tuple[int, int]] = deque()
+        self._tokens = 0
+        self._requests: dict[int, tuple[str, str, str]] = {}
+        self._wanted: dict[tuple[str, str], int] = {}
+        self._table = RoutingTable()
+        self._uneaten: dict[tuple[str, int], SessionMessage] = {}
+        self._stopping = False
+        self._ended = False
+
+    # ------------------------------------------------------------------------------------------------- commands
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: int,
+        keys: Keys = (),
+        attributes: dict[str, Value] | None = None,
+    ) -> int:
+        """Take a publication and return its number; it leaves with the next `settle`."""
+        if self._stopping or self._ended:
+            raise LocalMisuse(f"client {self.name} is closed: connect again to publish")
+        seq = self.next_seq
+        self.next_seq = seq + 1
+        size = len(payload)
+        run = self._run
+        if run is None or run.topic != topic or run.guarantee != guarantee or self._full(run, size):
+            run = self._begin_run(seq, topic, guarantee)
+        if guarantee == TOTAL and not keys:
+            keys = IMPLICIT_KEYS
+        if keys or run.keys:
+            run.keys += [()] * (len(run.payloads) - len(run.keys))
+            run.keys.append(keys)
+        if attributes or run.attributes:
+            run.attributes += [{}] * (len(run.payloads) - len(run.attributes))
+            run.attributes.append(attributes or {})
+        run.payloads.append(payload)
+        run.payload_bytes += size
+        self._pending_bytes += size + 64
+        return seq
+
+    @staticmethod
+    def _full(run: _Run, size: int) -> bool:
+        count_max = TOTAL_BATCH_COUNT_MAX if run.guarantee == TOTAL else BATCH_COUNT_MAX
+        return run.payload_bytes + size > BATCH_BYTES_MAX or len(run.payloads) >= count_max
+
+    def _begin_run(self, seq: int, topic: str, guarantee: int) -> _Run:
+        self._close_run()
+        self._run = _Run(seq, topic, guarantee)
+        return self._run
+
+    def _close_run(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            keys = _padded(run.keys, len(run.payloads), ())
+            attributes = _padded(run.attributes, len(run.payloads), {})
+            batch = make_batch(self.name, run.first, run.topic, run.guarantee, run.payloads, keys, attributes)
+            self._batches.append(batch)
+
+    def subscribe(self, pattern: str, where: str, now: float) -> tuple[int, Effects]:
+        """Ask for a subscription; `Completed(token)` says that it is confirmed everywhere."""
+        self._wanted[pattern, where] = self._wanted.get((pattern, where), 0) + 1
+        self._table.add(pattern, where, self.name)
+        return self._request("subscribe", pattern, where, lambda token: Subscribe(token, pattern, where), now)
+
+    def unsubscribe(self, pattern: str, where: str, now: float) -> tuple[int, Effects]:
+        """Take one subscription back; nothing that only it wanted comes through from now on."""
+        left = self._wanted.get((pattern, where), 0) - 1
+        if left < 0:
+            raise LocalMisuse(f"client {self.name} has no subscription to {pattern!r} where {where!r}")
+        if left:
+            self._wanted[pattern, where] = left
+            self._tokens += 1
+            return self._tokens, [Completed(self._tokens)]
+        del self._wanted[pattern, where]
+        self._table.remove(pattern, where, self.name)
+        self._hub.out.append(Report("unsubscribe", pattern=pattern, where=where))
+        return self._request("unsubscribe", pattern, where, lambda token: Unsubscribe(token, pattern, where), now)
+
+    def confirm(self, topic: str, seq: int, now: float) -> tuple[int, Effects]:
+        """Ask whether publication `seq` on `topic` is delivered; `Completed(token)` when all that matched have it."""
+        if not 1 <= seq < self.next_seq:
+            raise LocalMisuse(f"client {self.name} has not published #{seq}")
+        return self._request("confirm", topic, "", lambda token: Confirm(token, topic, self.name, seq), now)
+
+    def _request(
+        self, verb: str, pattern: str, where: str, make: Callable[[int], SessionMessage], now: float
+    ) -> tuple[int, Effects]:
+        if self._ended:
+            raise LocalMisuse(f"client {self.name} is closed: connect again to {verb}")
+        self._tokens += 1
+        token = self._tokens
+        self._requests[token] = (verb, pattern, where)
+        # A request stands behind the publications before it.
+        self._flush(now)
+        self._hub.send(self.config.broker, make(token))
+        return token, self._hub.take()
+
+    def consumed(self, batch: Batch) -> None:
+        """The application has taken these messages: the broker may send as many more."""
+        message = self._uneaten.pop((batch.publisher, batch.first), None)
+        link = self._hub.links.get(self.config.broker)
+        if message is not None and link is not None:
+            self._hub.consumed(link, message)
+
+    @property
+    def backlog_bytes(self) -> int:
+        """What was published and is not accepted by the broker yet."""
+        link = self._hub.links.get(self.config.broker)
+        return self._pending_bytes + (link.unacknowledged_bytes if link is not None else 0)
+
+    # -------------------------------------------------------------------------------------------- entry points
+
+    def start(self, now: float) -> Effects:
+        self._hub.start()
+        self._hub.dial(self.config.broker, now)
+        self._hub.out.append(SetTimer(GIVE_UP_TIMER, self.config.give_up_s))
+        return self._hub.take()
+
+    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
+        if not isinstance(frame, Hello):
+            self._hub.receive(peer, frame, now)
+        return self._hub.take()
+
+    def timer(self, name: str, now: float) -> Effects:
+        if not self._hub.timer(name, now) and name == GIVE_UP_TIMER and not self.attached:
+            self._hub.end(self.config.broker, f"no answer from the broker for {self.config.give_up_s:g} s")
+        return self._hub.take()
+
+    def peer_up(self, peer: str, now: float) -> Effects:
+        self._hub.peer_up(peer, now)
+        return self._hub.take()
+
+    def peer_down(self, peer: str, now: float) -> Effects:  # noqa: ARG002
+        self._hub.peer_down(peer)
+        return self._hub.take()
+
+    def settle(self, now: float) -> Effects:
+        if not self._ended:
+            self._flush(now)
+            self._leave_if_drained()
+        self._hub.settle()
+        return self._hub.take()
+
+    def stop(self, now: float) -> Effects:
+        """Flush what was published, then say goodbye."""
+        self._stopping = True
+        return self.settle(now)
+
+    def _flush(self, now: float) -> None:  # noqa: ARG002
+        self._close_run()
+        if not self._batches:
+            return
+        batches, self._batches = self._batches, []
+        link = self._hub.links[self.config.broker]
+        for batch in batches:
+            self._hub.out.append(Report("publish", batch))
+            self._hub.send(self.config.broker, Publish(batch))
+            self._publications.append((link.queued, batch.last))
+        self._pending_bytes = 0
+
+    def _leave_if_drained(self) -> None:
+        if self._stopping and self.attached and self._hub.drained():
+            self._hub.end(self.config.broker, "the client closed")
+
+    # ------------------------------------------------------------------------------------------ the hub's owner
+
+    def admit(self, hello: Hello) -> Refusal | None:
+        return Refusal("kind", f"{self.name} is a client: nobody connects to it, {hello.node} included")
+
+    def welcome(self, hello: Hello) -> tuple[int, str, tuple[int, ...]]:
+        raise LocalMisuse(f"client {self.name} was asked to welcome {hello.node}")
+
+    def link_opened(self, link: Link, fresh: bool) -> None:
+        said = self._hub.said
+        if said is None:
+            return
+        if fresh and not self._numbering(said.published):
+            return
+        self.attached = True
+        out = self._hub.out
+        out.append(CancelTimer(GIVE_UP_TIMER))
+        out.append(Report("attach", peer=said.node))
+        out.append(Attached(said.node, said.protocol, said.guarantees, said.payload_bytes_max))
+        self._accept(link)
+
+    def _numbering(self, published: int) -> bool:
+        """A new session goes on after what was published under its name; it may not repeat a number."""
+        if published < self.next_seq:
+            return True
+        if self.next_seq > 1:
+            reason = f"{self.name} has published up to #{published} before; wait for the attachment, or choose a name"
+            self._hub.end(self.config.broker, reason)
+            return False
+        self.next_seq = published + 1
+        self.accepted_seq = published
+        return True
+
+    def link_closed(self, link: Link) -> None:
+        self.attached = False
+        self._hub.out.append(Report("detach", peer=link.peer))
+        self._hub.out.append(SetTimer(GIVE_UP_TIMER, self.config.give_up_s))
+
+    def link_refused(self, link: Link, refusal: Refusal) -> None:
+        self._hub.end(link.peer, refusal.reason, say=False)
+
+    def link_ended(self, link: Link, reason: str) -> None:  # noqa: ARG002
+        self._ended, self.attached = True, False
+        self._hub.out.append(CancelTimer(GIVE_UP_TIMER))
+        self._hub.out.append(Ended(self._stopping, reason))
+        if self._stopping:
+            self._hub.out.append(Report("stopped"))
+
+    def link_acknowledged(self, link: Link) -> None:
+        self._accept(link)
+        self._leave_if_drained()
+
+    def _accept(self, link: Link) -> None:
+        publications, seq = self._publications, 0
+        while publications and publications[0][0] <= link.acked:
+            seq = publications.popleft()[1]
+        if seq:
+            self.accepted_seq = seq
+            self._hub.out.append(Accepted(seq))
+
+    def link_message(self, link: Link, message: SessionMessage) -> None:
+        if isinstance(message, Publish):
+            self._on_publish(link, message)
+            return
+        self._hub.consumed(link, message)
+        if isinstance(message, SubscribeAck | UnsubscribeAck | ConfirmAck):
+            self._on_done(message.token)
+        elif isinstance(message, Confirm):
+            # It stands behind the publication that it asks about: we have it.
+            self._hub.send(link.peer, ConfirmAck(message.token))
+        elif isinstance(message, Rejected):
+            self._requests.pop(message.token, None)
+            self._hub.out.append(Failed(message.token, message.first, message.last, message.reason))
+        else:
+            raise PeerViolation(f"{link.peer} sent a client {type(message).__name__}, which only brokers take")
+
+    def _on_publish(self, link: Link, message: Publish) -> None:
+        batch = message.batch
+        filters = self._table.route(batch.topic).get(self.name, ())
+        parts = batch.matching(filters)
+        if not parts:
+            self._hub.consumed(link, message)
+            return
+        # The whole message counts as consumed when the last of its parts is.
+        self._uneaten[batch.publisher, parts[-1].first] = message
+        for part in parts:
+            self._hub.out.append(Report("deliver", part))
+            self._hub.out.append(Deliver(part))
+
+    def _on_done(self, token: int) -> None:
+        verb, pattern, where = self._requests.pop(token, ("", "", ""))
+        if verb == "subscribe":
+            self._hub.out.append(Report("subscribe", pattern=pattern, where=where))
+        if verb:
+            self._hub.out.append(Completed(token))
+
+    # ---------------------------------------------------------------------------------------------- inspection
+
+    def check_invariants(self) -> None:
+        self._hub.check_invariants()
+        assert self.accepted_seq < self.next_seq, f"{self.name}: accepted what was never published"
+
+    def waiting_for(self) -> list[str]:
+        reasons = [f"the broker's answer to {verb} {pattern}" for verb, pattern, _ in self._requests.values()]
+        link = self._hub.links.get(self.config.broker)
+        if link is not None and link.state is not LinkState.OPEN:
+            reasons.append("a connection to its broker")
+        if self._publications or self._batches or self._run:
+            reasons.append(f"acceptance of publications after #{self.accepted_seq}")
+        return reasons
+
+
+def _padded(column: list[T], count: int, blank: T) -> list[T]:
+    return column + [blank] * (count - len(column)) if column else column

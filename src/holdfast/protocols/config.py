@@ -1,0 +1,45 @@
+"""Settings that brokers and clients of every protocol share."""
+
+from msgspec import Struct
+
+
+class LinkConfig(Struct, frozen=True):
+    """One link session; both ends may have their own."""
+
+    window_bytes: int = 1 << 20
+    """Cost that may be under way or unconsumed in one direction: what credit is granted from."""
+    backlog_bytes_max: int = 4 << 20
+    """Cost that may wait to be sent to a peer before its node stops taking in what would add to it."""
+    ack_frames: int = 64
+    ack_delay_s: float = 0.02
+    """Otherwise an acknowledgement leaves after this time."""
+    heartbeat_s: float = 2.0
+    silence_s: float = 10.0
+    """A connection that brings nothing for this long is given up and dialled again."""
+    redial_s: float = 0.05
+    redial_max_s: float = 2.0
+
+
+class BrokerConfig(Struct, frozen=True):
+    """Who a broker is and where it stands in the tree."""
+
+    name: str
+    parent: str | None = None
+    cluster: str = "holdfast"
+    link: LinkConfig = LinkConfig()
+    session_keep_s: float = 30.0
+    """How long a client that lost its connection may take to return to its session."""
+    stall_s: float = 30.0
+    """How long a client may leave a full buffer untouched before its session is ended."""
+    sessions_max: int = 10_000
+
+
+class ClientConfig(Struct, frozen=True):
+    """Who a client is, and the name that its driver knows its broker by."""
+
+    name: str
+    broker: str = "broker"
+    cluster: str = "holdfast"
+    link: LinkConfig = LinkConfig()
+    give_up_s: float = 30.0
+    """How long to try to return to a session before it counts as ended."""

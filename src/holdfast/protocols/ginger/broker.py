@@ -1,0 +1,444 @@
+"""A broker of the Ginger tree, without faults yet (thesis 000, chapter 3).
+
+Each link is one FIFO stream over all topics, and the overlay is a tree, so whatever could depend on a message travels
+behind it on every path: fifo and causal order need no metadata. Total order is a consistent cut per key (`cuts`),
+subscriptions are confirmed by every broker (`interests`), what must wait waits in `lanes`.
+
+    STARTING --start--> JOINING --Interests complete--> SERVING --stop--> LEAVING --drained--> GONE
+       (a root goes from STARTING to SERVING at once)
+
+Only a serving broker admits clients and children, so a newcomer knows every interest before anybody can publish there.
+
+Invariants: a client's publications pass in the order of their numbers, each once; a publisher with a total batch under
+way has nothing else under way; whatever waits in a lane waits for a cut or for such a batch.
+"""
+
+from collections import deque
+from enum import Enum
+
+from holdfast.model.batches import BATCH_BYTES_MAX, Batch, merged
+from holdfast.model.errors import PeerViolation
+from holdfast.model.filters import Filter
+from holdfast.model.guarantees import CAUSAL, EVENTUAL, FIFO, TOTAL
+from holdfast.model.messages import (
+    Confirm,
+    ConfirmAck,
+    Frame,
+    Hello,
+    Interests,
+    Publish,
+    Refusal,
+    Rejected,
+    SessionMessage,
+    Subscribe,
+    SubscribeAck,
+    TotalAck,
+    TotalMarker,
+    TotalProcessed,
+    TotalRequest,
+    Unsubscribe,
+    UnsubscribeAck,
+)
+from holdfast.protocols.clients import TOTAL_BATCH_COUNT_MAX
+from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.confirmations import Confirmations
+from holdfast.protocols.ginger.cuts import BatchId, CutMap
+from holdfast.protocols.ginger.interests import InterestMap
+from holdfast.protocols.ginger.lanes import EVERYBODY, Lane
+from holdfast.protocols.hub import BEAT_TIMER, Hub
+from holdfast.protocols.links import Link, LinkState
+from holdfast.protocols.node import Effects, Report
+from holdfast.protocols.publishers import PublisherMemory, check_publication
+
+FROM_CLIENTS = (Publish, Subscribe, Unsubscribe, Confirm, ConfirmAck)
+
+
+class Phase(Enum):
+    STARTING = "starting"
+    JOINING = "joining"
+    SERVING = "serving"
+    LEAVING = "leaving"
+    GONE = "gone"
+
+
+class GingerBroker:
+    """One broker. See `protocols.node.BrokerNode`."""
+
+    protocol = "ginger"
+    guarantees: tuple[int, ...] = (EVENTUAL, FIFO, CAUSAL, TOTAL)
+
+    def __init__(self, config: BrokerConfig, incarnation: int) -> None:
+        self.name, self.parent, self.config = config.name, config.parent, config
+        self.phase = Phase.STARTING
+        self.hub = Hub(self, config.name, "broker", config.cluster, config.link, incarnation)
+        self.interests = InterestMap(self._send)
+        self.cuts = CutMap(self, self.interests, self._send)
+        self.confirmations = Confirmations(self._send)
+        self.publishers = PublisherMemory()
+        self._lanes: dict[str, Lane] = {}
+        self._under_way: dict[str, BatchId] = {}
+        self._detached_at: dict[str, float] = {}
+        self._retrying = self._retry_again = False
+        self._now = 0.0
+
+    # -------------------------------------------------------------------------------------------- entry points
+
+    def start(self, now: float) -> Effects:
+        self.hub.start()
+        if self.parent is None:
+            self._enter(Phase.SERVING)
+        else:
+            self._enter(Phase.JOINING)
+            self.hub.dial(self.parent, now)
+        return self.hub.take()
+
+    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
+        self._now = now
+        self.hub.receive(peer, frame, now)
+        return self.hub.take()
+
+    def timer(self, name: str, now: float) -> Effects:
+        self._now = now
+        if self.hub.timer(name, now) and name == BEAT_TIMER:
+            self._expire_sessions(now)
+        return self.hub.take()
+
+    def peer_up(self, peer: str, now: float) -> Effects:
+        self._now = now
+        self.hub.peer_up(peer, now)
+        return self.hub.take()
+
+    def peer_down(self, peer: str, now: float) -> Effects:
+        self._now = now
+        self.hub.peer_down(peer)
+        return self.hub.take()
+
+    def settle(self, now: float) -> Effects:
+        self._now = now
+        self.hub.settle()
+        self._leave_if_drained()
+        return self.hub.take()
+
+    def stop(self, now: float) -> Effects:
+        """Take nothing more in, finish what is under way, then say goodbye."""
+        if self.phase is not Phase.GONE:
+            self._enter(Phase.LEAVING)
+            self.hub.granting = False
+        return self.settle(now)
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self.hub.out.append(Report(phase.value))
+
+    def _leave_if_drained(self) -> None:
+        if self.phase is Phase.LEAVING and self.cuts.idle() and not self._lanes and self.hub.drained():
+            self.hub.close_all(f"broker {self.name} is leaving")
+            self.phase = Phase.GONE
+            self.hub.out.append(Report("stopped"))
+
+    # ------------------------------------------------------------------------------------------ the hub's owner
+
+    def admit(self, hello: Hello) -> Refusal | None:
+        if self.phase is not Phase.SERVING:
+            return Refusal("not-ready", f"broker {self.name} is {self.phase.value}: try again, or another broker")
+        if hello.kind == "client" and len(self.hub.links) >= self.config.sessions_max:
+            return Refusal("full", f"broker {self.name} has {self.config.sessions_max} sessions: try another broker")
+        return None
+
+    def welcome(self, hello: Hello) -> tuple[int, str, tuple[int, ...]]:
+        return self.publishers.last(hello.node), self.protocol, self.guarantees
+
+    def link_opened(self, link: Link, fresh: bool) -> None:
+        self._detached_at.pop(link.peer, None)
+        if fresh and link.kind == "broker":
+            self.interests.join(link.peer, tell=not link.dialler)
+        self.hub.out.append(Report("attach" if fresh else "resume", peer=link.peer))
+
+    def link_closed(self, link: Link) -> None:
+        if not link.dialler:
+            self._detached_at[link.peer] = self._now
+        self.hub.out.append(Report("detach", peer=link.peer))
+
+    def link_refused(self, link: Link, refusal: Refusal) -> None:
+        self.hub.out.append(Report("refused", peer=link.peer, detail=refusal.reason))
+
+    def link_ended(self, link: Link, reason: str) -> None:
+        # What the client had published was accepted: it stays in its lane and goes out when it can.
+        self._detached_at.pop(link.peer, None)
+        self.interests.drop(link.peer)
+        self.confirmations.drop(link.peer)
+        self.cuts.pump()
+        self.hub.out.append(Report("end", peer=link.peer, detail=reason))
+
+    def link_acknowledged(self, link: Link) -> None:
+        if self.phase is Phase.LEAVING and not link.sent:
+            self._leave_if_drained()
+
+    def link_message(self, link: Link, message: SessionMessage) -> None:
+        if link.kind == "client":
+            if not isinstance(message, FROM_CLIENTS):
+                raise PeerViolation(f"client {link.peer} sent {type(message).__name__}, which only brokers may send")
+            self.hub.acknowledge_soon(link.peer)
+        self._take(link.peer, message)
+
+    def _send(self, peer: str, message: SessionMessage) -> None:
+        """To a session that is over nothing needs to be said."""
+        if peer in self.hub.links:
+            self.hub.send(peer, message)
+
+    # ---------------------------------------------------------------------------------------------------- lanes
+
+    def _take(self, peer: str, message: SessionMessage) -> None:
+        """Handle a message now, or let it wait."""
+        lane = self._lanes.get(peer)
+        if lane is not None and lane.stops(message):
+            lane.held.append(message)
+            return
+        shut = self._shut_by(peer, message)
+        if shut is not None:
+            self._lanes.setdefault(peer, Lane()).hold(message, shut)
+            return
+        link = self.hub.links.get(peer)
+        if link is not None:
+            self.hub.consumed(link, message)
+        self._handle(peer, message)
+
+    def _shut_by(self, peer: str, message: SessionMessage) -> str | None:
+        """For whom this message's lane is shut because of it; `None` if it need not wait."""
+        from_client = peer not in self.interests.neighbours
+        if from_client and peer in self._under_way and isinstance(message, Publish | Confirm):
+            return EVERYBODY
+        if not isinstance(message, Publish):
+            return None
+        batch = message.batch
+        if not batch.keys or batch.guarantee == TOTAL or not self._cut_off(peer, batch):
+            return None
+        return EVERYBODY if from_client or self._may_be_known_behind(peer, batch.topic) else batch.publisher
+
+    def _cut_off(self, peer: str, batch: Batch) -> bool:
+        """Whether some cut on the batch's keys puts it, coming from this peer, after the cut."""
+        return any(not cut.includes(peer) for cut in self.cuts.on(batch.topic, batch.key_set()))
+
+    def _may_be_known_behind(self, peer: str, topic: str) -> bool:
+        return self.interests.table.wants(peer, topic) or self.cuts.holds(peer, topic)
+
+    def _retry(self) -> None:
+        """Something ended that messages waited for: let each lane go as far as it can."""
+        if self._retrying:
+            self._retry_again = True
+            return
+        self._retrying = self._retry_again = True
+        while self._retry_again:
+            self._retry_again = False
+            for peer in list(self._lanes):
+                self._run_lane(peer, self._lanes.pop(peer).held)
+        self._retrying = False
+
+    def _run_lane(self, peer: str, held: deque[SessionMessage]) -> None:
+        if peer in self.interests.neighbours:
+            for message in held:
+                self._take(peer, message)
+            return
+        while held:
+            message = held.popleft()
+            more = _totals_to_merge(message, held)
+            if more and peer not in self._under_way and peer not in self._lanes:
+                link = self.hub.links.get(peer)
+                for part in more:
+                    if link is not None:
+                        self.hub.consumed(link, part)
+                self._handle(peer, Publish(merged([part.batch for part in more])))
+            else:
+                held.extendleft(reversed(more[1:]))
+                self._take(peer, message)
+
+    # ------------------------------------------------------------------------------------------------- messages
+
+    def _handle(self, peer: str, message: SessionMessage) -> None:
+        if isinstance(message, Publish):
+            if peer in self.interests.neighbours:
+                self._pass_on(message, peer)
+            else:
+                self._on_publication(peer, message)
+        elif isinstance(message, Subscribe):
+            self.interests.subscribe(peer, message)
+            self.cuts.pump()
+        elif isinstance(message, Unsubscribe):
+            self.interests.unsubscribe(peer, message)
+            self.cuts.pump()
+        elif isinstance(message, SubscribeAck | UnsubscribeAck):
+            self.interests.on_ack(message.token)
+        elif isinstance(message, Confirm):
+            self._on_confirm(peer, message)
+        elif isinstance(message, ConfirmAck):
+            self.confirmations.on_ack(peer, message.token)
+        else:
+            self._handle_from_neighbour(peer, message)
+
+    def _handle_from_neighbour(self, peer: str, message: SessionMessage) -> None:
+        if isinstance(message, TotalRequest):
+            self.cuts.request(message.batch, peer)
+        elif isinstance(message, TotalMarker):
+            self.cuts.on_marker(peer, message)
+        elif isinstance(message, TotalAck):
+            self.cuts.on_ack(peer, message)
+        elif isinstance(message, TotalProcessed):
+            self.cuts.on_processed(peer, message)
+        elif isinstance(message, Interests):
+            self.interests.learn(peer, message.entries)
+            if message.complete and self.phase is Phase.JOINING:
+                self._enter(Phase.SERVING)
+        else:
+            raise PeerViolation(f"broker {peer} sent {type(message).__name__}, which only goes to clients")
+
+    def _on_publication(self, client: str, message: Publish) -> None:
+        batch = message.batch
+        problem = check_publication(client, batch, self.publishers)
+        if problem:
+            self._send(client, Rejected(0, batch.first, batch.last, problem))
+            return
+        if batch.guarantee == TOTAL:
+            self._under_way[client] = (batch.publisher, batch.first)
+            self.cuts.request(batch, client)
+        else:
+            self._pass_on(message, client)
+
+    def _pass_on(self, message: Publish, arrived_from: str) -> None:
+        """To everybody who wants it, except back to the broker that it came from."""
+        batch = message.batch
+        neighbours = self.interests.neighbours
+        for destination, filters in self.interests.table.route(batch.topic).items():
+            if destination not in neighbours:
+                self._deliver(destination, batch, filters, message)
+            elif destination != arrived_from and batch.wanted_by(filters):
+                self._send(destination, message)
+
+    def _deliver(self, client: str, batch: Batch, filters: tuple[Filter, ...] | None, message: Publish) -> None:
+        if filters is None:
+            self._send(client, message)
+            return
+        for part in batch.matching(filters):
+            self._send(client, Publish(part))
+
+    def _on_confirm(self, peer: str, confirm: Confirm) -> None:
+        behind = [
+            destination
+            for destination in self.interests.table.route(confirm.topic)
+            if destination != peer or destination not in self.interests.neighbours
+        ]
+        self.confirmations.begin(peer, confirm, behind)
+
+    # -------------------------------------------------------------------------------------------- the cuts' owner
+
+    def deliver_here(self, batch: Batch) -> None:
+        message = Publish(batch)
+        for destination, filters in self.interests.table.route(batch.topic).items():
+            if destination not in self.interests.neighbours:
+                self._deliver(destination, batch, filters, message)
+
+    def total_done(self, client: str, batch_id: BatchId) -> None:
+        if self._under_way.get(client) == batch_id:
+            del self._under_way[client]
+            self._retry()
+
+    def cut_ended(self) -> None:
+        if self._lanes:
+            self._retry()
+
+    # ------------------------------------------------------------------------------------------------- sessions
+
+    def _expire_sessions(self, now: float) -> None:
+        for peer, since in list(self._detached_at.items()):
+            if now - since >= self.config.session_keep_s or peer in self.hub.congested:
+                self.hub.end(peer, f"{peer} was away for {now - since:.1f} s", say=False)
+        for peer in list(self.hub.congested):
+            link = self.hub.links[peer]
+            if link.kind == "client" and now - link.progress_at >= self.config.stall_s:
+                self.hub.end(peer, f"{peer} took nothing from a full buffer for {self.config.stall_s:g} s")
+
+    # ---------------------------------------------------------------------------------------------- inspection
+
+    def ready(self) -> bool:
+        return self.phase is Phase.SERVING
+
+    def status(self) -> dict[str, object]:
+        links = self.hub.links.values()
+        children = sorted(link.peer for link in links if link.kind == "broker" and not link.dialler)
+        return {
+            "name": self.name,
+            "protocol": self.protocol,
+            "phase": self.phase.value,
+            "parent": self.parent,
+            "children": children,
+            "clients": sorted(link.peer for link in links if link.kind == "client"),
+            "links": {link.peer: link.state.value for link in links},
+            "backlog_bytes": {link.peer: link.backlog_bytes for link in links if link.backlog_bytes},
+            "subscriptions": len(self.interests.table),
+            "cuts": len(self.cuts.under_way()),
+            "held": sum(len(lane.held) for lane in self._lanes.values()),
+        }
+
+    def check_invariants(self) -> None:
+        self.hub.check_invariants()
+        self.interests.check_invariants()
+        self.cuts.check_invariants()
+        for peer, lane in self._lanes.items():
+            assert lane.held, f"the lane of {peer} is shut for nothing"
+        if self._lanes:
+            assert self.cuts.under_way() or self._under_way, "messages wait, but for no cut and no total batch"
+
+    def waiting_for(self) -> list[str]:
+        reasons = [f"{count} answers about subscriptions from {peer}" for peer, count in self.interests.waiting.items()]
+        reasons += self.cuts.waiting_for()
+        reasons += [f"a cut to end, for {len(lane.held)} messages from {peer}" for peer, lane in self._lanes.items()]
+        reasons += [f"the release of {client}'s total batch #{first}" for client, (_, first) in self._under_way.items()]
+        reasons += [f"credit from {peer}" for peer in sorted(self.hub.congested)]
+        reasons += self.confirmations.waiting_for()
+        if self.parent is not None and self.phase is not Phase.GONE and self._parent_away():
+            reasons.append(f"a connection to its parent {self.parent}")
+        return reasons
+
+    def _parent_away(self) -> bool:
+        link = self.hub.links.get(self.parent or "")
+        return link is None or link.state is not LinkState.OPEN
+
+
+class LockingBroker(GingerBroker):
+    """Ginger with the thesis' key locks taken literally: everything on a locked key waits, wherever it comes from.
+
+    Kept to show what that breaks (ERRATA, Ginger 12): what is in transit from inside the cut belongs before it.
+    """
+
+    protocol = "ginger-locks"
+
+    def _cut_off(self, peer: str, batch: Batch) -> bool:  # noqa: ARG002
+        return bool(self.cuts.on(batch.topic, batch.key_set()))
+
+    def _may_be_known_behind(self, peer: str, topic: str) -> bool:  # noqa: ARG002
+        return False
+
+
+def _totals_to_merge(message: SessionMessage, held: deque[SessionMessage]) -> list[Publish]:
+    """The total publications at the head of a client's lane that may go as one batch; taken out of `held`."""
+    if not isinstance(message, Publish) or message.batch.guarantee != TOTAL:
+        return []
+    found, count, size = [message], message.batch.count, len(message.batch.payloads)
+    while held:
+        follower = held[0]
+        if not isinstance(follower, Publish) or not _adjacent(found[-1].batch, follower.batch):
+            break
+        count, size = count + follower.batch.count, size + len(follower.batch.payloads)
+        if count > TOTAL_BATCH_COUNT_MAX or size > BATCH_BYTES_MAX:
+            break
+        held.popleft()
+        found.append(follower)
+    return found
+
+
+def _adjacent(batch: Batch, follower: Batch) -> bool:
+    return (
+        follower.guarantee == batch.guarantee
+        and follower.topic == batch.topic
+        and follower.publisher == batch.publisher
+        and follower.first == batch.last + 1
+    )

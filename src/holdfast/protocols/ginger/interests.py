@@ -1,0 +1,170 @@
+"""Who wants what, and who knows it: subscriptions that are confirmed by every broker.
+
+A subscription travels over the whole tree, so that every broker knows in which directions a topic is wanted (thesis,
+section 3.4); the brokers with a wanted topic on two sides, or a client that wants it, are the topic's subtree. Between
+two neighbours an interest `(pattern, where)` is announced once, however many clients behind share it: it is announced
+to a neighbour as long as somebody *else* has it. State depends on the distinct interests, not on the clients.
+
+Confirmation runs back the same way: an announcement is confirmed when the neighbour has confirmed it, and a request is
+answered when every announcement that it needs is confirmed. So a subscriber that was answered gets everything that is
+published anywhere from then on. Taking back works alike.
+"""
+
+from collections.abc import Callable, Iterable
+
+from holdfast.model.messages import (
+    Interest,
+    Interests,
+    SessionMessage,
+    Subscribe,
+    SubscribeAck,
+    Unsubscribe,
+    UnsubscribeAck,
+)
+from holdfast.protocols.routing import RoutingTable
+
+INTERESTS_PER_MESSAGE = 1000
+
+
+class _Request:
+    """A source's request, answered when as many neighbours as it waits for have answered."""
+
+    __slots__ = ("answer", "remaining", "source")
+
+    def __init__(self, source: str, answer: SessionMessage) -> None:
+        self.source, self.answer, self.remaining = source, answer, 0
+
+
+class _Announcement:
+    """One thing said to one neighbour: an interest announced, or one taken back."""
+
+    __slots__ = ("confirmed", "peer", "waiters")
+
+    def __init__(self, peer: str) -> None:
+        self.peer, self.confirmed = peer, False
+        self.waiters: list[_Request] = []
+
+
+class InterestMap:
+    """The routing table of a broker, and its announcements to each neighbour."""
+
+    def __init__(self, send: Callable[[str, SessionMessage], None]) -> None:
+        self.table = RoutingTable()
+        self.neighbours: dict[str, None] = {}
+        self._send = send
+        self._tokens = 0
+        self._announced: dict[str, dict[Interest, _Announcement]] = {}
+        self._open: dict[int, _Announcement] = {}
+
+    # ------------------------------------------------------------------------------------------------ neighbours
+
+    def join(self, peer: str, tell: bool) -> None:
+        """A neighbour whose session begins. The older one tells it (`tell`) all that is wanted on its side."""
+        self.neighbours[peer] = None
+        known = list(self.table.distinct()) if tell else []
+        # The newcomer serves nobody before it has heard all of this, so nothing here waits for its answer.
+        announced = self._announced[peer] = {}
+        for interest in known:
+            announced[interest] = _Announcement(peer)
+            announced[interest].confirmed = True
+        if tell:
+            for at in range(0, len(known) + 1, INTERESTS_PER_MESSAGE):
+                complete = at + INTERESTS_PER_MESSAGE > len(known)
+                self._send(peer, Interests(tuple(known[at : at + INTERESTS_PER_MESSAGE]), complete))
+
+    def learn(self, peer: str, entries: Iterable[Interest]) -> None:
+        for pattern, where in entries:
+            self.table.add(pattern, where, peer)
+
+    # -------------------------------------------------------------------------------------------------- requests
+
+    def subscribe(self, source: str, message: Subscribe) -> None:
+        interest = (message.pattern, message.where)
+        self.table.add(*interest, source)
+        request = _Request(source, SubscribeAck(message.token))
+        for peer in self.neighbours:
+            if peer != source:
+                self._await(self._announce(peer, interest), request)
+        self._answer_if_done(request)
+
+    def unsubscribe(self, source: str, message: Unsubscribe) -> None:
+        interest = (message.pattern, message.where)
+        request = _Request(source, UnsubscribeAck(message.token))
+        if self.table.remove(*interest, source):
+            for announcement in self._withdraw(interest):
+                self._await(announcement, request)
+        self._answer_if_done(request)
+
+    def drop(self, source: str) -> None:
+        """A client or neighbour whose session is over: what it wanted is taken back, what it owes is not waited for."""
+        self.neighbours.pop(source, None)
+        self._announced.pop(source, None)
+        for token, announcement in list(self._open.items()):
+            if announcement.peer == source:
+                del self._open[token]
+                self._confirm(announcement)
+        for interest in self.table.remove_destination(source):
+            self._withdraw(interest)
+
+    def on_ack(self, token: int) -> None:
+        announcement = self._open.pop(token, None)
+        if announcement is not None:
+            self._confirm(announcement)
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """How many answers each neighbour owes."""
+        owed: dict[str, int] = {}
+        for announcement in self._open.values():
+            owed[announcement.peer] = owed.get(announcement.peer, 0) + 1
+        return owed
+
+    # ------------------------------------------------------------------------------------------------ announcing
+
+    def _announce(self, peer: str, interest: Interest) -> _Announcement:
+        announced = self._announced[peer]
+        announcement = announced.get(interest)
+        if announcement is None:
+            announcement = announced[interest] = self._say(peer, Subscribe, interest)
+        return announcement
+
+    def _withdraw(self, interest: Interest) -> list[_Announcement]:
+        """Take the interest back from every neighbour for whom nobody else has it."""
+        sources = self.table.sources(*interest)
+        withdrawn = []
+        for peer in self.neighbours:
+            announcement = self._announced[peer].get(interest)
+            if announcement is not None and not any(source != peer for source in sources):
+                del self._announced[peer][interest]
+                self._confirm(announcement)
+                withdrawn.append(self._say(peer, Unsubscribe, interest))
+        return withdrawn
+
+    def _say(self, peer: str, kind: type[Subscribe] | type[Unsubscribe], interest: Interest) -> _Announcement:
+        self._tokens += 1
+        announcement = self._open[self._tokens] = _Announcement(peer)
+        self._send(peer, kind(self._tokens, *interest))
+        return announcement
+
+    @staticmethod
+    def _await(announcement: _Announcement, request: _Request) -> None:
+        if not announcement.confirmed:
+            announcement.waiters.append(request)
+            request.remaining += 1
+
+    def _confirm(self, announcement: _Announcement) -> None:
+        announcement.confirmed = True
+        waiters, announcement.waiters = announcement.waiters, []
+        for request in waiters:
+            request.remaining -= 1
+            self._answer_if_done(request)
+
+    def _answer_if_done(self, request: _Request) -> None:
+        if not request.remaining:
+            self._send(request.source, request.answer)
+
+    def check_invariants(self) -> None:
+        for peer, announced in self._announced.items():
+            for interest in announced:
+                others = [source for source in self.table.sources(*interest) if source != peer]
+                assert others, f"{interest} is announced to {peer}, but nobody else has it"

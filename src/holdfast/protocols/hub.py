@@ -1,0 +1,348 @@
+"""All the links of one node, and everything about connections that brokers and clients have in common.
+
+The hub answers hellos, resumes sessions, acknowledges, grants credit, sends heartbeats, gives up silent connections
+and redials. Its owner sees sessions only: a link opens, brings messages in order, ends.
+
+Bounds. A link's backlog over `backlog_bytes_max` makes the node *congested* towards that peer: every other link stops
+getting new credit until the backlog has halved, so the pressure travels towards the publishers. It cannot close a
+circle: what waits for A->B waits for B->C with C != A, and the overlay is a tree. A client that lets a full backlog lie
+for `stall_s`, or that fills it while it is away, loses its session, with a report; nobody else waits for it longer.
+"""
+
+from typing import Protocol
+
+from holdfast.model.batches import PAYLOAD_BYTES_MAX
+from holdfast.model.errors import PeerViolation
+from holdfast.model.messages import (
+    WIRE_VERSION,
+    Ack,
+    Data,
+    Frame,
+    Goodbye,
+    Hello,
+    Kind,
+    Ping,
+    Pong,
+    Refusal,
+    SessionMessage,
+    Welcome,
+)
+from holdfast.protocols.config import LinkConfig
+from holdfast.protocols.links import Link, LinkState
+from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effects, Report, Send, SetTimer
+
+ACK_TIMER = "acks"
+BEAT_TIMER = "heartbeat"
+REDIAL_TIMER = "redial:"
+
+
+class Owner(Protocol):
+    """What a hub asks of the node that it belongs to."""
+
+    def admit(self, hello: Hello) -> Refusal | None:
+        """Why this session may not begin, or `None`."""
+        ...
+
+    def link_opened(self, link: Link, fresh: bool) -> None:
+        """A session begins (`fresh`) or goes on over a new connection."""
+        ...
+
+    def link_closed(self, link: Link) -> None:
+        """The connection is gone; the session waits for the next one."""
+        ...
+
+    def link_ended(self, link: Link, reason: str) -> None:
+        """The session is over for good; the hub has forgotten it."""
+        ...
+
+    def link_refused(self, link: Link, refusal: Refusal) -> None:
+        """The peer that we dialled said no."""
+        ...
+
+    def link_message(self, link: Link, message: SessionMessage) -> None:
+        """The next message of the session. The owner calls `link.consume` when it is done with it."""
+        ...
+
+    def link_acknowledged(self, link: Link) -> None:
+        """The peer has more of what was sent to it."""
+        ...
+
+    def welcome(self, hello: Hello) -> tuple[int, str, tuple[int, ...]]:
+        """What `Welcome` says: the highest number published under that name, the protocol, its guarantees."""
+        ...
+
+
+class Hub:
+    """The links of one node. Effects are appended to `out`, which the node's entry points hand over."""
+
+    def __init__(self, owner: Owner, name: str, kind: Kind, cluster: str, config: LinkConfig, incarnation: int) -> None:
+        self.owner, self.name, self.kind, self.cluster, self.config = owner, name, kind, cluster, config
+        self.incarnation = incarnation
+        self.links: dict[str, Link] = {}
+        self.out: Effects = []
+        self.congested: set[str] = set()
+        self._owing: dict[str, None] = {}
+        self._eager: dict[str, None] = {}
+        self._ack_timer_set = False
+        self._ping = 0
+        self.granting = True
+        """False while the node leaves: nobody gets new credit."""
+
+    # ------------------------------------------------------------------------------------------------- the node
+
+    def start(self) -> None:
+        self.out.append(SetTimer(BEAT_TIMER, self.config.heartbeat_s))
+
+    def dial(self, peer: str, now: float) -> None:
+        """Begin a session with that peer, as the one who dials."""
+        self.links[peer] = Link(peer, "broker", self.incarnation, True, self.config, now)
+        self.out.append(Connect(peer))
+
+    def take(self) -> Effects:
+        """The effects so far; the list begins anew."""
+        out, self.out = self.out, []
+        return out
+
+    def send(self, peer: str, message: SessionMessage) -> None:
+        """Queue a message on that peer's link; it leaves now if it may."""
+        link = self.links[peer]
+        data = link.send(message)
+        if data is not None:
+            self.out.append(Send(peer, data))
+        elif link.backlog_bytes > self.config.backlog_bytes_max and peer not in self.congested:
+            self.congested.add(peer)
+            self.out.append(Report("congested", peer=peer))
+
+    def consumed(self, link: Link, message: SessionMessage) -> None:
+        """The owner is done with a message that this link brought."""
+        link.consume(message)
+        self._owing[link.peer] = None
+
+    def acknowledge_soon(self, peer: str) -> None:
+        """Acknowledge that peer at the end of this turn: a publisher waits for its receipt."""
+        self._eager[peer] = None
+
+    def end(self, peer: str, reason: str, say: bool = True) -> None:
+        """End that peer's session for good."""
+        link = self.links.pop(peer, None)
+        if link is None:
+            return
+        if link.state is not LinkState.CLOSED:
+            if say:
+                self.out.append(Send(peer, Goodbye(reason)))
+            self.out.append(Disconnect(peer, reason))
+        self._forget(peer)
+        self.owner.link_ended(link, reason)
+
+    def _forget(self, peer: str) -> None:
+        self._owing.pop(peer, None)
+        self._eager.pop(peer, None)
+        self._relieve(peer)
+
+    # -------------------------------------------------------------------------------------------- entry points
+
+    def peer_up(self, peer: str, now: float) -> None:
+        link = self.links.get(peer)
+        if link is None or not link.dialler:
+            self.out.append(Disconnect(peer, "not wanted any more"))
+            return
+        link.opening()
+        link.heard_at = link.spoke_at = now
+        hello = Hello(
+            WIRE_VERSION,
+            self.name,
+            self.kind,
+            self.cluster,
+            link.session,
+            link.resumable,
+            link.received,
+            link.credit_in,
+        )
+        self.out.append(Send(peer, hello))
+
+    def peer_down(self, peer: str) -> None:
+        link = self.links.get(peer)
+        if link is None:
+            return
+        was_open = link.state is LinkState.OPEN
+        link.closed()
+        if link.dialler:
+            self._redial(link)
+        if was_open:
+            self.owner.link_closed(link)
+
+    def _redial(self, link: Link) -> None:
+        self.out.append(SetTimer(REDIAL_TIMER + link.peer, link.redial_s))
+        link.redial_s = min(2 * link.redial_s, self.config.redial_max_s)
+
+    def receive(self, peer: str, frame: Frame, now: float) -> None:
+        if isinstance(frame, Hello):
+            self._on_hello(peer, frame, now)
+            return
+        link = self.links.get(peer)
+        if link is None or link.state is LinkState.CLOSED:
+            return
+        link.heard_at = now
+        try:
+            self._on_frame(link, frame, now)
+        except PeerViolation as violation:
+            # The session's memory is intact on our side: a new connection resumes it from what both really have.
+            self.out.append(Report("violation", peer=peer, detail=str(violation)))
+            self._drop(link, str(violation))
+
+    def _on_frame(self, link: Link, frame: Frame, now: float) -> None:
+        if isinstance(frame, Data):
+            message = link.on_data(frame)
+            if message is not None:
+                self._owing[link.peer] = None
+                self.owner.link_message(link, message)
+        elif isinstance(frame, Ack):
+            self._transmit(link, link.on_ack(frame.received, frame.credit, now))
+            self.owner.link_acknowledged(link)
+        elif isinstance(frame, Ping):
+            self.out.append(Send(link.peer, Pong(frame.number)))
+        elif isinstance(frame, Welcome):
+            self._on_welcome(link, frame, now)
+        elif isinstance(frame, Refusal):
+            self._on_refusal(link, frame)
+        elif isinstance(frame, Goodbye):
+            self.end(link.peer, frame.reason, say=False)
+
+    def timer(self, name: str, now: float) -> bool:
+        """Whether the timer was the hub's."""
+        if name == ACK_TIMER:
+            self._ack_timer_set = False
+            self._eager.update(self._owing)
+            self.settle()
+        elif name == BEAT_TIMER:
+            self.out.append(SetTimer(BEAT_TIMER, self.config.heartbeat_s))
+            self._beat(now)
+        elif name.startswith(REDIAL_TIMER):
+            link = self.links.get(name.removeprefix(REDIAL_TIMER))
+            if link is not None and link.state is LinkState.CLOSED:
+                self.out.append(Connect(link.peer))
+        else:
+            return False
+        return True
+
+    def settle(self) -> None:
+        """Acknowledge and grant what is due."""
+        if not self._owing:
+            return
+        for peer in list(self._owing):
+            link = self.links[peer]
+            grant = self.granting and (not self.congested or self.congested == {peer})
+            ack = link.acknowledgement(grant, peer in self._eager)
+            if ack is not None:
+                self.out.append(Send(peer, ack))
+            if link.state is not LinkState.OPEN or not link.owes_acknowledgement:
+                del self._owing[peer]
+        self._eager.clear()
+        if self._owing and not self._ack_timer_set:
+            self._ack_timer_set = True
+            self.out.append(SetTimer(ACK_TIMER, self.config.ack_delay_s))
+
+    # --------------------------------------------------------------------------------------------------- hellos
+
+    def _on_hello(self, peer: str, hello: Hello, now: float) -> None:
+        known = self.links.get(peer)
+        if known is not None and known.session == hello.session and not known.dialler:
+            self._welcome(known, hello, now, fresh=False)
+            return
+        refusal = self._refuse(hello) or self.owner.admit(hello)
+        if refusal is not None:
+            self.out.append(Send(peer, refusal))
+            self.out.append(Disconnect(peer, refusal.reason))
+            return
+        if known is not None:
+            # The driver has replaced the connection already: only the old session's state is left to end.
+            known.closed()
+            self.end(peer, "a newer session under the same name has begun", say=False)
+        link = Link(peer, hello.kind, hello.session, False, self.config, now)
+        self.links[peer] = link
+        self._welcome(link, hello, now, fresh=True)
+
+    def _refuse(self, hello: Hello) -> Refusal | None:
+        if hello.version != WIRE_VERSION:
+            return Refusal("version", f"{self.name} speaks version {WIRE_VERSION} of the wire, not {hello.version}")
+        if hello.cluster != self.cluster:
+            return Refusal("cluster", f"{self.name} belongs to cluster {self.cluster!r}, not {hello.cluster!r}")
+        if hello.node == self.name:
+            return Refusal("name", f"the name {hello.node!r} is the broker's own: choose another one")
+        if hello.resume:
+            return Refusal("unknown-session", f"{self.name} does not know this session of {hello.node} (any more)")
+        return None
+
+    def _welcome(self, link: Link, hello: Hello, now: float, fresh: bool) -> None:
+        if not link.acked <= hello.received <= link.queued:
+            reason = f"{hello.node} has {hello.received} messages of a session in which {link.queued} were sent"
+            self.out += [Send(link.peer, Refusal("unknown-session", reason)), Disconnect(link.peer, reason)]
+            return
+        published, protocol, guarantees = self.owner.welcome(hello)
+        answer = Welcome(self.name, link.received, link.credit_in, published, protocol, guarantees, PAYLOAD_BYTES_MAX)
+        self.out.append(Send(link.peer, answer))
+        self._transmit(link, link.open(hello.received, hello.credit, now))
+        self._owing[link.peer] = None
+        self.owner.link_opened(link, fresh)
+
+    def _on_welcome(self, link: Link, welcome: Welcome, now: float) -> None:
+        fresh = not link.resumable
+        self._transmit(link, link.open(welcome.received, welcome.credit, now))
+        self._owing[link.peer] = None
+        self.on_welcome(link, welcome)
+        self.owner.link_opened(link, fresh)
+
+    def on_welcome(self, link: Link, welcome: Welcome) -> None:
+        """What else the welcome says; a client's hub keeps it."""
+
+    def _on_refusal(self, link: Link, refusal: Refusal) -> None:
+        link.closed()
+        self.out.append(Disconnect(link.peer, refusal.reason))
+        if refusal.code == "not-ready":
+            self._redial(link)
+        else:
+            self.owner.link_refused(link, refusal)
+
+    # ----------------------------------------------------------------------------------------------- housekeeping
+
+    def _transmit(self, link: Link, frames: list[Frame]) -> None:
+        self.out += [Send(link.peer, frame) for frame in frames]
+        if link.peer in self.congested and 2 * link.backlog_bytes <= self.config.backlog_bytes_max:
+            self._relieve(link.peer)
+
+    def _relieve(self, peer: str) -> None:
+        """The backlog towards this peer is no obstacle any more: whoever was not granted credit may get it."""
+        if peer in self.congested:
+            self.congested.discard(peer)
+            self.out.append(Report("relieved", peer=peer))
+            self._owing.update((name, None) for name, link in self.links.items() if link.owes_acknowledgement)
+            self._eager.update(self._owing)
+
+    def _drop(self, link: Link, reason: str) -> None:
+        self.out.append(Disconnect(link.peer, reason))
+        self.peer_down(link.peer)
+
+    def _beat(self, now: float) -> None:
+        for link in list(self.links.values()):
+            if link.state is LinkState.CLOSED:
+                continue
+            if now - link.heard_at >= self.config.silence_s:
+                self._drop(link, f"{link.peer} has been silent for {now - link.heard_at:.1f} s")
+            elif link.state is LinkState.OPEN:
+                self._ping += 1
+                self.out.append(Send(link.peer, Ping(self._ping)))
+
+    def close_all(self, reason: str) -> None:
+        """Say goodbye on every link: the node leaves."""
+        for peer in list(self.links):
+            self.end(peer, reason)
+        self.out += [CancelTimer(BEAT_TIMER), CancelTimer(ACK_TIMER)]
+
+    def drained(self) -> bool:
+        """Whether every open link has been acknowledged to the end."""
+        return all(not link.sent and not link.waiting for link in self.links.values() if link.state is LinkState.OPEN)
+
+    def check_invariants(self) -> None:
+        for link in self.links.values():
+            link.check_invariants()
+        assert self.congested <= set(self.links), "congested towards a peer that is gone"

@@ -1,0 +1,209 @@
+"""One end of a link: a session that outlives its connections.
+
+The problem: a TCP connection that resets loses what was in flight in either direction, and neither end knows how much
+(ERRATA, Ginger 8). The idea: messages are numbered from 1 in each direction for the life of the session; each end keeps
+what it sent until the other has acknowledged it; whoever reconnects says what it has, and the rest is sent again. What
+a node sees is one FIFO stream a direction, over all topics, with nothing missing and nothing twice.
+
+Flow control is credit. Each message has a cost in bytes that both ends compute alike. The receiver grants credit as its
+node *consumes* messages, up to a window ahead; the sender transmits a message only if it begins inside the credit. So
+at most one window (and one message) is under way or unconsumed, and what cannot be sent waits in `backlog`, which the
+owner watches: see `protocols.hub` for what happens at its bound.
+
+Invariants: acked <= sent <= queued numbers; `sent` and `waiting` together hold exactly acked+1..queued; received grows
+by one; consumed <= received cost; credit never shrinks.
+"""
+
+from collections import deque
+from enum import Enum
+
+from holdfast.model.errors import PeerViolation
+from holdfast.model.messages import Ack, Data, Frame, Kind, SessionMessage, cost_bytes
+from holdfast.protocols.config import LinkConfig
+
+
+class LinkState(Enum):
+    """CLOSED: no connection. OPENING: we dialled and said hello. OPEN: both know where to go on."""
+
+    CLOSED = "closed"
+    OPENING = "opening"
+    OPEN = "open"
+
+
+class LinkError(PeerViolation):
+    """The peer broke the session's rules: a number was skipped, or something acknowledged that was never sent."""
+
+
+class _Item:
+    __slots__ = ("message", "seq", "start", "stop")
+
+    def __init__(self, seq: int, start: int, stop: int, message: SessionMessage) -> None:
+        self.seq, self.start, self.stop, self.message = seq, start, stop, message
+
+
+class Link:
+    """The session with one peer. Methods return the frames to send now, in order."""
+
+    __slots__ = (
+        "acked",
+        "config",
+        "consumed_bytes",
+        "credit_in",
+        "credit_out",
+        "dialler",
+        "frames_unacked",
+        "heard_at",
+        "kind",
+        "peer",
+        "progress_at",
+        "queued",
+        "queued_bytes",
+        "received",
+        "received_bytes",
+        "redial_s",
+        "resumable",
+        "said_received",
+        "sent",
+        "session",
+        "spoke_at",
+        "state",
+        "waiting",
+    )
+
+    def __init__(self, peer: str, kind: Kind, session: int, dialler: bool, config: LinkConfig, now: float) -> None:
+        self.peer, self.kind, self.session, self.dialler, self.config = peer, kind, session, dialler, config
+        self.state = LinkState.CLOSED
+        self.resumable = False
+        self.queued = self.acked = 0
+        self.queued_bytes = 0
+        self.credit_out = 0
+        self.sent: deque[_Item] = deque()
+        self.waiting: deque[_Item] = deque()
+        self.received = self.said_received = 0
+        self.received_bytes = self.consumed_bytes = 0
+        self.credit_in = config.window_bytes
+        self.frames_unacked = 0
+        self.heard_at = self.spoke_at = self.progress_at = now
+        self.redial_s = config.redial_s
+
+    # ------------------------------------------------------------------------------------------------- outgoing
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Cost that waits for credit or for a connection."""
+        return self.queued_bytes - self.waiting[0].start if self.waiting else 0
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        """Cost that the peer has not acknowledged: what this end must keep."""
+        if self.sent:
+            return self.queued_bytes - self.sent[0].start
+        return self.backlog_bytes
+
+    def send(self, message: SessionMessage) -> Data | None:
+        """Number the message; the frame to send now, or `None` if it has to wait."""
+        self.queued += 1
+        start = self.queued_bytes
+        self.queued_bytes = start + cost_bytes(message)
+        item = _Item(self.queued, start, self.queued_bytes, message)
+        if self.state is LinkState.OPEN and not self.waiting and start < self.credit_out:
+            self.sent.append(item)
+            return Data(item.seq, message)
+        self.waiting.append(item)
+        return None
+
+    def _sendable(self) -> list[Frame]:
+        frames: list[Frame] = []
+        waiting, sent, credit = self.waiting, self.sent, self.credit_out
+        while waiting and waiting[0].start < credit:
+            item = waiting.popleft()
+            sent.append(item)
+            frames.append(Data(item.seq, item.message))
+        return frames
+
+    def on_ack(self, received: int, credit: int, now: float) -> list[Frame]:
+        """What the peer has need not be kept; what it has room for may go."""
+        if received > self.queued:
+            raise LinkError(f"{self.peer} acknowledged message {received}, but only {self.queued} were sent to it")
+        if received > self.acked or credit > self.credit_out:
+            self.progress_at = now
+        sent = self.sent
+        while sent and sent[0].seq <= received:
+            sent.popleft()
+        self.acked = max(self.acked, received)
+        if credit > self.credit_out:
+            self.credit_out = credit
+        return self._sendable() if self.waiting else []
+
+    # ------------------------------------------------------------------------------------------------- incoming
+
+    def on_data(self, data: Data) -> SessionMessage | None:
+        """The message, or `None` if it is a repeat."""
+        if data.seq != self.received + 1:
+            if data.seq <= self.received:
+                return None
+            raise LinkError(f"{self.peer} sent message {data.seq} after {self.received}: something was skipped")
+        self.received = data.seq
+        self.received_bytes += cost_bytes(data.message)
+        self.frames_unacked += 1
+        return data.message
+
+    def consume(self, message: SessionMessage) -> None:
+        """The node is done with a message: its cost may be granted again."""
+        self.consumed_bytes += cost_bytes(message)
+
+    def acknowledgement(self, grant: bool, eager: bool) -> Ack | None:
+        """What to tell the peer now, if it is worth a frame. Credit grows only while `grant` is true."""
+        config = self.config
+        fresh = self.received - self.said_received
+        credit = max(self.credit_in, self.consumed_bytes + config.window_bytes) if grant else self.credit_in
+        enough = 4 * (credit - self.credit_in) >= config.window_bytes or fresh >= config.ack_frames
+        if self.state is not LinkState.OPEN or not (enough or (eager and (fresh or credit > self.credit_in))):
+            return None
+        self.credit_in, self.said_received, self.frames_unacked = credit, self.received, 0
+        return Ack(self.received, credit)
+
+    @property
+    def owes_acknowledgement(self) -> bool:
+        return self.received > self.said_received or self.consumed_bytes + self.config.window_bytes > self.credit_in
+
+    # ----------------------------------------------------------------------------------------------- connection
+
+    def opening(self) -> None:
+        """The connection that we dialled is there; `Hello` goes out."""
+        self.state = LinkState.OPENING
+
+    def open(self, received: int, credit: int, now: float) -> list[Frame]:
+        """The peer said what it has: go on from there."""
+        if not self.acked <= received <= self.queued:
+            raise LinkError(
+                f"{self.peer} says it has {received} messages of this session; it acknowledged {self.acked} "
+                f"and {self.queued} were sent"
+            )
+        self.state = LinkState.OPEN
+        self.resumable = True
+        self.redial_s = self.config.redial_s
+        self._wait_again()
+        while self.waiting and self.waiting[0].seq <= received:
+            self.waiting.popleft()
+        self.acked = received
+        self.credit_out = max(self.credit_out, credit)
+        self.heard_at = self.progress_at = now
+        # What we last said in an Ack may have been lost: this end's Hello or Welcome has just repeated it.
+        self.said_received = self.received
+        return self._sendable()
+
+    def closed(self) -> None:
+        """The connection is gone. What was sent and not acknowledged waits again."""
+        self.state = LinkState.CLOSED
+        self._wait_again()
+
+    def _wait_again(self) -> None:
+        self.waiting.extendleft(reversed(self.sent))
+        self.sent.clear()
+
+    def check_invariants(self) -> None:
+        numbers = [item.seq for item in (*self.sent, *self.waiting)]
+        assert numbers == list(range(self.acked + 1, self.queued + 1)), f"link to {self.peer} holds {numbers}"
+        assert self.consumed_bytes <= self.received_bytes, f"link to {self.peer} consumed what never came"
+        assert self.said_received <= self.received, f"link to {self.peer} acknowledged what never came"

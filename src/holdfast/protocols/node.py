@@ -1,0 +1,222 @@
+"""The one interface of every protocol, and the contract of whoever drives it.
+
+A node is a pure machine: each entry point takes what happened and the time, changes the node's state, and returns the
+effects in the order in which they must happen. The simulator and the asyncio runtime drive the same nodes.
+
+The driver's duties
+1. Call `start` once, first. Never call an entry point from inside another one, nor two at a time.
+2. Carry the effects out in order, all of them, before the next entry point is called. `Persist` is on disk before a
+   later `Send` of the same list leaves.
+3. A connection is a lossless FIFO byte stream until it ends; then everything in flight may be lost, in each direction
+   a suffix. `Connect` asks for one; when it is there the dialler's `peer_up` is called, and when it cannot be made or
+   ends, `peer_down`. The accepting side learns of a connection by its first frame, which must be a `Hello`: it is
+   handed to `receive` under the name in it. A newer connection of the same peer replaces the older one, which is
+   reported down first.
+4. Call `settle` soon after something was handed over and nothing more is waiting right now: the end of a loop's turn,
+   the end of a virtual instant. Acknowledgements and coalesced batches leave there, so a driver that forgets it stalls.
+5. A timer fires once, at or after its time, by `timer(name)`. Setting a name again replaces it.
+6. `now` is in seconds on a clock that never goes back; only differences count.
+"""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from holdfast.model.batches import Batch
+from holdfast.model.messages import Frame
+
+# ------------------------------------------------------------------------------------------------------ effects
+
+
+class Send(Struct, frozen=True, gc=False):
+    """Write the frame to the connection with that peer; if there is none now, drop it: links resend."""
+
+    peer: str
+    frame: Frame
+
+
+class Connect(Struct, frozen=True, gc=False):
+    """Try once to connect to that peer; the answer is `peer_up` or `peer_down`."""
+
+    peer: str
+
+
+class Disconnect(Struct, frozen=True, gc=False):
+    """Close the connection with that peer after what was sent; no `peer_down` follows."""
+
+    peer: str
+    reason: str
+
+
+class SetTimer(Struct, frozen=True, gc=False):
+    """Call `timer(name)` after that many seconds."""
+
+    name: str
+    after_s: float
+
+
+class CancelTimer(Struct, frozen=True, gc=False):
+    name: str
+
+
+class Persist(Struct, frozen=True, gc=False):
+    """Store the value under the key, durably; an empty value erases it. A restarted node gets the pairs back."""
+
+    key: str
+    value: bytes
+
+
+class Report(Struct, frozen=True, gc=False):
+    """Something that people want to watch: the trace, the metrics and the page all read these.
+
+    `event` is a word of the trace (`publish`, `deliver`, `subscribe`, ...) or of the protocol (`suspect`, ...). What
+    concerns messages carries their batch, what concerns a subscription its pattern and filter.
+    """
+
+    event: str
+    batch: Batch | None = None
+    pattern: str = ""
+    where: str = ""
+    peer: str = ""
+    detail: str = ""
+
+
+# ---- effects of clients, for the application above them
+
+
+class Deliver(Struct, frozen=True, gc=False):
+    """Hand these messages to the application, and say `consumed` when it has taken them."""
+
+    batch: Batch
+
+
+class Attached(Struct, frozen=True, gc=False):
+    """The session is up at that broker; `guarantees` are the ranks that its protocol gives."""
+
+    broker: str
+    protocol: str
+    guarantees: tuple[int, ...]
+    payload_bytes_max: int
+
+
+class Accepted(Struct, frozen=True, gc=False):
+    """The edge broker has every publication up to this number."""
+
+    seq: int
+
+
+class Completed(Struct, frozen=True, gc=False):
+    """The request with that token is done: subscribed, unsubscribed or confirmed."""
+
+    token: int
+
+
+class Failed(Struct, frozen=True, gc=False):
+    """The request with that token, or the publications `first..last`, surely did not happen."""
+
+    token: int
+    first: int
+    last: int
+    reason: str
+
+
+class Ended(Struct, frozen=True, gc=False):
+    """The session is over. `clean` after a `stop`; else whatever was not accepted may or may not have happened."""
+
+    clean: bool
+    reason: str
+
+
+Effect = (
+    Send
+    | Connect
+    | Disconnect
+    | SetTimer
+    | CancelTimer
+    | Persist
+    | Report
+    | Deliver
+    | Attached
+    | Accepted
+    | Completed
+    | Failed
+    | Ended
+)
+Effects = list[Effect]
+
+
+# ---------------------------------------------------------------------------------------------------- interface
+
+
+class Node(Protocol):
+    """What every broker and client machine offers its driver."""
+
+    name: str
+
+    def start(self, now: float) -> Effects: ...
+
+    def receive(self, peer: str, frame: Frame, now: float) -> Effects: ...
+
+    def timer(self, name: str, now: float) -> Effects: ...
+
+    def peer_up(self, peer: str, now: float) -> Effects: ...
+
+    def peer_down(self, peer: str, now: float) -> Effects: ...
+
+    def settle(self, now: float) -> Effects: ...
+
+    def stop(self, now: float) -> Effects:
+        """Leave gracefully: finish what is under way, then say goodbye (`Report("stopped")` when done)."""
+        ...
+
+    def check_invariants(self) -> None:
+        """Raise `AssertionError` with a sentence if the state is one that cannot be."""
+        ...
+
+    def waiting_for(self) -> list[str]:
+        """In words, what this node is waiting for; empty when it waits for nothing."""
+        ...
+
+
+class BrokerNode(Node, Protocol):
+    """A broker: the side of the interface that a cluster sees."""
+
+    protocol: str
+    guarantees: tuple[int, ...]
+
+    def ready(self) -> bool:
+        """Whether clients are served."""
+        ...
+
+    def status(self) -> dict[str, object]:
+        """A snapshot for people and for `holdfast status`: JSON-able values only."""
+        ...
+
+
+class ClientCommands(Node, Protocol):
+    """A client: what an application's commands become. Each returns effects, or what the caller needs at once."""
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: int,
+        keys: tuple[str, ...] = (),
+        attributes: dict[str, str | int | float | bool] | None = None,
+    ) -> int:
+        """Take a publication and return its number; it leaves with the next `settle`."""
+        ...
+
+    def subscribe(self, pattern: str, where: str, now: float) -> tuple[int, Effects]:
+        """Ask for a subscription; `Completed(token)` says that it is confirmed everywhere."""
+        ...
+
+    def unsubscribe(self, pattern: str, where: str, now: float) -> tuple[int, Effects]: ...
+
+    def confirm(self, topic: str, seq: int, now: float) -> tuple[int, Effects]:
+        """Ask whether publication `seq` on `topic` is delivered; `Completed(token)` when all that matched have it."""
+        ...
+
+    def consumed(self, batch: Batch) -> None:
+        """The application has taken these messages: the broker may send as many more."""
+        ...
