@@ -290,6 +290,10 @@ def test_the_depth_is_bounded():
         assert caught.value.position <= 4 * FILTER_DEPTH_MAX
 
 
+def test_what_stands_side_by_side_is_not_deep():
+    assert parse_filter(" and ".join(["(not a = 1)"] * 2 * FILTER_DEPTH_MAX)).matches({"a": 2})
+
+
 def test_the_number_of_terms_is_bounded_and_a_list_is_one():
     most = " or ".join(["a = 1"] * FILTER_TERMS_MAX)
     assert parse_filter(most).matches({"a": 1})
