@@ -1,0 +1,321 @@
+"""A cluster is one TOML file: which brokers there are, who is whose parent, where they listen, who is attached where.
+
+```toml
+name = "chain"
+protocol = "ginger"
+
+[brokers.a]
+port = 7400
+
+[brokers.b]
+parent = "a"
+latency_ms = 40          # of the link to the parent; for simulations
+
+[clients.alice]
+broker = "b"
+topics = ["bank/lisbon"]
+```
+
+A broker without a port gets `base_port` plus its place in the file, and its health endpoint `HEALTH_PORT_OFFSET` more.
+Whatever is wrong is a `ConfigError` that names the file, the key and what would have been legal.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from holdfast.model.errors import ConfigError, LocalMisuse
+from holdfast.model.topics import check_pattern
+from holdfast.protocols.registry import PROTOCOLS
+
+BASE_PORT = 7400
+HEALTH_PORT_OFFSET = 100
+BROKERS_MAX = 1024
+FILE_BYTES_MAX = 1 << 20
+LOOPBACK = "127.0.0.1"
+
+Port = Annotated[int, Meta(ge=1, le=65535)]
+LatencyMs = Annotated[float, Meta(ge=0, le=60_000)]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_PATH_IN_ERROR = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
+T = TypeVar("T", bound=Struct)
+
+
+class Broker(Struct, frozen=True):
+    """One broker: who it is, who is above it, where it listens."""
+
+    name: str
+    parent: str | None
+    host: str
+    port: int
+    health_port: int
+    latency_ms: float | None = None
+
+    @property
+    def address(self) -> str:
+        return f"holdfast://{self.host}:{self.port}"
+
+
+class Client(Struct, frozen=True):
+    """One client of the cluster: the broker it is attached to and the topics it subscribes to."""
+
+    name: str
+    broker: str
+    topics: tuple[str, ...] = ()
+
+
+class Cluster(Struct, frozen=True):
+    """A checked cluster: one root, every parent there, no port twice."""
+
+    name: str
+    protocol: str
+    brokers: tuple[Broker, ...]
+    clients: tuple[Client, ...] = ()
+
+    @property
+    def root(self) -> Broker:
+        return next(broker for broker in self.brokers if broker.parent is None)
+
+    def broker(self, name: str) -> Broker:
+        for broker in self.brokers:
+            if broker.name == name:
+                return broker
+        names = [broker.name for broker in self.brokers]
+        raise ConfigError(f"cluster {self.name} has no broker {name!r}{_meant(name, names)}; it has {_listed(names)}.")
+
+    def children(self, name: str) -> tuple[Broker, ...]:
+        return tuple(broker for broker in self.brokers if broker.parent == name)
+
+    def parents_first(self) -> tuple[Broker, ...]:
+        """The brokers in an order in which each comes after its parent."""
+        ordered = [self.root]
+        for broker in ordered:
+            ordered.extend(self.children(broker.name))
+        return tuple(ordered)
+
+    def at_ports(self, ports: Iterable[tuple[int, int]]) -> "Cluster":
+        """The same cluster with these pairs of listening and health ports, in the order of its brokers."""
+        pairs = list(ports)
+        moved = tuple(
+            msgspec.structs.replace(broker, port=port, health_port=health_port)
+            for broker, (port, health_port) in zip(self.brokers, pairs, strict=True)
+        )
+        return checked(msgspec.structs.replace(self, brokers=moved), "the ports")
+
+    def at_base_port(self, base_port: int) -> "Cluster":
+        """The same cluster on consecutive ports."""
+        return self.at_ports(
+            (base_port + index, base_port + HEALTH_PORT_OFFSET + index) for index in range(len(self.brokers))
+        )
+
+
+# ------------------------------------------------------------------------------------------------ what a file says
+
+
+class _BrokerEntry(Struct, frozen=True):
+    parent: str | None = None
+    host: str | None = None
+    port: Port | None = None
+    health_port: Port | None = None
+    latency_ms: LatencyMs | None = None
+
+
+class _ClientEntry(Struct, frozen=True):
+    broker: str
+    topics: tuple[str, ...] = ()
+
+
+class _File(Struct, frozen=True):
+    brokers: dict[str, dict[str, Any]]
+    name: str = "holdfast"
+    protocol: str = "ginger"
+    host: str = LOOPBACK
+    base_port: Port = BASE_PORT
+    clients: dict[str, dict[str, Any]] = {}
+
+
+def load_cluster(path: Path) -> Cluster:
+    """The cluster that a file describes."""
+    try:
+        size_bytes = path.stat().st_size
+        data = path.read_bytes() if size_bytes <= FILE_BYTES_MAX else b""
+    except FileNotFoundError:
+        raise ConfigError(f"There is no cluster file {path}; examples/clusters has some to start from.") from None
+    except OSError as error:
+        raise ConfigError(f"The cluster file {path} cannot be read: {error.strerror or error}.") from None
+    if size_bytes > FILE_BYTES_MAX:
+        raise ConfigError(f"The cluster file {path} has {size_bytes} bytes; at most {FILE_BYTES_MAX} are read.")
+    try:
+        return parse_cluster(data.decode(), str(path))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"The cluster file {path} is not UTF-8 text (byte {error.start}).") from None
+
+
+def parse_cluster(text: str, source: str = "cluster file") -> Cluster:
+    """The cluster that a TOML text describes; `source` is what errors call it."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source} is not TOML: {error}.") from None
+    file = _converted(raw, _File, source, "")
+    if not file.brokers:
+        raise ConfigError(f"{source}: brokers: expected at least one, such as [brokers.0].")
+    if len(file.brokers) > BROKERS_MAX:
+        raise ConfigError(f"{source}: brokers: {len(file.brokers)} are too many; at most {BROKERS_MAX} are allowed.")
+    if file.base_port + HEALTH_PORT_OFFSET + len(file.brokers) > 65536:
+        raise ConfigError(f"{source}: base_port: {file.base_port} leaves no room for the brokers below port 65536.")
+    brokers = tuple(
+        _broker(name, _converted(entry, _BrokerEntry, source, f"brokers.{name}."), index, file)
+        for index, (name, entry) in enumerate(file.brokers.items())
+    )
+    clients = tuple(
+        _client(name, _converted(entry, _ClientEntry, source, f"clients.{name}."))
+        for name, entry in file.clients.items()
+    )
+    return checked(Cluster(file.name, file.protocol, brokers, clients), source)
+
+
+def _broker(name: str, entry: _BrokerEntry, index: int, file: _File) -> Broker:
+    port = entry.port or file.base_port + index
+    default_health = port + HEALTH_PORT_OFFSET if port + HEALTH_PORT_OFFSET <= 65535 else port - HEALTH_PORT_OFFSET
+    return Broker(
+        name, entry.parent, entry.host or file.host, port, entry.health_port or default_health, entry.latency_ms
+    )
+
+
+def _client(name: str, entry: _ClientEntry) -> Client:
+    return Client(name, entry.broker, entry.topics)
+
+
+def _converted(raw: Mapping[str, Any], kind: type[T], source: str, prefix: str) -> T:
+    """`raw` as a struct; an unknown key or a wrong value is an error that names it."""
+    known = [field.name for field in msgspec.structs.fields(kind)]
+    for key in raw:
+        if key not in known:
+            raise ConfigError(f"{source}: {prefix}{key}: unknown key{_meant(key, known)}; expected {_listed(known)}.")
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        found = _PATH_IN_ERROR.match(str(error))
+        what, path = (found["what"], found["path"] or "") if found else (str(error), "")
+        where = f"{prefix}{path}".removesuffix(".").replace("[...]", "")
+        sentence = what[:1].lower() + what[1:]
+        raise ConfigError(f"{source}: {where}: {sentence}." if where else f"{source}: {sentence}.") from None
+
+
+# ------------------------------------------------------------------------------------------------------ what must hold
+
+
+def checked(cluster: Cluster, source: str) -> Cluster:
+    """`cluster` if it can be; a `ConfigError` if not."""
+    _check_names(cluster, source)
+    if cluster.protocol not in PROTOCOLS:
+        known = sorted(PROTOCOLS)
+        raise ConfigError(
+            f"{source}: protocol: unknown protocol {cluster.protocol!r}{_meant(cluster.protocol, known)}; "
+            f"expected {_listed(known)}."
+        )
+    _check_tree(cluster, source)
+    _check_ports(cluster, source)
+    _check_clients(cluster, source)
+    return cluster
+
+
+def _check_names(cluster: Cluster, source: str) -> None:
+    named = [("name", cluster.name)]
+    named += [(f"brokers.{broker.name}", broker.name) for broker in cluster.brokers]
+    named += [(f"clients.{client.name}", client.name) for client in cluster.clients]
+    for key, name in named:
+        if not _NAME.match(name):
+            raise ConfigError(
+                f"{source}: {key}: {name!r} is no name; expected up to 64 letters, digits, '.', '_' and '-', "
+                "beginning with a letter or digit."
+            )
+    brokers = {broker.name for broker in cluster.brokers}
+    for client in cluster.clients:
+        if client.name in brokers:
+            raise ConfigError(f"{source}: clients.{client.name}: a broker has that name; every node needs its own.")
+
+
+def _check_tree(cluster: Cluster, source: str) -> None:
+    parents = {broker.name: broker.parent for broker in cluster.brokers}
+    for name, parent in parents.items():
+        if parent is not None and parent not in parents:
+            raise ConfigError(
+                f"{source}: brokers.{name}.parent: there is no broker {parent!r}{_meant(parent, parents)}; "
+                f"expected {_listed(parents)}."
+            )
+    if cycle := _cycle(parents):
+        raise ConfigError(
+            f"{source}: brokers.{cycle[0]}.parent: {' -> '.join(cycle)} is a cycle of parents; "
+            "brokers form a tree, so one of them needs another parent or none."
+        )
+    roots = [name for name, parent in parents.items() if parent is None]
+    if len(roots) != 1:
+        raise ConfigError(
+            f"{source}: brokers: {_listed(roots, 'and')} have no parent; exactly one broker is the root, "
+            "so give the others a parent."
+        )
+
+
+def _cycle(parents: Mapping[str, str | None]) -> list[str]:
+    """Some cycle of parents, its first broker repeated at the end; empty if there is none."""
+    settled: set[str] = set()
+    for start in parents:
+        path: list[str] = []
+        at: str | None = start
+        while at is not None and at not in settled:
+            if at in path:
+                return [*path[path.index(at) :], at]
+            path.append(at)
+            at = parents[at]
+        settled.update(path)
+    return []
+
+
+def _check_ports(cluster: Cluster, source: str) -> None:
+    taken: dict[tuple[str, int], str] = {}
+    for broker in cluster.brokers:
+        for key, port in (("port", broker.port), ("health_port", broker.health_port)):
+            where = f"brokers.{broker.name}.{key}"
+            if not 1 <= port <= 65535:
+                raise ConfigError(f"{source}: {where}: {port} is no port; expected 1 to 65535.")
+            other = taken.setdefault((broker.host, port), where)
+            if other != where:
+                raise ConfigError(
+                    f"{source}: {where}: {broker.host}:{port} is taken by {other}; give each its own port."
+                )
+
+
+def _check_clients(cluster: Cluster, source: str) -> None:
+    brokers = [broker.name for broker in cluster.brokers]
+    for client in cluster.clients:
+        if client.broker not in brokers:
+            raise ConfigError(
+                f"{source}: clients.{client.name}.broker: there is no broker {client.broker!r}"
+                f"{_meant(client.broker, brokers)}; expected {_listed(brokers)}."
+            )
+        for topic in client.topics:
+            try:
+                check_pattern(topic)
+            except LocalMisuse as error:
+                raise ConfigError(f"{source}: clients.{client.name}.topics: {error}") from None
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _listed(names: Iterable[str], last: str = "or", shown_max: int = 12) -> str:
+    words = list(names)
+    if len(words) > shown_max:
+        return f"{', '.join(words[:shown_max])}, ... ({len(words)} in all)"
+    return f" {last} ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else "none"
