@@ -1,0 +1,36 @@
+"""One broker of a cluster as a process: `python -m holdfast.cluster.broker_process JSON [--attached]`.
+
+An attached broker lives no longer than whoever started it: when the other end of its standard input goes away, however
+that happened, it stops as if it had been told to.
+"""
+
+import os
+import signal
+import sys
+import threading
+
+from holdfast.model.errors import ConfigError
+from holdfast.runtime.broker import EXIT_MISUSE, run_broker, settings_from_json
+
+ATTACHED = "--attached"
+
+
+def _follow_starter() -> None:
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        settings = settings_from_json(arguments[0])
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_MISUSE
+    if ATTACHED in arguments[1:]:
+        threading.Thread(target=_follow_starter, daemon=True).start()
+    return run_broker(settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

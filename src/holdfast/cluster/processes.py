@@ -1,0 +1,198 @@
+"""A cluster as processes of this machine: start them, know that they are ready, stop them.
+
+Every process is in a session of its own, so Ctrl-C in a terminal reaches only whoever started the cluster, who then
+stops it. A detached cluster outlives its starter and is written down in a state directory, from which it is stopped; an
+attached one never outlives its starter, however that ends.
+"""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.cluster.broker_process import ATTACHED
+from holdfast.cluster.config import Broker, Client, Cluster
+from holdfast.cluster.pids import ProcessId, process_id
+from holdfast.cluster.status import broker_status
+from holdfast.cluster.workers import log_tail
+from holdfast.model.errors import ConfigError, HoldfastError
+from holdfast.runtime.broker import EXIT_MISUSE, BrokerSettings
+from holdfast.runtime.tracing import RUN
+
+BROKER_MODULE = "holdfast.cluster.broker_process"
+REPLICA_MODULE = "holdfast.cluster.replica_process"
+READY_S = 30.0
+POLL_S = 0.03
+DRAIN_S = 10.0
+STOP_S = DRAIN_S + 5.0
+KILL_S = 5.0
+
+
+class StartError(HoldfastError):
+    """Raised when a process of the cluster ended or stayed silent instead of getting ready."""
+
+
+class Running(Struct, frozen=True):
+    """A process that was started: what it is, which one it is, and where its log is."""
+
+    kind: str
+    name: str
+    process: ProcessId
+    log: str
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def broker_settings(cluster: Cluster, broker: Broker, trace: str = "", run: str = RUN) -> BrokerSettings:
+    """What the process of that broker is told."""
+    addresses = {}
+    if broker.parent is not None:
+        parent = cluster.broker(broker.parent)
+        addresses[parent.name] = (parent.host, parent.port)
+    return BrokerSettings(
+        name=broker.name,
+        parent=broker.parent,
+        cluster=cluster.name,
+        protocol=cluster.protocol,
+        host=broker.host,
+        port=broker.port,
+        health_port=broker.health_port,
+        addresses=addresses,
+        trace=trace,
+        run=run,
+        drain_s=DRAIN_S,
+    )
+
+
+class Processes:
+    """The processes of one cluster. Whoever starts them stops them, or writes them down for somebody else to."""
+
+    def __init__(self, cluster: Cluster, directory: Path, attached: bool, trace: str = "", run: str = RUN) -> None:
+        self.cluster, self._attached, self._trace, self._run = cluster, attached, trace, run
+        self._logs = directory / "logs"
+        self.running: list[Running] = []
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    async def start_brokers(
+        self, ready: Callable[[str], None] = lambda _name: None, timeout_s: float = READY_S
+    ) -> None:
+        """Start all brokers and return when each is ready; if one is not, say why, with none left behind."""
+        try:
+            for broker in self.cluster.parents_first():
+                settings = broker_settings(self.cluster, broker, self._trace, self._run)
+                self._start("broker", broker.name, BROKER_MODULE, msgspec.json.encode(settings).decode())
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*(self._wait_ready(broker, ready) for broker in self.cluster.brokers))
+        except TimeoutError:
+            failure = await self._not_ready(timeout_s)
+            await self.stop()
+            raise failure from None
+        except BaseException:
+            await self.stop()
+            raise
+
+    def start_replica(self, client: Client) -> None:
+        """Start a client of the cluster's file: a replica of the bank on each of its topics."""
+        settings = {
+            "name": client.name,
+            "address": self.cluster.broker(client.broker).address,
+            "cluster": self.cluster.name,
+            "topics": client.topics,
+        }
+        self._start("client", client.name, REPLICA_MODULE, msgspec.json.encode(settings).decode())
+
+    def _start(self, kind: str, name: str, module: str, settings: str) -> None:
+        self._logs.mkdir(parents=True, exist_ok=True)
+        log = self._logs / f"{kind}-{name}.log"
+        command = [sys.executable, "-m", module, settings]
+        with log.open("wb") as output:
+            child = subprocess.Popen(
+                [*command, ATTACHED] if self._attached else command,
+                stdin=subprocess.PIPE if self._attached else subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self._children[f"{kind} {name}"] = child
+        self.running.append(Running(kind, name, process_id(child.pid), str(log)))
+
+    async def _wait_ready(self, broker: Broker, ready: Callable[[str], None]) -> None:
+        title = f"broker {broker.name}"
+        while True:
+            code = self._children[title].poll()
+            if code is not None:
+                raise self._ended(title, code)
+            if (await broker_status(broker)).ready:
+                ready(broker.name)
+                return
+            await asyncio.sleep(POLL_S)
+
+    def _ended(self, title: str, code: int) -> HoldfastError:
+        tail = log_tail(Path(next(one.log for one in self.running if one.title == title)))
+        if code == EXIT_MISUSE:
+            sentence = tail.strip().splitlines()[-1].strip() if tail else "it did not say why"
+            return ConfigError(f"{title} cannot start: {sentence.removeprefix('holdfast broker: ')}")
+        return StartError(f"{title} ended with exit code {code} before it was ready. Its log ends:\n{tail}")
+
+    async def _not_ready(self, timeout_s: float) -> StartError:
+        answers = await asyncio.gather(*map(broker_status, self.cluster.brokers))
+        late = [answer for answer in answers if not answer.ready]
+        if not late:
+            return StartError(f"the brokers were not ready within {timeout_s:g} s.")
+        tail = log_tail(self._logs / f"broker-{late[0].name}.log")
+        names = ", ".join(answer.name for answer in late)
+        return StartError(
+            f"not ready within {timeout_s:g} s: {names}. Broker {late[0].name}: {late[0].reason}. Its log ends:\n{tail}"
+        )
+
+    async def stop(self) -> list[str]:
+        """Stop everything that was started; returns the titles of those that had to be killed."""
+        killed = await stop_processes(self.running)
+        for child in self._children.values():
+            child.wait()
+            # Not before: the end of its input tells a broker to stop, and being told twice makes it leave at once.
+            if child.stdin is not None:
+                child.stdin.close()
+        self._children.clear()
+        self.running.clear()
+        return killed
+
+    def let_go(self) -> list[Running]:
+        """Leave the processes running: from now on they are somebody else's to stop."""
+        for child in self._children.values():
+            # Else the interpreter would complain at its end that a child is still there, which is the intention.
+            child.returncode = 0
+        self._children.clear()
+        return list(self.running)
+
+
+async def stop_processes(running: list[Running]) -> list[str]:
+    """Clients first, then brokers, leaves before the root: SIGTERM, a bounded wait, SIGKILL for whoever remains."""
+    clients = [one for one in running if one.kind == "client"]
+    brokers = [one for one in reversed(running) if one.kind == "broker"]
+    killed: list[str] = []
+    for group in (clients, brokers):
+        for one in group:
+            one.process.signal(signal.SIGTERM)
+        remaining = await _wait_gone(group, STOP_S)
+        killed += [one.title for one in remaining if one.process.signal(signal.SIGKILL)]
+        await _wait_gone(remaining, KILL_S)
+    return killed
+
+
+async def _wait_gone(group: list[Running], timeout_s: float) -> list[Running]:
+    """Who of these is still there after that time."""
+    deadline = monotonic() + timeout_s
+    while remaining := [one for one in group if one.process.is_alive()]:
+        if monotonic() >= deadline:
+            return remaining
+        await asyncio.sleep(POLL_S)
+    return []
