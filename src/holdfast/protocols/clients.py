@@ -170,6 +170,10 @@ class ClientNode:
         del self._wanted[pattern, where]
         self._table.remove(pattern, where, self.name)
         self._hub.out.append(Report("unsubscribe", pattern=pattern, where=where))
+        # A confirmation that is still under way says nothing of a subscription that is taken back before it comes.
+        for token, request in self._requests.items():
+            if request == ("subscribe", pattern, where):
+                self._requests[token] = ("subscribe and leave", pattern, where)
         return self._request("unsubscribe", pattern, where, lambda token: Unsubscribe(token, pattern, where), now)
 
     def confirm(self, topic: str, seq: int, now: float) -> tuple[int, Effects]:

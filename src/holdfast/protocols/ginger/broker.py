@@ -44,7 +44,6 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
 from holdfast.protocols.ginger.cuts import BatchId, CutMap
 from holdfast.protocols.ginger.interests import InterestMap
-from holdfast.protocols.ginger.lanes import EVERYBODY, Lane
 from holdfast.protocols.hub import BEAT_TIMER, Hub
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Effects, Report
@@ -75,7 +74,7 @@ class GingerBroker:
         self.cuts = CutMap(self, self.interests, self._send)
         self.confirmations = Confirmations(self._send)
         self.publishers = PublisherMemory()
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str, deque[SessionMessage]] = {}
         self._under_way: dict[str, BatchId] = {}
         self._detached_at: dict[str, float] = {}
         self._retrying = self._retry_again = False
@@ -189,38 +188,34 @@ class GingerBroker:
     # ---------------------------------------------------------------------------------------------------- lanes
 
     def _take(self, peer: str, message: SessionMessage) -> None:
-        """Handle a message now, or let it wait."""
-        lane = self._lanes.get(peer)
-        if lane is not None and lane.stops(message):
-            lane.held.append(message)
-            return
-        shut = self._shut_by(peer, message)
-        if shut is not None:
-            self._lanes.setdefault(peer, Lane()).hold(message, shut)
-            return
-        link = self.hub.links.get(peer)
-        if link is not None:
-            self.hub.consumed(link, message)
-        self._handle(peer, message)
+        """Handle a message now, or let it wait.
 
-    def _shut_by(self, peer: str, message: SessionMessage) -> str | None:
-        """For whom this message's lane is shut because of it; `None` if it need not wait."""
-        from_client = peer not in self.interests.neighbours
-        if from_client and peer in self._under_way and isinstance(message, Publish | Confirm):
-            return EVERYBODY
-        if not isinstance(message, Publish):
-            return None
-        batch = message.batch
-        if not batch.keys or batch.guarantee == TOTAL or not self._cut_off(peer, batch):
-            return None
-        return EVERYBODY if from_client or self._may_be_known_behind(peer, batch.topic) else batch.publisher
+        Behind what waits, everything from the same peer waits, whatever its topic and guarantee:
+        1. alice publishes x, which waits here, then y on another topic, which does not pass here.
+        2. bob delivers y elsewhere and publishes z, which comes along the same link as x.
+        3. z is after x in causal order, and nothing in z says so.
+        """
+        lane = self._lanes.get(peer)
+        if lane is not None:
+            lane.append(message)
+        elif self._must_wait(peer, message):
+            self._lanes[peer] = deque((message,))
+        else:
+            link = self.hub.links.get(peer)
+            if link is not None:
+                self.hub.consumed(link, message)
+            self._handle(peer, message)
+
+    def _must_wait(self, peer: str, message: SessionMessage) -> bool:
+        if peer in self._under_way and isinstance(message, Publish | Confirm):
+            return True
+        if not isinstance(message, Publish) or message.batch.guarantee == TOTAL:
+            return False
+        return bool(message.batch.keys) and self._cut_off(peer, message.batch)
 
     def _cut_off(self, peer: str, batch: Batch) -> bool:
         """Whether some cut on the batch's keys puts it, coming from this peer, after the cut."""
-        return any(not cut.includes(peer) for cut in self.cuts.on(batch.topic, batch.key_set()))
-
-    def _may_be_known_behind(self, peer: str, topic: str) -> bool:
-        return self.interests.table.wants(peer, topic) or self.cuts.holds(peer, topic)
+        return any(cut.closed and not cut.includes(peer) for cut in self.cuts.on(batch.topic, batch.key_set()))
 
     def _retry(self) -> None:
         """Something ended that messages waited for: let each lane go as far as it can."""
@@ -231,7 +226,7 @@ class GingerBroker:
         while self._retry_again:
             self._retry_again = False
             for peer in list(self._lanes):
-                self._run_lane(peer, self._lanes.pop(peer).held)
+                self._run_lane(peer, self._lanes.pop(peer))
         self._retrying = False
 
     def _run_lane(self, peer: str, held: deque[SessionMessage]) -> None:
@@ -375,7 +370,7 @@ class GingerBroker:
             "backlog_bytes": {link.peer: link.backlog_bytes for link in links if link.backlog_bytes},
             "subscriptions": len(self.interests.table),
             "cuts": len(self.cuts.under_way()),
-            "held": sum(len(lane.held) for lane in self._lanes.values()),
+            "held": sum(map(len, self._lanes.values())),
         }
 
     def check_invariants(self) -> None:
@@ -383,14 +378,14 @@ class GingerBroker:
         self.interests.check_invariants()
         self.cuts.check_invariants()
         for peer, lane in self._lanes.items():
-            assert lane.held, f"the lane of {peer} is shut for nothing"
+            assert lane, f"the lane of {peer} is shut for nothing"
         if self._lanes:
             assert self.cuts.under_way() or self._under_way, "messages wait, but for no cut and no total batch"
 
     def waiting_for(self) -> list[str]:
         reasons = [f"{count} answers about subscriptions from {peer}" for peer, count in self.interests.waiting.items()]
         reasons += self.cuts.waiting_for()
-        reasons += [f"a cut to end, for {len(lane.held)} messages from {peer}" for peer, lane in self._lanes.items()]
+        reasons += [f"a cut to end, for {len(lane)} messages from {peer}" for peer, lane in self._lanes.items()]
         reasons += [f"the release of {client}'s total batch #{first}" for client, (_, first) in self._under_way.items()]
         reasons += [f"credit from {peer}" for peer in sorted(self.hub.congested)]
         reasons += self.confirmations.waiting_for()
@@ -411,11 +406,14 @@ class LockingBroker(GingerBroker):
 
     protocol = "ginger-locks"
 
+    def _take(self, peer: str, message: SessionMessage) -> None:
+        if isinstance(message, Publish) or peer not in self.interests.neighbours:
+            super()._take(peer, message)
+        else:
+            self._handle(peer, message)
+
     def _cut_off(self, peer: str, batch: Batch) -> bool:  # noqa: ARG002
         return bool(self.cuts.on(batch.topic, batch.key_set()))
-
-    def _may_be_known_behind(self, peer: str, topic: str) -> bool:  # noqa: ARG002
-        return False
 
 
 def _totals_to_merge(message: SessionMessage, held: deque[SessionMessage]) -> list[Publish]:

@@ -11,8 +11,11 @@ without faults (ERRATA, Ginger 12). Here a total batch m with keys K on topic t 
 4. Processed: with all acknowledgements in, the root delivers m and sends it down behind all it has passed; at each
    broker the cut ends there, m is delivered, and what waited at the cut goes on behind m.
 
-While K is cut, a publication on K that comes from outside the cut (a client, or a neighbour that is not in it) waits;
-what comes from inside was there before the cut was complete, belongs before m, and passes.
+A broker's cut is open until it acknowledges: whatever it passes on K before that is ahead of its acknowledgement on the
+way up, and ahead of m on the way down, so it is before m everywhere. Once it has acknowledged, the cut is closed: what
+comes on K from outside the cut (a client, or a neighbour that is not in it) waits; what comes from inside was on its
+way before the cut was complete, belongs before m, and passes. The root never closes: its last acknowledgement is the
+release.
 
 The subtree may change meanwhile. These rules keep the order, and let nobody wait for a later batch:
 - The participants of a cut are fixed when it starts; a neighbour that joins the subtree later is not sent m (its
@@ -65,6 +68,11 @@ class Cut:
         self.participants: dict[str, None] = {}
         self.awaiting: set[str] = set()
 
+    @property
+    def closed(self) -> bool:
+        """Whether this broker has acknowledged, so that what enters here now belongs after the batch."""
+        return not self.awaiting
+
     def includes(self, peer: str) -> bool:
         """Whether what comes from this peer now belongs before the batch."""
         return peer == self.source or peer in self.participants
@@ -89,10 +97,6 @@ class CutMap:
             return []
         found = (self._by_key.get((topic, key)) for key in keys)
         return list({cut.batch_id: cut for cut in found if cut is not None}.values())
-
-    def holds(self, peer: str, topic: str) -> bool:
-        """Whether this peer takes part in a cut under way on the topic."""
-        return any(cut.topic == topic and peer in cut.participants for cut in self._cuts.values())
 
     def next_hop(self, topic: str) -> str | None:
         """Where a total batch goes from here: `ROOT` if it has arrived, `None` if nobody wants it."""
