@@ -15,7 +15,8 @@ from holdfast.runtime.broker import EXIT_MISUSE, run_broker, settings_from_json
 ATTACHED = "--attached"
 
 
-def _follow_starter() -> None:
+def follow_starter() -> None:
+    """Wait for the end of standard input, in a thread of its own, then stop this process like anybody would."""
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
@@ -28,7 +29,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return EXIT_MISUSE
     if ATTACHED in arguments[1:]:
-        threading.Thread(target=_follow_starter, daemon=True).start()
+        threading.Thread(target=follow_starter, daemon=True).start()
     return run_broker(settings)
 
 

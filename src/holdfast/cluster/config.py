@@ -34,6 +34,8 @@ from holdfast.model.errors import ConfigError, LocalMisuse
 from holdfast.model.topics import check_pattern
 from holdfast.protocols.registry import PROTOCOLS
 
+CLUSTER_NAME = "holdfast"
+"""A cluster of another name is only served to clients that say the name: `connect(..., cluster="chain")`."""
 BASE_PORT = 7400
 HEALTH_PORT_OFFSET = 100
 BROKERS_MAX = 1024
@@ -134,7 +136,7 @@ class _ClientEntry(Struct, frozen=True):
 
 class _File(Struct, frozen=True):
     brokers: dict[str, dict[str, Any]]
-    name: str = "holdfast"
+    name: str = CLUSTER_NAME
     protocol: str = "ginger"
     host: str = LOOPBACK
     base_port: Port = BASE_PORT

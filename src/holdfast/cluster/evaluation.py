@@ -25,7 +25,16 @@ and the links within a region the middle of table 5.2's range, as the text says 
 scenario's "client connected to broker 1" and the second's "broker 2 fails" contradict the logs; we follow the logs.)
 """
 
-from holdfast.cluster.config import BASE_PORT, HEALTH_PORT_OFFSET, LOOPBACK, Broker, Client, Cluster, checked
+from holdfast.cluster.config import (
+    BASE_PORT,
+    CLUSTER_NAME,
+    HEALTH_PORT_OFFSET,
+    LOOPBACK,
+    Broker,
+    Client,
+    Cluster,
+    checked,
+)
 
 TO_NORTH_AMERICA_MS = (70 + 160) / 2
 TO_ASIA_MS = (180 + 300) / 2
@@ -57,4 +66,4 @@ def default_cluster() -> Cluster:
         for index, (name, (parent, latency_ms)) in enumerate(_PARENTS.items())
     )
     clients = tuple(Client(name, broker, (topic,)) for name, broker, topic in _CLIENTS)
-    return checked(Cluster("ginger-evaluation", "ginger", brokers, clients), "the default cluster")
+    return checked(Cluster(CLUSTER_NAME, "ginger", brokers, clients), "the default cluster")

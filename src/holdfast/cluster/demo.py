@@ -1,0 +1,242 @@
+"""The demonstration: a tree of real brokers, five clients, the bank workload of the Ginger evaluation, and the proof.
+
+Everything runs on loopback as processes of its own. When all clients have what all published, their histories are put
+together and judged by the checkers, which know nothing of brokers; and since every client is a replica of its bank, the
+replicas of a bank must end with equal balances.
+"""
+
+import asyncio
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from secrets import token_hex
+from time import monotonic
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.cluster.bench.samples import percentile
+from holdfast.cluster.config import Client, Cluster
+from holdfast.cluster.demo_client import DemoClientSettings
+from holdfast.cluster.ports import free_port_pairs
+from holdfast.cluster.processes import Processes
+from holdfast.cluster.workers import Worker
+from holdfast.model.errors import ConfigError
+from holdfast.model.guarantees import GUARANTEES
+from holdfast.model.trace import Event
+from holdfast.services.bank import ACCOUNTS
+from holdfast.simulation.checkers import Verdict, check
+from holdfast.storage.traces import read_trace
+
+CLIENT_MODULE = "holdfast.cluster.demo_client"
+OPERATIONS = 500
+INTERVAL_MS = 20.0
+SUBSCRIBED_S = 30.0
+SLACK_S = 60.0
+CLOSED_S = 15.0
+
+Progress = Callable[[str, int, int], None]
+
+
+class Latency(Struct, frozen=True):
+    """The messages of one guarantee: how many, delivered how often, and how long a delivery took."""
+
+    guarantee: str
+    messages: int
+    deliveries: int
+    p50_ms: float
+    p99_ms: float
+
+
+class Summary(Struct, frozen=True):
+    """What the demonstration found."""
+
+    ok: bool
+    brokers: int
+    clients: int
+    operations: int
+    seed: int
+    seconds: float
+    messages: int
+    deliveries: int
+    verdict: dict[str, Any]
+    latencies: Sequence[Latency]
+    balances: dict[str, str]
+    replicas_equal: bool
+    refused_operations: int
+    trace: str
+
+
+class DemoPlan(Struct, frozen=True):
+    """What to run and where to put what it leaves."""
+
+    cluster: Cluster
+    report: Path
+    operations: int = OPERATIONS
+    interval_ms: float = INTERVAL_MS
+    accounts: int = ACCOUNTS
+    seed: int = 1
+
+
+def _silent(phase: str, done: int, total: int) -> None:
+    """Shows nothing."""
+
+
+async def run_demo(plan: DemoPlan, progress: Progress = _silent) -> Summary:
+    """Run it on free ports; nothing is left running, whatever happens."""
+    if not plan.cluster.clients or any(len(client.topics) != 1 for client in plan.cluster.clients):
+        raise ConfigError("the demonstration needs a cluster with clients that have one topic each.")
+    cluster = plan.cluster.at_ports(free_port_pairs(len(plan.cluster.brokers)))
+    trace, run = _emptied(plan.report / "trace"), f"demo-{token_hex(4)}"
+    processes = Processes(cluster, plan.report, attached=True, trace=str(trace), run=run)
+    started_at = monotonic()
+    try:
+        ready: list[str] = []
+
+        def on_ready(name: str) -> None:
+            ready.append(name)
+            progress("brokers", len(ready), len(cluster.brokers))
+
+        await processes.start_brokers(on_ready)
+        results = await _play(plan, cluster, trace, run, progress)
+    finally:
+        await processes.stop()
+    progress("checking", 0, 1)
+    summary = await asyncio.to_thread(_summed_up, plan, results, trace, monotonic() - started_at)
+    (plan.report / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
+    progress("checking", 1, 1)
+    return summary
+
+
+def _emptied(directory: Path) -> Path:
+    """An empty directory for traces; of an earlier run, only traces are removed."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for old in directory.glob("*.jsonl"):
+            old.unlink()
+        shutil.rmtree(directory.parent / "logs", ignore_errors=True)
+    except OSError as error:
+        raise ConfigError(f"the report cannot be written to {directory.parent}: {error.strerror or error}.") from None
+    return directory
+
+
+async def _play(
+    plan: DemoPlan, cluster: Cluster, trace: Path, run: str, progress: Progress
+) -> dict[str, dict[str, Any]]:
+    """Start the clients, let them play, and return what each said at its end."""
+    replicas = Counter(client.topics[0] for client in cluster.clients)
+    total = plan.operations * sum(count * count for count in replicas.values())
+    delivered: dict[str, int] = {}
+    limit_s = SLACK_S + plan.operations * plan.interval_ms / 1000
+    async with AsyncExitStack() as stack:
+        workers = [
+            await stack.enter_async_context(_worker(plan, cluster, client, replicas[client.topics[0]], trace, run))
+            for client in cluster.clients
+        ]
+        await _all(worker.report("ready", SUBSCRIBED_S) for worker in workers)
+
+        async def played(worker: Worker) -> dict[str, Any]:
+            def on_progress(said: dict[str, Any]) -> None:
+                delivered[worker.name] = said["delivered"]
+                progress("operations", sum(delivered.values()), total)
+
+            done: dict[str, Any] = await worker.report("done", limit_s, on_progress)
+            on_progress(done)
+            return done
+
+        for worker in workers:
+            worker.tell("go")
+        results = await _all(played(worker) for worker in workers)
+        for worker in workers:
+            worker.tell("stop")
+        await _all(worker.report("closed", CLOSED_S) for worker in workers)
+    return {worker.name: result for worker, result in zip(workers, results, strict=True)}
+
+
+async def _all(waits: Any) -> list[Any]:
+    """All of them; the first that fails ends the others."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(wait) for wait in waits]
+    return [task.result() for task in tasks]
+
+
+def _worker(plan: DemoPlan, cluster: Cluster, client: Client, replicas: int, trace: Path, run: str) -> Worker:
+    settings = DemoClientSettings(
+        name=client.name,
+        address=cluster.broker(client.broker).address,
+        cluster=cluster.name,
+        topic=client.topics[0],
+        replicas=replicas,
+        operations=plan.operations,
+        accounts=plan.accounts,
+        interval_ms=plan.interval_ms,
+        seed=plan.seed,
+        trace=str(trace),
+        run=run,
+    )
+    log = plan.report / "logs" / f"client-{client.name}.log"
+    return Worker(client.name, CLIENT_MODULE, msgspec.structs.asdict(settings), log)
+
+
+# ---------------------------------------------------------------------------------------------------------- the proof
+
+
+def _summed_up(plan: DemoPlan, results: dict[str, dict[str, Any]], trace: Path, seconds: float) -> Summary:
+    events = read_trace(trace)
+    verdict = check(events)
+    digests = {client.name: str(results[client.name]["digest"]) for client in plan.cluster.clients}
+    equal = replicas_equal(plan.cluster, digests)
+    messages = sum(event.event == "publish" for event in events)
+    complete = messages == plan.operations * len(plan.cluster.clients) and verdict.deliveries > 0
+    return Summary(
+        ok=verdict.ok and equal and complete,
+        brokers=len(plan.cluster.brokers),
+        clients=len(plan.cluster.clients),
+        operations=plan.operations,
+        seed=plan.seed,
+        seconds=round(seconds, 3),
+        messages=messages,
+        deliveries=verdict.deliveries,
+        verdict=_as_dict(verdict),
+        latencies=latencies(events),
+        balances=digests,
+        replicas_equal=equal,
+        refused_operations=sum(int(result["refused"]) for result in results.values()),
+        trace=str(trace),
+    )
+
+
+def _as_dict(verdict: Verdict) -> dict[str, Any]:
+    return dict(verdict.as_dict())
+
+
+def replicas_equal(cluster: Cluster, digests: dict[str, str]) -> bool:
+    """Whether the replicas of every bank (the clients of one topic) have the same balances."""
+    by_topic: dict[str, set[str]] = {}
+    for client in cluster.clients:
+        by_topic.setdefault(client.topics[0], set()).add(digests[client.name])
+    return all(len(different) == 1 for different in by_topic.values())
+
+
+def latencies(events: Sequence[Event]) -> list[Latency]:
+    """From each publication to each of its deliveries, by guarantee; all on the clock of one machine."""
+    published = {(event.publisher, event.seq): event for event in events if event.event == "publish"}
+    messages = Counter(event.guarantee for event in published.values())
+    taken_ms: dict[str, list[float]] = {guarantee: [] for guarantee in messages}
+    for event in events:
+        if event.event == "deliver" and (origin := published.get((event.publisher, event.seq))) is not None:
+            taken_ms[origin.guarantee].append((event.time - origin.time) / 1e6)
+    return [
+        Latency(
+            guarantee.value,
+            messages[guarantee],
+            len(taken_ms[guarantee]),
+            round(percentile(taken_ms[guarantee], 0.5), 3),
+            round(percentile(taken_ms[guarantee], 0.99), 3),
+        )
+        for guarantee in GUARANTEES
+        if messages[guarantee]
+    ]

@@ -1,0 +1,64 @@
+"""A client of a cluster's file as a process: a replica of the bank on each of its topics, until it is told to stop.
+
+`python -m holdfast.cluster.replica_process JSON [--attached]`
+"""
+
+import asyncio
+import signal
+import sys
+import threading
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.client import connect
+from holdfast.cluster.broker_process import ATTACHED, follow_starter
+from holdfast.model.errors import HoldfastError
+from holdfast.runtime.logs import Log, install
+from holdfast.runtime.process import run
+from holdfast.services.bank import account_numbers
+from holdfast.services.replica import open_replica
+
+
+class ReplicaSettings(Struct, frozen=True):
+    name: str
+    address: str
+    cluster: str
+    topics: tuple[str, ...]
+
+
+async def serve(settings: ReplicaSettings) -> None:
+    """Follow every topic until a signal comes."""
+    log = Log("holdfast.replica", node=settings.name)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with connect(settings.address, name=settings.name, cluster=settings.cluster) as client:
+        replicas = [await open_replica(client, topic, account_numbers()) for topic in settings.topics]
+        log.info("following", broker=client.broker, topics=list(settings.topics))
+        following = [asyncio.ensure_future(replica.follow()) for replica in replicas]
+        stopping = asyncio.ensure_future(stop.wait())
+        ended, pending = await asyncio.wait({stopping, *following}, return_when=asyncio.FIRST_COMPLETED)
+        for one in pending:
+            one.cancel()
+        for one in ended:
+            one.result()
+        for replica in replicas:
+            log.info("stopped", topic=replica.topic, applied=replica.bank.applied, digest=replica.bank.digest())
+
+
+def main(arguments: list[str]) -> int:
+    settings = msgspec.json.decode(arguments[0], type=ReplicaSettings)
+    if ATTACHED in arguments[1:]:
+        threading.Thread(target=follow_starter, daemon=True).start()
+    install()
+    try:
+        run(serve(settings))
+    except HoldfastError as error:
+        Log("holdfast.replica", node=settings.name).warning("ended", reason=str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
