@@ -1,0 +1,220 @@
+"""A broker as a process: a listener, the node and its driver, a health endpoint, logs, and an orderly end.
+
+`run_broker` returns the exit code: 0 after an orderly stop (SIGTERM or SIGINT: drain, then leave; a second signal does
+not wait), 1 if the node failed, 2 if it could not begin, with one sentence on stderr.
+"""
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from ssl import SSLContext
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.model.errors import ConfigError, LocalMisuse
+from holdfast.protocols.config import BrokerConfig, LinkConfig
+from holdfast.protocols.node import BrokerNode, Report
+from holdfast.protocols.registry import make_broker
+from holdfast.runtime.connection import ConnectionLimits
+from holdfast.runtime.driver import Driver, Sink
+from holdfast.runtime.health import Health
+from holdfast.runtime.logs import Log, install
+from holdfast.runtime.process import new_incarnation, run, tune_collector
+from holdfast.runtime.tracing import RUN, Trace
+
+EXIT_STOPPED, EXIT_FAILED, EXIT_MISUSE = 0, 1, 2
+
+REPORT_LEVELS = {
+    "publish": None,
+    "deliver": None,
+    "violation": "warning",
+    "congested": "warning",
+    "session_lost": "warning",
+    "stalled": "warning",
+}
+"""How loudly a report is logged: what happens with every message is the trace's, not the log's; the rest is `info`."""
+
+
+class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that a broker process is told."""
+
+    name: str
+    parent: str | None = None
+    cluster: str = "holdfast"
+    protocol: str = "ginger"
+    host: str = "127.0.0.1"
+    port: int = 7400
+    """0 lets the system choose; the log line `listening` says which it is."""
+    health_port: int = 0
+    """0: no health endpoint."""
+    addresses: dict[str, tuple[str, int]] = {}
+    """Where other brokers are, the parent at least."""
+    trace: str = ""
+    """A `.jsonl` file or a directory for the trace of this broker; empty for none."""
+    run: str = RUN
+    log: str = ""
+    """A file for the log; empty for stderr."""
+    log_level: str = "info"
+    drain_s: float = 10.0
+    """How long a stop may wait for what is under way to arrive."""
+    link: LinkConfig = LinkConfig()
+    limits: ConnectionLimits = ConnectionLimits()
+
+    def check(self) -> None:
+        if self.parent is not None and self.parent not in self.addresses:
+            raise ConfigError(f"broker {self.name} has the parent {self.parent}, but is not told where that is")
+        for what, port in (("port", self.port), ("health_port", self.health_port)):
+            if not 0 <= port <= 65535:
+                raise ConfigError(f"broker {self.name}: {what} {port} is no port; it is between 0 and 65535")
+
+
+class BrokerProcess:
+    """A broker that runs inside the current event loop. `serve` is its whole life."""
+
+    def __init__(self, settings: BrokerSettings, ssl: SSLContext | None = None) -> None:
+        settings.check()
+        self.settings = settings
+        self._ssl = ssl
+        self._log = Log("holdfast.broker", node=settings.name)
+        config = BrokerConfig(settings.name, settings.parent, settings.cluster, settings.link)
+        self.node: BrokerNode = make_broker(settings.protocol, config, new_incarnation())
+        self._trace = Trace(settings.trace, settings.name, settings.run) if settings.trace else None
+        self._stopped = asyncio.Event()
+        self._signals: asyncio.Queue[str] = asyncio.Queue()
+        self.stopping = False
+        self.port = 0
+        sinks: list[Sink] = [self._note]
+        if self._trace is not None:
+            sinks.append(self._trace)
+        self.driver = Driver(
+            self.node,
+            settings.addresses.get,
+            sinks=sinks,
+            limits=settings.limits,
+            log=self._log,
+            ssl_client=ssl,
+        )
+        self._health = Health(settings.name, self.ready, self.status)
+
+    def ready(self) -> bool:
+        return not self.stopping and not self.driver.failed.done() and self.node.ready()
+
+    def status(self) -> dict[str, object]:
+        return {
+            **self.node.status(),
+            "name": self.settings.name,
+            "protocol": self.node.protocol,
+            "ready": self.ready(),
+            "stopping": self.stopping,
+            "connected": self.driver.peers,
+            "waiting_for": self.node.waiting_for(),
+        }
+
+    async def start(self) -> None:
+        """Listen, then start the node. Raises `ListenError` if a port cannot be had."""
+        settings = self.settings
+        _, self.port = await self.driver.listen(settings.host, settings.port, self._ssl)
+        if settings.health_port:
+            await self._health.listen(settings.host, settings.health_port)
+        self._log.info("listening", host=settings.host, port=self.port, health_port=settings.health_port)
+        self.driver.start()
+
+    def stop(self, why: str) -> None:
+        """Ask for an orderly end; asked again, it does not wait any longer."""
+        self._signals.put_nowait(why)
+
+    async def serve(self) -> int:
+        """Run until somebody stops it or the node fails; returns the exit code."""
+        try:
+            await self.start()
+            tune_collector()
+            asked = asyncio.ensure_future(self._signals.get())
+            ends: set[asyncio.Future[Any]] = {asked, self.driver.failed}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                asked.cancel()
+                return EXIT_FAILED
+            await self._drain(asked.result())
+            return EXIT_STOPPED
+        finally:
+            await self._close()
+
+    async def _drain(self, why: str) -> None:
+        self.stopping = True
+        self._log.info("stopping", reason=why, drain_s=self.settings.drain_s)
+        self.driver.stop_listening()
+        self.driver.enter(self.node.stop)
+        drained = asyncio.ensure_future(self._stopped.wait())
+        impatient = asyncio.ensure_future(self._signals.get())
+        ends: set[asyncio.Future[Any]] = {drained, impatient, self.driver.failed}
+        await asyncio.wait(ends, timeout=self.settings.drain_s, return_when=asyncio.FIRST_COMPLETED)
+        drained.cancel()
+        impatient.cancel()
+        if not self._stopped.is_set():
+            self._log.warning("left before everything had drained", waiting_for=self.node.waiting_for())
+
+    async def _close(self) -> None:
+        self._health.close()
+        await self.driver.close()
+        if self._trace is not None:
+            self._trace.close()
+        self._log.info("stopped")
+
+    def _note(self, report: Report) -> None:
+        if report.event == "stopped":
+            self._stopped.set()
+        level = REPORT_LEVELS.get(report.event, "info")
+        if level is not None:
+            fields = {
+                name: value for name in ("peer", "pattern", "where", "detail") if (value := getattr(report, name))
+            }
+            getattr(self._log, level)(report.event, **fields)
+
+
+async def _serve(settings: BrokerSettings) -> int:
+    broker = BrokerProcess(settings)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, broker.stop, number.name)
+    return await broker.serve()
+
+
+def run_broker(settings: BrokerSettings, complain: Callable[[str], object] | None = None) -> int:
+    """Be that broker until a signal ends it; returns the exit code. `complain` gets the sentence of exit code 2."""
+    try:
+        install(settings.log, settings.log_level)
+        return run(_serve(settings))
+    except LocalMisuse as misuse:
+        (complain or _complain)(str(misuse))
+        return EXIT_MISUSE
+
+
+def _complain(sentence: str) -> None:
+    sys.stderr.write(f"holdfast broker: {sentence}\n")
+
+
+def settings_from_json(text: str) -> BrokerSettings:
+    """The settings in a JSON text, or a sentence that names the key at fault."""
+    try:
+        return msgspec.json.decode(text.encode(), type=BrokerSettings)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"the broker's settings are not what they should be: {error}") from None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m holdfast.runtime.broker", description="Run one broker.")
+    parser.add_argument("--config-json", required=True, help="the settings, as JSON: see BrokerSettings")
+    try:
+        settings = settings_from_json(parser.parse_args(arguments).config_json)
+    except ConfigError as error:
+        _complain(str(error))
+        return EXIT_MISUSE
+    return run_broker(settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

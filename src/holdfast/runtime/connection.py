@@ -1,0 +1,142 @@
+"""One TCP connection: bytes in, frames to its owner; frames out, one write a turn of the loop.
+
+A connection knows nothing of sessions. It cuts the stream into frames, collects what is to be sent until its owner
+flushes it, closes without losing what was written, and gives up a peer that does not take it.
+"""
+
+import asyncio
+import socket
+from typing import Protocol, cast
+
+from msgspec import Struct
+
+from holdfast.model.errors import PeerViolation
+from holdfast.model.messages import Frame
+from holdfast.model.wire import FrameReader, WireError, encode
+
+HELLO_BYTES_MAX = 4096
+"""How much of an unfinished frame is kept of somebody who has not said who it is."""
+
+
+class ConnectionLimits(Struct, frozen=True):
+    """What a process gives to connections before it gives them up."""
+
+    connect_s: float = 5.0
+    """How long an attempt to connect may take."""
+    hello_s: float = 5.0
+    """How long whoever connects may take to say who it is."""
+    half_open_max: int = 256
+    """How many may be connected without having said it; one more closes the oldest of them."""
+    close_s: float = 2.0
+    """How long a closed connection may take to hand over what was sent."""
+    write_buffer_bytes_max: int = 32 << 20
+    """What may lie unsent for a peer that does not read; beyond it the connection is cut, the session goes on."""
+
+
+class Owner(Protocol):
+    """Whoever a connection belongs to. Nothing is called after `connection_ended`."""
+
+    def connection_opened(self, connection: "Connection") -> None: ...
+
+    def frames_arrived(self, connection: "Connection", frames: list[Frame]) -> None: ...
+
+    def peer_violated(self, connection: "Connection", violation: PeerViolation) -> None: ...
+
+    def connection_ended(self, connection: "Connection", reason: str) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """`peer` is the name at the other end: known from the start if we dialled, else from the first frame, a `Hello`."""
+
+    __slots__ = ("_closing", "_limits", "_owner", "_reader", "_transport", "address", "closed", "out", "peer")
+
+    def __init__(self, owner: Owner, peer: str | None, limits: ConnectionLimits) -> None:
+        self._owner, self.peer, self._limits = owner, peer, limits
+        self._reader = FrameReader()
+        self._transport: asyncio.Transport | None = None
+        self._closing: asyncio.TimerHandle | None = None
+        self.address = ""
+        self.closed = False
+        self.out: list[bytes] = []
+
+    # -------------------------------------------------------------------------------------- called by the loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self.address = _shown(transport.get_extra_info("peername"))
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._owner.connection_opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.closed:
+            return
+        try:
+            frames = self._reader.feed(data)
+        except WireError as error:
+            self._owner.peer_violated(self, error)
+            return
+        if frames:
+            self._owner.frames_arrived(self, frames)
+        elif self.peer is None and self._reader.pending_bytes > HELLO_BYTES_MAX:
+            excess = WireError(f"{self._reader.pending_bytes} bytes came before a Hello; {HELLO_BYTES_MAX} are allowed")
+            self._owner.peer_violated(self, excess)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        if self._closing is not None:
+            self._closing.cancel()
+        self._owner.connection_ended(self, str(exc) if exc else "the other end closed it")
+
+    # ------------------------------------------------------------------------------------- called by the owner
+
+    def send(self, frame: Frame) -> None:
+        """Collect a frame for the next flush."""
+        self.out.append(encode(frame))
+
+    def flush(self) -> None:
+        """Write what was collected, all at once."""
+        out, self.out = self.out, []
+        transport = self._transport
+        if transport is None or self.closed or not out:
+            return
+        if len(out) == 1:
+            transport.write(out[0])
+        else:
+            transport.writelines(out)
+        if transport.get_write_buffer_size() > self._limits.write_buffer_bytes_max:
+            transport.abort()
+
+    def close(self) -> None:
+        """Take nothing more, hand over what was sent, then close.
+
+        Closing while bytes of the peer lie unread makes TCP reset the connection, and our last words may die with it.
+        So we only say that we are done, and go on reading into nothing until the peer is done too, or time is up.
+        """
+        transport = self._transport
+        if self.closed or transport is None:
+            self.closed = True
+            return
+        self.flush()
+        self.closed = True
+        self._closing = asyncio.get_running_loop().call_later(self._limits.close_s, transport.abort)
+        if transport.is_closing():
+            return
+        if transport.can_write_eof():
+            transport.write_eof()
+        else:
+            transport.close()
+
+    def abort(self) -> None:
+        """Close at once; what was not written yet is dropped."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _shown(peername: object) -> str:
+    if isinstance(peername, tuple) and len(peername) >= 2:
+        host, port = peername[0], peername[1]
+        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+    return str(peername)

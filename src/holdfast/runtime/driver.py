@@ -1,0 +1,358 @@
+"""Drives one node on an asyncio event loop, by the contract in `protocols.node`.
+
+The path of a message is: bytes arrive, frames are cut, `receive` returns effects, frames to send are encoded and
+collected; at the end of the turn, once, `settle` is called and each connection is written to once. There is no task, no
+future and no timer per message.
+
+What ends a connection is told apart: a peer that breaks the rules of the wire is cut and logged with its fault; a node
+that raises anything else has a bug, its state is not to be trusted, and the driver stops driving it (`failed`).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from errno import EACCES, EADDRINUSE, EADDRNOTAVAIL
+from ssl import SSLContext
+from time import monotonic
+from typing import Any
+
+from holdfast.model.errors import LocalMisuse, PeerViolation
+from holdfast.model.messages import Frame, Hello
+from holdfast.model.wire import WireError
+from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effect, Node, Persist, Report, Send, SetTimer
+from holdfast.runtime.connection import Connection, ConnectionLimits
+from holdfast.runtime.logs import Log
+from holdfast.runtime.timers import Timers
+
+ACCEPT_BACKLOG = 1024
+
+Address = tuple[str, int]
+Handler = Callable[[Any], None]
+Sink = Callable[[Report], None]
+_NO_ADDRESS = "no address is known for it"
+
+
+class ListenError(LocalMisuse):
+    """Raised when the process cannot listen where it was told to."""
+
+
+class Driver:
+    """One node, its connections and its timers.
+
+    `address_of` says where a peer that the node wants to connect to is; it is asked anew for every attempt. `handlers`
+    carry out the effects that only the caller understands (those of clients); `sinks` get every `Report`.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        address_of: Callable[[str], Address | None],
+        *,
+        handlers: Mapping[type[Effect], Handler] | None = None,
+        sinks: Sequence[Sink] = (),
+        limits: ConnectionLimits | None = None,
+        log: Log | None = None,
+        ssl_client: SSLContext | None = None,
+        on_dial_failed: Callable[[str, str], None] | None = None,
+    ) -> None:
+        self._node, self._address_of = node, address_of
+        self._loop = asyncio.get_running_loop()
+        self._limits = limits or ConnectionLimits()
+        self._log = log or Log("holdfast.driver", node=node.name)
+        self._sinks = tuple(sinks)
+        self._ssl_client = ssl_client
+        self._on_dial_failed = on_dial_failed
+        self._handlers: dict[type[Effect], Handler] = {
+            Connect: self._connect,
+            Disconnect: self._disconnect,
+            SetTimer: lambda effect: self._timers.set(effect.name, effect.after_s),
+            CancelTimer: lambda effect: self._timers.cancel(effect.name),
+            Persist: self._persist,
+            Report: self._report,
+            **(handlers or {}),
+        }
+        self._timers = Timers(self._loop, self._timer_rang)
+        self._connections: dict[str, Connection] = {}
+        self._open: set[Connection] = set()
+        self._strangers: dict[Connection, asyncio.TimerHandle] = {}
+        self._dials: dict[str, asyncio.Task[None]] = {}
+        self._unflushed: list[Connection] = []
+        self._server: asyncio.Server | None = None
+        self._all_ended = asyncio.Event()
+        self._all_ended.set()
+        self.settle_pending = False
+        self.failed: asyncio.Future[None] = self._loop.create_future()
+
+    # ------------------------------------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Start the node."""
+        self.enter(self._node.start)
+
+    async def listen(self, host: str, port: int, ssl: SSLContext | None = None) -> Address:
+        """Accept connections there; returns the address, with the port that was chosen if `port` is 0."""
+        try:
+            self._server = await self._loop.create_server(
+                lambda: Connection(self, None, self._limits), host, port, backlog=ACCEPT_BACKLOG, ssl=ssl
+            )
+        except OSError as error:
+            raise listen_error(self._node.name, host, port, error) from None
+        bound = self._server.sockets[0].getsockname()
+        return str(bound[0]), int(bound[1])
+
+    def stop_listening(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def close(self) -> None:
+        """Drive the node no more and close every connection, after what was sent to it."""
+        self._settle()
+        self._fail_quietly()
+        self.stop_listening()
+        self._timers.close()
+        for dial in self._dials.values():
+            dial.cancel()
+        self._dials.clear()
+        for connection in list(self._open):
+            connection.close()
+        await self._all_ended.wait()
+
+    def _fail_quietly(self) -> None:
+        if not self.failed.done():
+            self.failed.set_result(None)
+
+    # ---------------------------------------------------------------------------------------- entering the node
+
+    def enter(self, entry: Callable[[float], list[Effect]]) -> None:
+        """Call an entry point of the node and carry its effects out. A node that has failed is left alone."""
+        if self.failed.done():
+            return
+        try:
+            self.carry_out(entry(monotonic()))
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+        else:
+            self.settle_soon()
+
+    def frames_arrived(self, connection: Connection, frames: list[Frame]) -> None:
+        peer = connection.peer
+        if self.failed.done():
+            return
+        try:
+            if peer is None:
+                peer = self._introduce(connection, frames[0])
+            now, receive, carry_out = monotonic(), self._node.receive, self.carry_out
+            for frame in frames:
+                effects = receive(peer, frame, now)
+                if effects:
+                    carry_out(effects)
+                    # What follows on a connection that the node has just closed is not for it any more.
+                    if connection.closed:
+                        break
+        except PeerViolation as violation:
+            self.peer_violated(connection, violation)
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+        else:
+            self.settle_soon()
+
+    def settle_soon(self) -> None:
+        """Settle the node and write to its connections at the end of this turn of the loop."""
+        if not self.settle_pending:
+            self.settle_pending = True
+            self._loop.call_soon(self._settle_turn)
+
+    def settle_now(self) -> None:
+        """The same, at once: there is a write's worth waiting. Only from outside the node's entry points."""
+        self._settle()
+
+    def _settle_turn(self) -> None:
+        self.settle_pending = False
+        self._settle()
+
+    def _settle(self) -> None:
+        if self.failed.done():
+            return
+        try:
+            self.carry_out(self._node.settle(monotonic()))
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+        else:
+            self._flush()
+
+    def _flush(self) -> None:
+        unflushed, self._unflushed = self._unflushed, []
+        for connection in unflushed:
+            connection.flush()
+
+    def _timer_rang(self, name: str) -> None:
+        self.enter(lambda now: self._node.timer(name, now))
+
+    def _fail(self, error: Exception) -> None:
+        """The node raised what it never should: nothing it holds can be trusted, so nothing of it goes out."""
+        if self.failed.done():
+            return
+        self._log.error("node failed", error, fault="ours", reason=f"{type(error).__name__}: {error}")
+        self.failed.set_exception(error)
+        # Whoever waits for it gets it; nobody has to.
+        self.failed.exception()
+        for connection in list(self._open):
+            connection.abort()
+
+    # --------------------------------------------------------------------------------------------- its effects
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        """Carry effects out, in order; the caller sees to it that the node is settled afterwards."""
+        connections, handlers = self._connections, self._handlers
+        for effect in effects:
+            if type(effect) is Send:
+                connection = connections.get(effect.peer)
+                if connection is not None:
+                    if not connection.out:
+                        self._unflushed.append(connection)
+                    connection.send(effect.frame)
+            else:
+                handlers[type(effect)](effect)
+
+    def _report(self, report: Report) -> None:
+        for sink in self._sinks:
+            sink(report)
+
+    def _persist(self, effect: Persist) -> None:
+        raise LocalMisuse(f"{self._node.name} wants to keep {effect.key!r}, but its driver was given no storage")
+
+    def _connect(self, effect: Connect) -> None:
+        peer = effect.peer
+        if peer in self._dials:
+            return
+        self._drop(peer)
+        self._dials[peer] = self._loop.create_task(self._dial(peer))
+
+    def _disconnect(self, effect: Disconnect) -> None:
+        dial = self._dials.pop(effect.peer, None)
+        if dial is not None:
+            dial.cancel()
+        connection = self._connections.pop(effect.peer, None)
+        if connection is not None:
+            self._log.debug("disconnect", peer=effect.peer, address=connection.address, reason=effect.reason)
+            connection.close()
+
+    def _drop(self, peer: str) -> None:
+        connection = self._connections.pop(peer, None)
+        if connection is not None:
+            connection.abort()
+
+    # --------------------------------------------------------------------------------------------- connections
+
+    async def _dial(self, peer: str) -> None:
+        address = self._address_of(peer)
+        try:
+            if address is None:
+                raise OSError(_NO_ADDRESS)
+            async with asyncio.timeout(self._limits.connect_s):
+                await self._loop.create_connection(
+                    lambda: Connection(self, peer, self._limits), *address, ssl=self._ssl_client
+                )
+        except OSError as error:
+            if self._dials.pop(peer, None) is None:
+                return
+            reason = sentence_of(error)
+            self._log.debug("cannot connect", peer=peer, address=address, reason=reason)
+            if self._on_dial_failed is not None:
+                self._on_dial_failed(peer, reason)
+            self.enter(lambda now: self._node.peer_down(peer, now))
+
+    def connection_opened(self, connection: Connection) -> None:
+        self._open.add(connection)
+        self._all_ended.clear()
+        if self.failed.done():
+            connection.abort()
+        elif connection.peer is None:
+            self._receive_stranger(connection)
+        elif self._dials.pop(connection.peer, None) is None:
+            # The node took its wish back while the connection was being made.
+            connection.close()
+        else:
+            peer = connection.peer
+            self._adopt(peer, connection)
+            self.enter(lambda now: self._node.peer_up(peer, now))
+
+    def _receive_stranger(self, connection: Connection) -> None:
+        limits = self._limits
+        if len(self._strangers) >= limits.half_open_max:
+            oldest = next(iter(self._strangers))
+            self._turn_away(oldest, f"more than {limits.half_open_max} connections have not said who they are")
+        late = f"no Hello within {limits.hello_s:g} s"
+        self._strangers[connection] = self._loop.call_later(limits.hello_s, self._turn_away, connection, late)
+
+    def _turn_away(self, connection: Connection, reason: str) -> None:
+        self._strangers.pop(connection).cancel()
+        self._log.warning("connection closed", address=connection.address, fault="peer", reason=reason)
+        connection.close()
+
+    def _introduce(self, connection: Connection, first: Frame) -> str:
+        """The name in the first frame of an accepted connection, which is from now on the connection's."""
+        if not isinstance(first, Hello):
+            raise WireError(f"the first frame was a {type(first).__name__}; whoever connects says Hello first")
+        self._strangers.pop(connection).cancel()
+        connection.peer = first.node
+        self._adopt(first.node, connection)
+        self._log.debug("connected", peer=first.node, address=connection.address, kind=first.kind)
+        return first.node
+
+    def _adopt(self, peer: str, connection: Connection) -> None:
+        """A newer connection replaces the older one of the same peer, which is reported down first."""
+        older = self._connections.pop(peer, None)
+        if older is not None:
+            older.abort()
+            self.carry_out(self._node.peer_down(peer, monotonic()))
+        self._connections[peer] = connection
+
+    def peer_violated(self, connection: Connection, violation: PeerViolation) -> None:
+        self._log.warning(
+            "connection closed",
+            peer=connection.peer or "",
+            address=connection.address,
+            fault="peer",
+            reason=str(violation),
+        )
+        connection.abort()
+
+    def connection_ended(self, connection: Connection, reason: str) -> None:
+        self._open.discard(connection)
+        if not self._open:
+            self._all_ended.set()
+        hello_timer = self._strangers.pop(connection, None)
+        if hello_timer is not None:
+            hello_timer.cancel()
+        peer = connection.peer
+        if peer is None or self._connections.get(peer) is not connection:
+            return
+        del self._connections[peer]
+        self._log.debug("connection ended", peer=peer, address=connection.address, reason=reason)
+        self.enter(lambda now: self._node.peer_down(peer, now))
+
+    @property
+    def peers(self) -> list[str]:
+        """Who is connected now."""
+        return sorted(self._connections)
+
+
+def listen_error(who: str, host: str, port: int, error: OSError) -> ListenError:
+    """One sentence about why a port cannot be had, and what to do."""
+    where = f"{who} cannot listen on {host}:{port}"
+    if error.errno == EADDRINUSE:
+        return ListenError(f"{where}: the port is in use by another process; stop it or choose another port")
+    if error.errno == EACCES:
+        return ListenError(f"{where}: this user may not use that port; choose one above 1023")
+    if error.errno == EADDRNOTAVAIL:
+        return ListenError(f"{where}: this machine has no such address; choose one of its own, such as 127.0.0.1")
+    return ListenError(f"{where}: {sentence_of(error)}")
+
+
+def sentence_of(error: OSError) -> str:
+    """What went wrong with a connection, without numbers."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody is listening there"
+    return error.strerror or str(error) or type(error).__name__

@@ -1,0 +1,96 @@
+"""The health endpoint: two questions over HTTP, answered and closed.
+
+`GET /health` is 200 when the node serves clients and 503 when it does not (yet, or any more); `GET /status` is what the
+node says of itself, as JSON. That is all, so there is no HTTP library here; whatever is not such a request is refused.
+"""
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import cast
+
+import msgspec
+
+from holdfast.runtime.driver import listen_error
+
+REQUEST_BYTES_MAX = 8192
+ANSWER_S = 5.0
+CONNECTIONS_MAX = 64
+
+Answer = tuple[HTTPStatus, dict[str, object]]
+
+
+class Health:
+    """What is answered: `ready` and `status` are asked anew for every request."""
+
+    def __init__(self, name: str, ready: Callable[[], bool], status: Callable[[], dict[str, object]]) -> None:
+        self._name, self._ready, self._status = name, ready, status
+        self._server: asyncio.Server | None = None
+        self.connections: set[asyncio.Transport] = set()
+
+    async def listen(self, host: str, port: int) -> int:
+        """Answer there; returns the port, which was chosen if `port` is 0."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(lambda: _Request(self), host, port)
+        except OSError as error:
+            raise listen_error(f"the health endpoint of {self._name}", host, port, error) from None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for transport in list(self.connections):
+            transport.abort()
+
+    def answer(self, method: str, path: str) -> Answer:
+        if method not in ("GET", "HEAD"):
+            return HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"{method} is not answered here: use GET"}
+        if path == "/health":
+            ready = self._ready()
+            return (HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE), {"ready": ready}
+        if path == "/status":
+            return HTTPStatus.OK, self._status()
+        return HTTPStatus.NOT_FOUND, {"error": f"there is no {path} here: ask for /health or /status"}
+
+
+class _Request(asyncio.Protocol):
+    """One connection: one request, one answer."""
+
+    def __init__(self, health: Health) -> None:
+        self._health = health
+        self._received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if len(self._health.connections) >= CONNECTIONS_MAX:
+            self._transport.abort()
+        self._health.connections.add(self._transport)
+        self._deadline = asyncio.get_running_loop().call_later(ANSWER_S, self._transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._deadline.cancel()
+        self._health.connections.discard(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if b"\r\n\r\n" in self._received:
+            self._respond(*self._answer())
+        elif len(self._received) > REQUEST_BYTES_MAX:
+            self._respond(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, {"error": "the request is too long"})
+
+    def _answer(self) -> Answer:
+        words = self._received.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return HTTPStatus.BAD_REQUEST, {"error": "this is no HTTP/1 request"}
+        return self._health.answer(words[0], words[1].split("?", 1)[0])
+
+    def _respond(self, status: HTTPStatus, body: dict[str, object]) -> None:
+        content = msgspec.json.encode(body, enc_hook=str) + b"\n"
+        head = (
+            f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
+        )
+        with_body = not self._received.startswith(b"HEAD ")
+        self._transport.write(head.encode() + (content if with_body else b""))
+        self._transport.close()

@@ -1,0 +1,61 @@
+"""From a node's reports to its trace: the same rows that the simulator writes, with the time of the wall clock."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from time import time_ns
+from urllib.parse import quote
+
+from holdfast.model.trace import Event, Recorder
+from holdfast.protocols.node import Report
+from holdfast.storage.traces import SUFFIX, TraceWriter
+
+RUN = "live"
+"""The name of a run that nobody named."""
+FLUSH_S = 0.5
+"""How long a row may lie in memory: what a killed process may fail to say."""
+
+TraceTarget = str | Path | Callable[[Event], None]
+
+
+class Trace:
+    """A sink for one node's reports: writes rows to a file, or hands each to a callable."""
+
+    def __init__(self, target: TraceTarget, node: str, run: str = RUN) -> None:
+        self._recorder = Recorder(run, node)
+        self._writer: TraceWriter | None = None
+        self._flush_timer: asyncio.TimerHandle | None = None
+        if callable(target):
+            self._take = target
+        else:
+            self._writer = TraceWriter(_own_file(Path(target), node), fresh=True)
+
+    def __call__(self, report: Report) -> None:
+        rows = self._recorder.record(
+            time_ns(), report.event, report.batch, report.pattern, report.where, report.peer, report.detail
+        )
+        if self._writer is None:
+            for row in rows:
+                self._take(row)
+            return
+        self._writer.extend(rows)
+        if self._flush_timer is None:
+            self._flush_timer = asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_timer = None
+        if self._writer is not None:
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Write what is left. Closing again does nothing."""
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _own_file(path: Path, node: str) -> Path:
+    """In a directory every node has a file of its own, named after it."""
+    return path if path.suffix == SUFFIX else path / (quote(node, safe="") + SUFFIX)
