@@ -1,1 +1,26 @@
 """What an application imports to publish and subscribe."""
+
+from holdfast.client.connecting import connect
+from holdfast.client.errors import AddressError, ClientClosed, ConnectionFailed, MessageError, SessionLost
+from holdfast.client.receipts import Receipt
+from holdfast.client.session import Client
+from holdfast.client.subscriptions import Subscription
+from holdfast.client.sync import SyncClient, SyncReceipt, SyncSubscription, connect_sync
+from holdfast.runtime.process import run
+
+__all__ = [
+    "AddressError",
+    "Client",
+    "ClientClosed",
+    "ConnectionFailed",
+    "MessageError",
+    "Receipt",
+    "SessionLost",
+    "Subscription",
+    "SyncClient",
+    "SyncReceipt",
+    "SyncSubscription",
+    "connect",
+    "connect_sync",
+    "run",
+]

@@ -1,0 +1,84 @@
+"""Where brokers are: `holdfast://host:port`, several separated by commas, or a list of such texts."""
+
+import re
+from collections.abc import Iterable
+
+from holdfast.client.errors import AddressError
+
+DEFAULT_PORT = 7400
+SCHEME = "holdfast://"
+
+_HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\],@?#]+)(?::(?P<port>[0-9]{1,5}))?/?\Z")
+
+Address = tuple[str, int]
+
+
+def parse_addresses(addresses: str | Iterable[str]) -> tuple[Address, ...]:
+    """Every (host, port) in an address, or in several; at least one."""
+    texts = [addresses] if isinstance(addresses, str) else list(addresses)
+    found = [address for text in texts for address in _parse(text)]
+    if not found:
+        raise AddressError("no broker's address was given; write it as in 'holdfast://127.0.0.1:7400'")
+    return tuple(dict.fromkeys(found))
+
+
+def shown(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _parse(text: object) -> list[Address]:
+    if not isinstance(text, str):
+        raise AddressError(f"a broker's address is a string such as 'holdfast://127.0.0.1:7400', not {text!r}")
+    places = text.removeprefix(SCHEME)
+    if "://" in places:
+        raise AddressError(f"the address {text!r} has another scheme; Holdfast's begin with {SCHEME}")
+    return [_host_and_port(place.strip().removeprefix(SCHEME), text) for place in places.split(",")]
+
+
+def _host_and_port(place: str, text: str) -> Address:
+    parts = _HOST_AND_PORT.match(place)
+    if parts is None:
+        raise AddressError(f"the address {text!r} cannot be read at {place!r}; write 'holdfast://host:port'")
+    port = int(parts["port"] or DEFAULT_PORT)
+    if not 1 <= port <= 65535:
+        raise AddressError(f"the address {text!r} has the port {port}; a port is between 1 and 65535")
+    return parts["host"].strip("[]"), port
+
+
+class AddressBook:
+    """Which address to dial next: each in turn until one has our session, then that one alone.
+
+    The session lives at the broker that took us in. Dialling another one with it would be refused.
+    """
+
+    def __init__(self, addresses: tuple[Address, ...]) -> None:
+        self.addresses = addresses
+        self._turn = -1
+        self._pinned = False
+        self.reasons: dict[Address, str] = {}
+
+    def next(self) -> Address:
+        if not self._pinned:
+            self._turn = (self._turn + 1) % len(self.addresses)
+        return self.addresses[self._turn]
+
+    @property
+    def current(self) -> Address:
+        return self.addresses[max(self._turn, 0)]
+
+    def pin(self) -> None:
+        """The address dialled last has our session."""
+        self._pinned = True
+
+    def note_failure(self, reason: str) -> bool:
+        """The address dialled last does not answer; returns whether none does and none ever did."""
+        self.reasons[self.current] = reason
+        return not self._pinned and len(self.reasons) == len(self.addresses)
+
+    def tried(self) -> str:
+        """Every address, with what went wrong at it."""
+        return "; ".join(
+            f"{shown(address)} ({self.reasons[address]})" if address in self.reasons else shown(address)
+            for address in self.addresses
+        )

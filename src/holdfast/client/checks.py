@@ -1,0 +1,92 @@
+"""What a publication must be, checked where the application can still see which one it was."""
+
+from collections.abc import Iterable, Mapping
+
+from holdfast.client.errors import MessageError
+from holdfast.model.batches import ATTRIBUTES_MAX, KEY_BYTES_MAX, KEYS_MAX, Attributes, Keys
+from holdfast.model.filters import Value
+from holdfast.model.guarantees import GUARANTEES, GuaranteeError, check_guarantee
+
+ATTRIBUTE_NAME_BYTES_MAX = 256
+ATTRIBUTE_TEXT_BYTES_MAX = 4096
+INTEGER_MIN, INTEGER_MAX = -(1 << 63), (1 << 64) - 1
+
+
+def checked_payload(payload: object, bytes_max: int) -> bytes:
+    """The payload as bytes of a legal size."""
+    if isinstance(payload, bytearray | memoryview):
+        payload = bytes(payload)
+    if not isinstance(payload, bytes):
+        advice = "; encode the text first, as in text.encode()" if isinstance(payload, str) else ""
+        raise MessageError(f"a payload is bytes, not {type(payload).__name__}{advice}")
+    if len(payload) > bytes_max:
+        raise MessageError(f"a payload of {len(payload)} bytes is over the limit of {bytes_max}: publish it in pieces")
+    return bytes(payload)
+
+
+def checked_keys(keys: Iterable[str]) -> Keys:
+    """The keys without repeats."""
+    if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+        raise MessageError(f"keys are a list of strings such as ['PT50-1'], not {keys!r}")
+    found = tuple(dict.fromkeys(keys))
+    if len(found) > KEYS_MAX:
+        raise MessageError(f"a message has at most {KEYS_MAX} keys; this one has {len(found)}")
+    return tuple(_text("key", key, KEY_BYTES_MAX) for key in found)
+
+
+def checked_attributes(attributes: Mapping[str, Value]) -> Attributes:
+    """A copy of the attributes, with values of exactly the types that travel."""
+    if not isinstance(attributes, Mapping):
+        raise MessageError(f"attributes are a mapping such as {{'amount': 120}}, not {type(attributes).__name__}")
+    if len(attributes) > ATTRIBUTES_MAX:
+        raise MessageError(f"a message has at most {ATTRIBUTES_MAX} attributes; this one has {len(attributes)}")
+    return {
+        _text("attribute's name", name, ATTRIBUTE_NAME_BYTES_MAX): _value(name, value)
+        for name, value in attributes.items()
+    }
+
+
+def checked_rank(guarantee: str, ranks: Mapping[str, int], protocol: str) -> int:
+    """The rank of a guarantee that exists and that the broker's protocol gives."""
+    known = check_guarantee(guarantee)
+    if known not in ranks:
+        given = ", ".join(name for name in GUARANTEES if name in ranks)
+        raise GuaranteeError(f"the broker's protocol {protocol} gives {given}, not {known}: publish with one of those")
+    return ranks[known]
+
+
+def size_bytes(keys: Keys, attributes: Attributes | None) -> int:
+    """About what keys and attributes take on the wire."""
+    total = sum(map(len, keys)) + 8 * len(keys)
+    if attributes:
+        for name, value in attributes.items():
+            total += len(name) + 16 + (len(value) if isinstance(value, str) else 0)
+    return total
+
+
+def _value(name: str, value: object) -> Value:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _text(f"attribute {name!r}", value, ATTRIBUTE_TEXT_BYTES_MAX)
+    if isinstance(value, int):
+        if not INTEGER_MIN <= value <= INTEGER_MAX:
+            raise MessageError(f"attribute {name!r} is {value}, which does not fit into 64 bits; send it as a string")
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    raise MessageError(f"attribute {name!r} is a {type(value).__name__}; attributes are strings, numbers and booleans")
+
+
+def _text(what: str, text: object, bytes_max: int) -> str:
+    if not isinstance(text, str):
+        raise MessageError(
+            f"a {what} is a string, not {text!r}" if what == "key" else f"an {what} is a string, not {text!r}"
+        )
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise MessageError(f"{what} {text!r} has half a surrogate pair, which UTF-8 cannot carry") from None
+    if size > bytes_max:
+        raise MessageError(f"{what} {text[:40]!r}... has {size} bytes; at most {bytes_max} are allowed")
+    return str(text)

@@ -1,0 +1,64 @@
+"""`holdfast.connect`: from what an application says to an open client."""
+
+from collections.abc import Iterable
+from ssl import SSLContext
+
+from holdfast.client.addresses import parse_addresses
+from holdfast.client.names import random_name
+from holdfast.client.opening import Opening
+from holdfast.client.session import Client, ClientSettings
+from holdfast.model.errors import ConfigError
+from holdfast.protocols.config import ClientConfig, LinkConfig
+from holdfast.runtime.process import new_incarnation
+from holdfast.runtime.tracing import RUN, Trace, TraceTarget
+
+NAME_BYTES_MAX = 128
+
+
+def connect(
+    address: str | Iterable[str],
+    *,
+    name: str | None = None,
+    cluster: str = "holdfast",
+    trace: TraceTarget | None = None,
+    run: str = RUN,
+    timeout_s: float = 10.0,
+    give_up_s: float = 30.0,
+    backlog_bytes_max: int = 4 << 20,
+    link: LinkConfig | None = None,
+    ssl: SSLContext | None = None,
+) -> Opening[Client]:
+    """Connect to a broker: `async with holdfast.connect("holdfast://127.0.0.1:7400") as client`, or await it.
+
+    Of several addresses (separated by commas, or a list) the first that takes the client in is used. A connection that
+    breaks is made again, and nothing is lost, repeated or reordered; only after `give_up_s` without an answer is the
+    session lost, and everybody who waits for something gets `SessionLost`.
+
+    - `name` identifies the publisher: `(name, seq)` is a message's identity. Without one a random name is made.
+    - `cluster` must be the brokers' own; it keeps a client out of the wrong one.
+    - `trace` is a directory or a `.jsonl` file for this client's history, or a callable that gets each row of it; `run`
+      names the run in it.
+    - `timeout_s` bounds the first connection and the closing.
+    - `publish` waits while more than `backlog_bytes_max` is not accepted by the broker yet.
+
+    Raises `ConnectionFailed` when nobody is there, `Refused` when the broker says no.
+    """
+    addresses = parse_addresses(address)
+    who = _checked_name(random_name() if name is None else name)
+    config = ClientConfig(who, cluster=cluster, link=link or LinkConfig(), give_up_s=give_up_s)
+    settings = ClientSettings(timeout_s=timeout_s, backlog_bytes_max=backlog_bytes_max)
+
+    async def begin() -> Client:
+        rows = Trace(trace, who, run) if trace is not None else None
+        client = Client(config, new_incarnation(), addresses, settings, rows, ssl)
+        return await client.open()
+
+    return Opening(begin)
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str) or not name or len(name.encode("utf-8", "replace")) > NAME_BYTES_MAX:
+        raise ConfigError(f"a client's name is a string of 1 to {NAME_BYTES_MAX} bytes, not {name!r}")
+    if not name.isprintable():
+        raise ConfigError(f"the client's name {name!r} has characters that cannot be printed: choose another one")
+    return name

@@ -1,0 +1,54 @@
+"""Who gets what arrives: from the one stream of a session to the subscriptions of its client."""
+
+from collections.abc import Callable, Iterator
+
+from holdfast.client.subscriptions import Delivery, Subscription
+from holdfast.model.batches import Batch
+from holdfast.model.topics import CHECKED_MAX, matches
+
+
+class Deliveries:
+    """The subscriptions of one client. `consumed` is called with each batch that all its takers have taken."""
+
+    def __init__(self, consumed: Callable[[Batch], None]) -> None:
+        self._consumed = consumed
+        self._subscriptions: list[Subscription] = []
+        self._takers: dict[str, tuple[Subscription, ...]] = {}
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(tuple(self._subscriptions))
+
+    def __contains__(self, subscription: object) -> bool:
+        return subscription in self._subscriptions
+
+    def add(self, subscription: Subscription) -> None:
+        self._subscriptions.append(subscription)
+        self._takers.clear()
+
+    def remove(self, subscription: Subscription) -> None:
+        self._subscriptions.remove(subscription)
+        self._takers.clear()
+
+    def arrive(self, batch: Batch) -> None:
+        """Hand a batch to every subscription that wants something of it."""
+        takers = self._takers.get(batch.topic)
+        if takers is None:
+            takers = self._find_takers(batch.topic)
+        wanted = [(taker, part) for taker in takers for part in taker.parts_wanted(batch)]
+        delivery = Delivery(batch, len(wanted))
+        for taker, part in wanted:
+            taker.arrive(part, delivery)
+        if not wanted:
+            self._consumed(batch)
+
+    def taken(self, delivery: Delivery) -> None:
+        delivery.left -= 1
+        if delivery.left == 0:
+            self._consumed(delivery.batch)
+
+    def _find_takers(self, topic: str) -> tuple[Subscription, ...]:
+        if len(self._takers) >= CHECKED_MAX:
+            self._takers.clear()
+        takers = tuple(one for one in self._subscriptions if matches(one.pattern, topic))
+        self._takers[topic] = takers
+        return takers

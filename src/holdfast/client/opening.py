@@ -1,0 +1,30 @@
+"""Something that takes a while to open: `await` it, or use it with `async with` and it is closed at the end."""
+
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
+
+
+class Opening(Generic[T]):
+    """Nothing happens before it is awaited or entered."""
+
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._begin = begin
+        self._opened: T | None = None
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._begin().__await__()
+
+    async def __aenter__(self) -> T:
+        self._opened = await self._begin()
+        return self._opened
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if self._opened is None:
+            return None
+        return await self._opened.__aexit__(kind, error, trace)

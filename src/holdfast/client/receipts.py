@@ -1,0 +1,58 @@
+"""What a publisher gets for a message: its identity, and how far it is known to have come."""
+
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+Level = Literal["sent", "accepted", "confirmed", "refused"]
+
+
+class Publisher(Protocol):
+    """What a receipt asks of the client that made it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def level_of(self, seq: int) -> Level: ...
+
+    async def wait_accepted(self, seq: int) -> None: ...
+
+    async def wait_confirmed(self, topic: str, seq: int) -> None: ...
+
+
+class Receipt(Struct, gc=False, eq=False):
+    """`(publisher, seq)` is the message's identity. `level` grows from `sent` to `accepted` to `confirmed`.
+
+    - `sent`: the client keeps it and sends it until it is accepted, over as many connections as that takes.
+    - `accepted`: the client's broker has it; it will be delivered to every subscriber that it was promised to.
+    - `confirmed`: every subscriber that it was promised to has it.
+    - `refused`: the broker declined it; it was delivered to nobody.
+    """
+
+    client: Publisher
+    topic: str
+    seq: int
+    is_confirmed: bool = False
+
+    @property
+    def publisher(self) -> str:
+        return self.client.name
+
+    @property
+    def level(self) -> Level:
+        return "confirmed" if self.is_confirmed else self.client.level_of(self.seq)
+
+    async def accepted(self) -> "Receipt":
+        """Wait until the broker has the message. Raises `Refused` if it declined, `SessionLost` if nobody can know."""
+        await self.client.wait_accepted(self.seq)
+        return self
+
+    async def confirmed(self) -> "Receipt":
+        """Wait until everybody whose subscription matched has the message."""
+        if not self.is_confirmed:
+            await self.client.wait_confirmed(self.topic, self.seq)
+            self.is_confirmed = True
+        return self
+
+    def __repr__(self) -> str:
+        return f"Receipt({self.publisher}#{self.seq} on {self.topic!r}, {self.level})"

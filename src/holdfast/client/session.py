@@ -1,0 +1,446 @@
+"""The client: an application's calls on one side, the pure client machine and its driver on the other.
+
+Publishing appends to the machine and schedules one settling a turn of the loop: when idle a message leaves at once,
+under load a turn's worth leaves as one batch. Whatever has to wait in `publish` waits before the message is taken, so a
+publish that is cancelled has surely not happened.
+"""
+
+import asyncio
+from asyncio import sleep
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from ssl import SSLContext
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from msgspec import Struct
+
+from holdfast.client.acceptance import Acceptance
+from holdfast.client.addresses import Address, AddressBook, shown
+from holdfast.client.checks import checked_attributes, checked_keys, checked_payload, checked_rank, size_bytes
+from holdfast.client.deliveries import Deliveries
+from holdfast.client.errors import ClientClosed, ConnectionFailed, SessionLost
+from holdfast.client.opening import Opening
+from holdfast.client.receipts import Level, Receipt
+from holdfast.client.subscriptions import Delivery, Subscription
+from holdfast.model.batches import PAYLOAD_BYTES_MAX, Attributes, Batch, Keys
+from holdfast.model.errors import HoldfastError, Refused
+from holdfast.model.filters import Value, parse_filter
+from holdfast.model.guarantees import GUARANTEES, RANKS
+from holdfast.model.topics import CHECKED_MAX, check_pattern, check_topic
+from holdfast.protocols.clients import ClientNode
+from holdfast.protocols.config import ClientConfig
+from holdfast.protocols.node import Accepted, Attached, Completed, Deliver, Effect, Ended, Failed
+from holdfast.runtime.connection import ConnectionLimits
+from holdfast.runtime.driver import Driver
+from holdfast.runtime.logs import Log
+from holdfast.runtime.tracing import Trace
+
+TURN_BYTES = 1 << 16
+"""A publisher that never pauses hands its messages over, and lets the loop run, every so many bytes."""
+MESSAGE_BYTES = 32
+"""What a message counts for beside its payload."""
+
+
+class ClientSettings(Struct, frozen=True, kw_only=True):
+    """How a client behaves beyond who it is (`ClientConfig`)."""
+
+    timeout_s: float = 10.0
+    """How long to wait for the first attachment, and for the last words when closing."""
+    backlog_bytes_max: int = 4 << 20
+    """`publish` waits while this much is not accepted by the broker yet."""
+    limits: ConnectionLimits = ConnectionLimits()
+
+
+class Client:
+    """A session with a broker. Made by `holdfast.connect`."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        incarnation: int,
+        addresses: tuple[Address, ...],
+        settings: ClientSettings,
+        trace: Trace | None = None,
+        ssl: SSLContext | None = None,
+    ) -> None:
+        self.name = config.name
+        self.broker = ""
+        self.protocol = ""
+        self._settings = settings
+        self._trace = trace
+        self._log = Log("holdfast.client", node=config.name)
+        self._book = AddressBook(addresses)
+        machine = self._machine = ClientNode(config, incarnation)
+        self._driver = Driver(
+            machine,
+            lambda _: self._book.next(),
+            handlers={
+                Attached: self._on_attached,
+                Accepted: lambda effect: self._acceptance.advanced(effect.seq),
+                Completed: self._on_completed,
+                Failed: self._on_failed,
+                Ended: self._on_ended,
+                Deliver: lambda effect: self._deliveries.arrive(effect.batch),
+            },
+            sinks=() if trace is None else (trace,),
+            limits=settings.limits,
+            log=self._log,
+            ssl_client=ssl,
+            on_dial_failed=self._on_dial_failed,
+        )
+        # What `publish` consults for every message. Without ranks every publication takes the slow path, which checks.
+        self._ranks: dict[str, int] = {}
+        self._topics: dict[str, str] = {}
+        self._payload_bytes_max = PAYLOAD_BYTES_MAX
+        self._taken_bytes = 0
+        self._acceptance = Acceptance(self.name, lambda: machine.accepted_seq, lambda: machine.backlog_bytes)
+        self._deliveries = Deliveries(self._consumed)
+        self._requests: dict[int, asyncio.Future[None]] = {}
+        loop = asyncio.get_running_loop()
+        self._attachment: asyncio.Future[None] = loop.create_future()
+        self._goodbye: asyncio.Future[None] = loop.create_future()
+        self._end: HoldfastError | None = None
+        self._closing = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closing or self._end else f"attached to {self.broker}" if self.broker else "new"
+        return f"Client({self.name}, {state})"
+
+    # ------------------------------------------------------------------------------------------------ opening
+
+    async def open(self) -> Self:
+        """Attach to a broker; raises `ConnectionFailed` or `Refused`."""
+        self._driver.failed.add_done_callback(self._on_driver_failed)
+        self._driver.start()
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                await self._attachment
+        except TimeoutError:
+            await self._shut()
+            raise ConnectionFailed(
+                f"no broker let {self.name} in within {self._settings.timeout_s:g} s; tried {self._book.tried()}"
+            ) from None
+        except BaseException:
+            await self._shut()
+            raise
+        return self
+
+    def _on_dial_failed(self, peer: str, reason: str) -> None:  # noqa: ARG002
+        if self._book.note_failure(reason) and not self._attachment.done():
+            self._attachment.set_exception(
+                ConnectionFailed(f"no broker answers {self.name}; tried {self._book.tried()}")
+            )
+
+    def _on_attached(self, effect: Attached) -> None:
+        self._book.pin()
+        self.broker, self.protocol = effect.broker, effect.protocol
+        self._ranks = {GUARANTEES[rank].value: rank for rank in effect.guarantees}
+        self._payload_bytes_max = min(effect.payload_bytes_max, PAYLOAD_BYTES_MAX)
+        if not self._attachment.done():
+            self._attachment.set_result(None)
+
+    # --------------------------------------------------------------------------------------------- publishing
+
+    @property
+    def next_seq(self) -> int:
+        """The number that the next publication will have."""
+        return self._machine.next_seq
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: str = "causal",
+        keys: Iterable[str] = (),
+        attributes: Mapping[str, Value] | None = None,
+    ) -> Receipt:
+        """Publish a message; returns at once unless too much is under way, with the receipt to ask about it.
+
+        `guarantee` is `eventual`, `fifo`, `causal` (the default) or `total`. `keys` say what a `total` message is in
+        one order with; without any it is in one order with the topic's other `total` messages that have none.
+        `attributes` are what subscribers filter on. A publish that is cancelled while it waits did not happen.
+        """
+        rank = self._ranks.get(guarantee)
+        if (
+            rank is None
+            or keys
+            or attributes
+            or topic not in self._topics
+            or type(payload) is not bytes
+            or len(payload) > self._payload_bytes_max
+        ):
+            return await self.publish_checked(*self.checked(topic, payload, guarantee, keys, attributes))
+        if self._taken_bytes >= TURN_BYTES or not self._driver.settle_pending:
+            await self._begin_turn()
+        self._taken_bytes += len(payload) + MESSAGE_BYTES
+        return Receipt(self, topic, self._machine.publish(topic, payload, rank))
+
+    async def publish_many(
+        self,
+        topic: str,
+        payloads: Iterable[bytes],
+        guarantee: str = "causal",
+        keys: Iterable[str] = (),
+        attributes: Mapping[str, Value] | None = None,
+    ) -> Receipt | None:
+        """Publish many messages that differ in their payload alone; returns the receipt of the last, if there is one.
+
+        The last one is accepted when all are. If one payload is wrong those before it are published.
+        """
+        topic, _, rank, checked_keys, attributes = self.checked(topic, b"", guarantee, keys, attributes)
+        machine, driver, payload_bytes_max = self._machine, self._driver, self._payload_bytes_max
+        extra_bytes = MESSAGE_BYTES + size_bytes(checked_keys, attributes)
+        seq = 0
+        for payload in payloads:
+            if type(payload) is not bytes or len(payload) > payload_bytes_max:
+                payload = checked_payload(payload, payload_bytes_max)  # noqa: PLW2901
+            if self._taken_bytes >= TURN_BYTES or not driver.settle_pending:
+                await self._begin_turn()
+            self._taken_bytes += len(payload) + extra_bytes
+            seq = machine.publish(topic, payload, rank, checked_keys, attributes)
+        return Receipt(self, topic, seq) if seq else None
+
+    async def publish_checked(
+        self, topic: str, payload: bytes, rank: int, keys: Keys, attributes: Attributes | None
+    ) -> Receipt:
+        """Publish what `checked` returned."""
+        if self._taken_bytes >= TURN_BYTES or not self._driver.settle_pending:
+            await self._begin_turn()
+        self._taken_bytes += len(payload) + MESSAGE_BYTES + size_bytes(keys, attributes)
+        return Receipt(self, topic, self._machine.publish(topic, payload, rank, keys, attributes))
+
+    def checked(
+        self, topic: str, payload: object, guarantee: str, keys: Iterable[str], attributes: Mapping[str, Value] | None
+    ) -> tuple[str, bytes, int, Keys, Attributes | None]:
+        """The publication in the types that travel, or the error that says what is wrong with it."""
+        self._check_open()
+        rank = self._ranks.get(guarantee)
+        if rank is None:
+            rank = checked_rank(guarantee, self._ranks or RANKS, self.protocol)
+        known = self._topics.get(topic)
+        if known is None:
+            known = str(check_topic(topic))
+            if len(self._topics) >= CHECKED_MAX:
+                self._topics.clear()
+            self._topics[known] = known
+        return (
+            known,
+            checked_payload(payload, self._payload_bytes_max),
+            rank,
+            checked_keys(keys) if keys else (),
+            checked_attributes(attributes) if attributes else None,
+        )
+
+    async def _begin_turn(self) -> None:
+        """See to it that what is published next is settled; wait while too much is under way.
+
+        After a turn's worth it is settled at once, and the loop runs: else a publisher that never pauses would fill
+        its memory and send nothing.
+        """
+        if self._taken_bytes >= TURN_BYTES:
+            self._driver.settle_now()
+            await sleep(0)
+        backlog_bytes_max = self._settings.backlog_bytes_max
+        if self._machine.backlog_bytes > backlog_bytes_max:
+            await self._acceptance.wait_for_room(backlog_bytes_max)
+        self._check_open()
+        self._taken_bytes = 0
+        self._driver.settle_soon()
+
+    # ---------------------------------------------------------------------------------------------- receipts
+
+    def level_of(self, seq: int) -> Level:
+        """How far publication `seq` is known to have come."""
+        return self._acceptance.level_of(seq)
+
+    async def wait_accepted(self, seq: int) -> None:
+        """Wait until the broker has every publication up to `seq`; raises `Refused` if it declined this one."""
+        self._acceptance.check_not_refused(seq)
+        await self._acceptance.wait_for(seq)
+        self._acceptance.check_not_refused(seq)
+
+    async def wait_confirmed(self, topic: str, seq: int) -> None:
+        """Wait until everybody that publication `seq` was promised to has it."""
+        await self._request(lambda now: self._machine.confirm(topic, seq, now))
+        self._acceptance.check_not_refused(seq)
+
+    async def flush(self) -> None:
+        """Wait until everything published so far is accepted.
+
+        Raises `Refused` if the broker declined some of it and no earlier flush said so.
+        """
+        last = self._machine.next_seq - 1
+        self._driver.settle_now()
+        await self._acceptance.wait_for(last)
+        self._acceptance.check_nothing_refused()
+
+    # ------------------------------------------------------------------------------------------- subscribing
+
+    def subscribe(self, pattern: str, where: str = "") -> Opening[Subscription]:
+        """Subscribe to a topic pattern, with a filter on attributes if wanted; await it, or use it with `async with`.
+
+        It returns when the subscription is confirmed by every broker concerned: whatever is published after that, by
+        anyone who knows of it, arrives.
+        """
+        check_pattern(pattern)
+        wanted = parse_filter(where) if where else None
+        return Opening(lambda: self._subscribe(Subscription(self, str(pattern), where, wanted)))
+
+    async def _subscribe(self, subscription: Subscription) -> Subscription:
+        pattern, where = subscription.pattern, subscription.where
+        self._check_open()
+        # Messages may come before the confirmation: they are the subscription's.
+        self._deliveries.add(subscription)
+        try:
+            await self._request(lambda now: self._machine.subscribe(pattern, where, now))
+        except asyncio.CancelledError:
+            self._withdraw(subscription)
+            raise
+        except HoldfastError:
+            self._forget(subscription)
+            raise
+        return subscription
+
+    async def end_subscription(self, subscription: Subscription) -> None:
+        """Take a subscription back; see `Subscription.unsubscribe`."""
+        request = self._withdraw(subscription)
+        if request is not None:
+            await request
+
+    def _withdraw(self, subscription: Subscription) -> asyncio.Future[None] | None:
+        if subscription.ended or subscription not in self._deliveries:
+            return None
+        self._forget(subscription)
+        pattern, where = subscription.pattern, subscription.where
+        return self._request(lambda now: self._machine.unsubscribe(pattern, where, now))
+
+    def _forget(self, subscription: Subscription) -> None:
+        if subscription in self._deliveries:
+            self._deliveries.remove(subscription)
+            subscription.end(None)
+
+    def batch_taken(self, delivery: Delivery) -> None:
+        """A subscription has taken its part of a batch."""
+        self._deliveries.taken(delivery)
+
+    def _consumed(self, batch: Batch) -> None:
+        if self._end is None:
+            self._machine.consumed(batch)
+            self._driver.settle_soon()
+
+    # ---------------------------------------------------------------------------------------------- requests
+
+    def _request(self, command: Callable[[float], tuple[int, list[Effect]]]) -> asyncio.Future[None]:
+        """Give the machine a command; the future ends with its answer."""
+        self._check_open()
+        token, effects = command(monotonic())
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._requests[token] = future
+        self._driver.carry_out(effects)
+        self._driver.settle_soon()
+        return future
+
+    def _on_completed(self, effect: Completed) -> None:
+        future = self._requests.pop(effect.token, None)
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    def _on_failed(self, effect: Failed) -> None:
+        future = self._requests.pop(effect.token, None)
+        if future is not None and not future.done():
+            future.set_exception(Refused(effect.reason))
+        if effect.last:
+            self._acceptance.refused(effect.first, effect.last, effect.reason)
+            self._log.warning("publications refused", first=effect.first, last=effect.last, reason=effect.reason)
+
+    # ----------------------------------------------------------------------------------------------- the end
+
+    def _on_ended(self, effect: Ended) -> None:
+        if effect.clean:
+            self._finish(self._closed())
+        elif not self.broker:
+            self._finish(Refused(f"{shown(self._book.current)} does not take {self.name} in: {effect.reason}"))
+        else:
+            self._finish(self._lost(f"lost its session at {self.broker}: {effect.reason}"))
+
+    def _on_driver_failed(self, failed: "asyncio.Future[None]") -> None:
+        error = failed.exception()
+        if error is not None:
+            self._finish(self._lost(f"broke down, which is a defect of Holdfast: {error!r}"))
+
+    def _closed(self) -> ClientClosed:
+        return ClientClosed(f"client {self.name} is closed: connect again")
+
+    def _lost(self, how: str) -> SessionLost:
+        accepted = self._machine.accepted_seq
+        doubt = f"; its publications after #{accepted} may or may not have happened" if self._in_doubt() else ""
+        return SessionLost(f"client {self.name} {how}{doubt}")
+
+    def _in_doubt(self) -> bool:
+        return self._machine.next_seq - 1 > self._machine.accepted_seq
+
+    def _finish(self, end: HoldfastError) -> None:
+        """Nothing more will happen: whoever waits for something learns it."""
+        if self._end is not None:
+            return
+        self._end = end
+        self._ranks = {}
+        for future in (self._attachment, *self._requests.values()):
+            if not future.done():
+                future.set_exception(end)
+                # Somebody who stopped waiting does not make this an error that nobody handled.
+                future.exception()
+        self._requests.clear()
+        self._acceptance.finish(end)
+        for subscription in self._deliveries:
+            subscription.end(end if isinstance(end, SessionLost) else None)
+        if not self._goodbye.done():
+            self._goodbye.set_result(None)
+
+    def _check_open(self) -> None:
+        if self._end is not None:
+            raise self._end
+        if self._closing:
+            raise self._closed()
+
+    async def close(self) -> None:
+        """Flush what was published, unsubscribe, say goodbye. Closing again does nothing.
+
+        Raises `SessionLost` if it is not known that the broker has everything, `Refused` as `flush` does.
+        """
+        if self._closing:
+            return
+        if self._end is None:
+            for subscription in self._deliveries:
+                self._withdraw(subscription)
+            self._driver.enter(self._machine.stop)
+            self._closing = True
+            await asyncio.wait({self._goodbye}, timeout=self._settings.timeout_s)
+            if self._end is None:
+                self._finish(self._lost(f"got no answer from {self.broker} within {self._settings.timeout_s:g} s"))
+        self._closing = True
+        await self._shut()
+        if self._in_doubt():
+            raise self._end or self._closed()
+        self._acceptance.check_nothing_refused()
+
+    async def _shut(self) -> None:
+        self._finish(self._closed())
+        await self._driver.close()
+        if self._trace is not None:
+            self._trace.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        # The error on its way out is the one to see.
+        with suppress(HoldfastError):
+            await self.close()

@@ -1,0 +1,180 @@
+"""Messages as they arrive: one by one, or batch by batch.
+
+What has arrived lies here in the batches in which it came, and is cut into messages only when it is taken. Taking a
+batch is what lets the broker send more: an application that does not read is not sent more than a window.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Protocol, Self
+
+from msgspec import Struct
+
+from holdfast.client.errors import ClientClosed
+from holdfast.model.batches import Batch, Message
+from holdfast.model.filters import Filter
+
+TURN_BYTES = 1 << 16
+"""After taking this much without a pause the loop gets a turn: reading must not keep the client from answering."""
+
+
+class Delivery(Struct, gc=False):
+    """A batch that the machine handed over, and by how many subscriptions it is still to be taken."""
+
+    batch: Batch
+    left: int
+
+
+class Source(Protocol):
+    """What a subscription asks of its client."""
+
+    def batch_taken(self, delivery: Delivery) -> None: ...
+
+    async def end_subscription(self, subscription: "Subscription") -> None: ...
+
+
+class Subscription:
+    """A confirmed subscription: iterate over it with `async for`.
+
+    Any number of tasks may iterate over one subscription, together or one after the other; each message goes to one of
+    them. An iteration that is cancelled has taken nothing that it did not hand out. It ends after `unsubscribe`, when
+    what had arrived is read; it raises `SessionLost` if the session is lost, again after what had arrived.
+    """
+
+    def __init__(self, source: Source, pattern: str, where: str, wanted: Filter | None) -> None:
+        self.pattern, self.where = pattern, where
+        self._source = source
+        self._filters = (wanted,) if wanted is not None else None
+        self._ready: list[Message] = []
+        self._arrived: deque[tuple[Batch, Delivery]] = deque()
+        self._waiters: list[asyncio.Future[None]] = []
+        self._taken_bytes = 0
+        self._end: BaseException | None = None
+        self.ended = False
+
+    def __repr__(self) -> str:
+        where = f" where {self.where}" if self.where else ""
+        return f"Subscription({self.pattern!r}{where})"
+
+    # ------------------------------------------------------------------------------------------------- reading
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        ready = self._ready
+        while not ready:
+            batch = await self._take()
+            if batch is None:
+                raise StopAsyncIteration
+            ready.extend(reversed(batch.messages()))
+        return ready.pop()
+
+    async def get(self, timeout_s: float | None = None) -> Message:
+        """The next message. Raises `TimeoutError` if none comes in time; the subscription goes on."""
+        async with asyncio.timeout(timeout_s):
+            try:
+                return await self.__anext__()
+            except StopAsyncIteration:
+                raise ClientClosed(f"the subscription to {self.pattern!r} has ended: subscribe again") from None
+
+    async def batches(self) -> AsyncIterator[list[Message]]:
+        """Iterate by lists of messages, as they arrived: the cheapest way to read a lot."""
+        while True:
+            if self._ready:
+                ready, self._ready = self._ready, []
+                ready.reverse()
+                yield ready
+            batch = await self._take()
+            if batch is None:
+                return
+            yield batch.messages()
+
+    async def take_into(self, messages: deque[Message], bytes_max: int) -> bool:
+        """Wait for a batch and append its messages, and those of what else has arrived up to that size.
+
+        Returns whether there was one: `False` when none will come.
+        """
+        if self._ready:
+            messages.extend(reversed(self._ready))
+            self._ready.clear()
+            return True
+        batch = await self._take()
+        while batch is not None:
+            messages.extend(batch.messages())
+            if not self._arrived or self._taken_bytes >= bytes_max:
+                return True
+            batch = self._pop()
+        return False
+
+    async def _take(self) -> Batch | None:
+        """The next batch; `None` when there is none and none will come. All waiting stands before the taking."""
+        if self._taken_bytes >= TURN_BYTES:
+            self._taken_bytes = 0
+            await asyncio.sleep(0)
+        while not self._arrived:
+            if self.ended:
+                if self._end is not None:
+                    raise self._end
+                return None
+            await self._arrival()
+        return self._pop()
+
+    def _pop(self) -> Batch:
+        batch, delivery = self._arrived.popleft()
+        self._taken_bytes += len(batch.payloads) + 64
+        self._source.batch_taken(delivery)
+        return batch
+
+    async def _arrival(self) -> None:
+        # Everybody who waits is woken: one of them may have been cancelled in the same turn.
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._taken_bytes = 0
+        try:
+            await waiter
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    # ------------------------------------------------------------------------------------------------ the client
+
+    def parts_wanted(self, batch: Batch) -> list[Batch]:
+        """What the filter of this subscription lets through."""
+        return batch.matching(self._filters)
+
+    def arrive(self, batch: Batch, delivery: Delivery) -> None:
+        """Messages for this subscription are here."""
+        self._arrived.append((batch, delivery))
+        if self._waiters:
+            self._wake()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def end(self, error: BaseException | None) -> None:
+        """Nothing more will arrive; what is here can still be read, and takes up no room at the broker any more."""
+        if self.ended:
+            return
+        self.ended, self._end = True, error
+        for _, delivery in self._arrived:
+            self._source.batch_taken(delivery)
+        self._arrived = deque((batch, Delivery(delivery.batch, 0)) for batch, delivery in self._arrived)
+        self._wake()
+
+    async def unsubscribe(self) -> None:
+        """End the subscription; returns when every broker concerned knows. Doing it again does nothing."""
+        await self._source.end_subscription(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.unsubscribe()

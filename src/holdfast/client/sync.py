@@ -1,0 +1,323 @@
+"""The client without asyncio: the same calls, blocking, from any thread.
+
+A thread of its own runs the event loop. Publications go to it through an outbox, in the order in which they were made,
+many at a time under load; everything else is a call that waits for its answer. Ctrl-C interrupts whatever waits, and
+what was interrupted has taken nothing: messages that were on their way to an iteration are there for the next one.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from msgspec import Struct
+
+from holdfast.client.checks import size_bytes
+from holdfast.client.connecting import connect
+from holdfast.client.errors import ClientClosed
+from holdfast.client.opening import Opening
+from holdfast.client.receipts import Level
+from holdfast.client.session import MESSAGE_BYTES, Client
+from holdfast.client.subscriptions import Subscription
+from holdfast.model.batches import Attributes, Keys, Message
+from holdfast.model.errors import HoldfastError
+from holdfast.model.filters import Value
+from holdfast.runtime.process import new_event_loop
+
+OUTBOX_BYTES_MAX = 1 << 20
+"""`publish` waits while this much lies in the outbox."""
+FILL_BYTES = 1 << 18
+"""How much an iteration fetches from the loop's thread at a time, if that much has arrived."""
+
+T = TypeVar("T")
+_Publication = tuple[str, bytes, int, Keys, Attributes | None]
+
+
+class SyncReceipt(Struct, gc=False, eq=False):
+    """The blocking counterpart of `Receipt`."""
+
+    client: "SyncClient"
+    topic: str
+    seq: int
+    is_confirmed: bool = False
+
+    @property
+    def publisher(self) -> str:
+        return self.client.name
+
+    @property
+    def level(self) -> Level:
+        return "confirmed" if self.is_confirmed else self.client.level_of(self.seq)
+
+    def accepted(self, timeout_s: float | None = None) -> "SyncReceipt":
+        """Wait until the broker has the message."""
+        self.client.wait_accepted(self.seq, timeout_s)
+        return self
+
+    def confirmed(self, timeout_s: float | None = None) -> "SyncReceipt":
+        """Wait until everybody whose subscription matched has the message."""
+        if not self.is_confirmed:
+            self.client.wait_confirmed(self.topic, self.seq, timeout_s)
+            self.is_confirmed = True
+        return self
+
+    def __repr__(self) -> str:
+        return f"SyncReceipt({self.publisher}#{self.seq} on {self.topic!r}, {self.level})"
+
+
+class SyncSubscription:
+    """The blocking counterpart of `Subscription`: iterate with `for`. Threads that share one share its messages."""
+
+    def __init__(self, client: "SyncClient", subscription: Subscription) -> None:
+        self._client, self._subscription = client, subscription
+        self._ready: deque[Message] = deque()
+
+    @property
+    def pattern(self) -> str:
+        return self._subscription.pattern
+
+    @property
+    def where(self) -> str:
+        return self._subscription.where
+
+    def __iter__(self) -> Iterator[Message]:
+        return self
+
+    def __next__(self) -> Message:
+        while True:
+            try:
+                return self._ready.popleft()
+            except IndexError:
+                if not self._client.call(self._fill):
+                    raise StopIteration from None
+
+    def get(self, timeout_s: float | None = None) -> Message:
+        """The next message. Raises `TimeoutError` if none comes in time; the subscription goes on."""
+        while True:
+            try:
+                return self._ready.popleft()
+            except IndexError:
+                if not self._client.call(self._fill, timeout_s):
+                    raise ClientClosed(f"the subscription to {self.pattern!r} has ended: subscribe again") from None
+
+    async def _fill(self) -> bool:
+        # What is taken is put where every thread finds it, never into an answer that an interrupted one throws away.
+        return await self._subscription.take_into(self._ready, FILL_BYTES)
+
+    def unsubscribe(self) -> None:
+        self._client.call(self._subscription.unsubscribe)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.unsubscribe()
+
+    def __repr__(self) -> str:
+        return f"Sync{self._subscription!r}"
+
+
+class SyncClient:
+    """A session with a broker, without asyncio. Made by `holdfast.connect_sync`."""
+
+    def __init__(self, opening: Opening[Client]) -> None:
+        self._loop = new_event_loop()
+        self._thread = threading.Thread(target=self._run_loop, name="holdfast", daemon=True)
+        self._closed = False
+        self._lock = threading.Condition()
+        self._outbox: list[_Publication] = []
+        self._outbox_bytes = 0
+        self._pump_awake = False
+        self._thread.start()
+        try:
+            self._client: Client = self.call(lambda: _opened(opening))
+        except BaseException:
+            self._end_thread()
+            raise
+        self.name: str = self._client.name
+        self._next_seq = self._pumped_seq = self._client.next_seq
+        self._pump_waiters: list[tuple[int, asyncio.Future[None]]] = []
+
+    def __repr__(self) -> str:
+        return f"Sync{self._client!r}"
+
+    @property
+    def broker(self) -> str:
+        return self._client.broker
+
+    # ------------------------------------------------------------------------------------------------ calls
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: str = "causal",
+        keys: Iterable[str] = (),
+        attributes: Mapping[str, Value] | None = None,
+    ) -> SyncReceipt:
+        """Publish a message; see `Client.publish`."""
+        publication = self._client.checked(topic, payload, guarantee, keys, attributes)
+        cost = len(publication[1]) + MESSAGE_BYTES + size_bytes(publication[3], publication[4])
+        with self._lock:
+            while self._outbox_bytes >= OUTBOX_BYTES_MAX and not self._closed:
+                self._lock.wait()
+            self._check_open()
+            seq = self._next_seq
+            self._next_seq = seq + 1
+            self._outbox.append(publication)
+            self._outbox_bytes += cost
+            wake, self._pump_awake = not self._pump_awake, True
+        if wake:
+            self._loop.call_soon_threadsafe(self._start_pump)
+        return SyncReceipt(self, publication[0], seq)
+
+    def publish_many(
+        self,
+        topic: str,
+        payloads: Iterable[bytes],
+        guarantee: str = "causal",
+        keys: Iterable[str] = (),
+        attributes: Mapping[str, Value] | None = None,
+    ) -> SyncReceipt | None:
+        """Publish many messages that differ in their payload alone; returns the receipt of the last."""
+        receipt = None
+        for payload in payloads:
+            receipt = self.publish(topic, payload, guarantee, keys, attributes)
+        return receipt
+
+    def subscribe(self, pattern: str, where: str = "") -> SyncSubscription:
+        """Subscribe, and return when every broker concerned has confirmed; see `Client.subscribe`."""
+        opening = self._client.subscribe(pattern, where)
+        return SyncSubscription(self, self.call(lambda: _opened(opening)))
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until everything published so far is accepted; see `Client.flush`."""
+        self.call(lambda: self._after_outbox(self._client.flush), timeout_s)
+
+    def level_of(self, seq: int) -> Level:
+        return self._client.level_of(seq)
+
+    def wait_accepted(self, seq: int, timeout_s: float | None = None) -> None:
+        self.call(lambda: self._after_outbox(lambda: self._client.wait_accepted(seq)), timeout_s)
+
+    def wait_confirmed(self, topic: str, seq: int, timeout_s: float | None = None) -> None:
+        self.call(lambda: self._after_outbox(lambda: self._client.wait_confirmed(topic, seq)), timeout_s)
+
+    def call(self, begin: Callable[[], Coroutine[Any, Any, T]], timeout_s: float | None = None) -> T:
+        """Run a coroutine on the loop's thread and wait for it; an interruption or a timeout cancels it."""
+        self._check_open()
+        if threading.current_thread() is self._thread:
+            raise ClientClosed("a blocking call was made on the client's own thread, where nobody could answer it")
+        answer = asyncio.run_coroutine_threadsafe(begin(), self._loop)
+        try:
+            return answer.result(timeout_s)
+        except BaseException:
+            answer.cancel()
+            raise
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed("this client is closed: connect again")
+
+    # ------------------------------------------------------------------------------------- on the loop's thread
+
+    def _start_pump(self) -> None:
+        self._pump_task = self._loop.create_task(self._pump())
+
+    async def _pump(self) -> None:
+        """Publish what is in the outbox, until it is empty."""
+        while True:
+            with self._lock:
+                outbox, self._outbox = self._outbox, []
+                self._outbox_bytes = 0
+                self._pump_awake = bool(outbox)
+                self._lock.notify_all()
+            if not outbox:
+                return
+            # A session that ended has told, or will tell, everybody who waits: what is left goes nowhere.
+            with suppress(HoldfastError):
+                for publication in outbox:
+                    await self._client.publish_checked(*publication)
+            self._pumped_seq += len(outbox)
+            self._tell_pump_waiters()
+
+    def _tell_pump_waiters(self) -> None:
+        still_waiting = []
+        for seq, waiter in self._pump_waiters:
+            if seq > self._pumped_seq:
+                still_waiting.append((seq, waiter))
+            elif not waiter.done():
+                waiter.set_result(None)
+        self._pump_waiters = still_waiting
+
+    async def _after_outbox(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What was published before this call comes before it."""
+        with self._lock:
+            target = self._next_seq
+        if target > self._pumped_seq:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._pump_waiters.append((target, waiter))
+            await waiter
+        return await begin()
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+    # ----------------------------------------------------------------------------------------------- the end
+
+    def close(self) -> None:
+        """Flush, unsubscribe, say goodbye; see `Client.close`. Closing again does nothing."""
+        if self._closed:
+            return
+        try:
+            self.call(lambda: self._after_outbox(self._client.close))
+        finally:
+            self._end_thread()
+
+    def _end_thread(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._lock.notify_all()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with _suppressed_after(error):
+            self.close()
+
+
+@contextmanager
+def _suppressed_after(error: BaseException | None) -> Iterator[None]:
+    """The error on its way out is the one to see, not what closing says after it."""
+    try:
+        yield
+    except HoldfastError:
+        if error is None:
+            raise
+
+
+async def _opened(opening: Opening[Any]) -> Any:
+    return await opening
+
+
+def connect_sync(address: str | Iterable[str], **options: Any) -> SyncClient:
+    """Connect without asyncio: `with holdfast.connect_sync("holdfast://127.0.0.1:7400") as client`.
+
+    Takes what `connect` takes. The client may be used from several threads; iterating over a subscription blocks.
+    """
+    return SyncClient(connect(address, **options))
