@@ -1,0 +1,228 @@
+"""A client's host with an application on top: it gives the commands of a timetable, consumes, and reacts."""
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import ClassVar
+
+from holdfast.model.batches import Batch, Message
+from holdfast.model.errors import LocalMisuse
+from holdfast.model.guarantees import RANKS
+from holdfast.model.topics import matches
+from holdfast.protocols.node import (
+    Accepted,
+    Attached,
+    ClientCommands,
+    Completed,
+    Deliver,
+    Ended,
+    Failed,
+)
+from holdfast.simulation.disk import Disk
+from holdfast.simulation.faults import Confirm, Detach, Publish, React, Subscribe, Unsubscribe
+from holdfast.simulation.hosts import Host, Reports
+from holdfast.simulation.network import Network
+
+BACKLOG_BYTES_MAX = 1 << 20
+"""An application waits with the next publication while the broker has not accepted this much."""
+
+Request = Publish | Subscribe | Unsubscribe | Confirm | Detach
+Hook = Callable[[Message], None]
+
+
+class ClientHost(Host):
+    """The driver of one client. Commands wait until the session is up, as an application awaits its connection."""
+
+    __slots__ = (
+        "_busy_until_s",
+        "_eaten",
+        "_latest",
+        "_pump_bound",
+        "_requests",
+        "broker",
+        "commands",
+        "completed",
+        "consume_s",
+        "delivered",
+        "ended",
+        "failures",
+        "hooks",
+        "reactions",
+        "ready",
+    )
+    node: ClientCommands
+
+    def __init__(
+        self,
+        name: str,
+        broker: str,
+        network: Network,
+        disk: Disk,
+        reports: Reports,
+        chance: Random,
+        make_node: Callable[[int], ClientCommands],
+        check_invariants: bool = False,
+    ) -> None:
+        super().__init__(name, network, disk, reports, chance, make_node, check_invariants, is_broker=False)
+        self.broker = broker
+        self.consume_s = 0.0
+        self.ready = self.ended = False
+        self.commands: deque[Request] = deque()
+        self.completed: list[Request] = []
+        self.failures: list[str] = []
+        self.delivered: list[tuple[float, Batch]] = []
+        self.hooks: list[Hook] = []
+        self.reactions: list[tuple[React, list[int]]] = []
+        self._requests: dict[int, Request] = {}
+        self._latest: dict[str, int] = {}
+        self._eaten: list[Batch] = []
+        self._busy_until_s = 0.0
+        self._pump_bound = self._pump
+
+    def start(self) -> None:
+        if not self.up:
+            self.ready = self.ended = False
+            self._requests.clear()
+            self._latest.clear()
+            self._eaten.clear()
+        super().start()
+
+    # ------------------------------------------------------------------------------------------------------ commands
+
+    def give(self, command: Request) -> None:
+        """Carry a command out as soon as the client can."""
+        self.commands.append(command)
+        if self.up:
+            self.when_free(self._pump_bound)
+        else:
+            self._refuse_all("the client is down")
+
+    def react(self, reaction: React) -> None:
+        self.reactions.append((reaction, [reaction.times]))
+
+    def _pump(self, _: object) -> None:
+        commands = self.commands
+        while commands and self.ready and not self.paused:
+            command = commands[0]
+            if isinstance(command, Publish) and self._backlog_bytes() > BACKLOG_BYTES_MAX:
+                return  # Until the broker accepts some.
+            commands.popleft()
+            try:
+                self._do(command)
+            except LocalMisuse as misuse:
+                self.failures.append(f"{command}: {misuse}")
+
+    def _backlog_bytes(self) -> int:
+        return getattr(self.node, "backlog_bytes", 0)
+
+    def _do(self, command: Request) -> None:
+        node, now = self.node, self.now
+        if isinstance(command, Publish):
+            rank = RANKS[command.guarantee]
+            seq = node.publish(command.topic, command.payload, rank, command.keys, command.attributes)
+            self._latest[command.topic] = seq
+            self.enter([])
+            return
+        if isinstance(command, Detach):
+            self.enter(node.stop(now))
+            return
+        if isinstance(command, Subscribe):
+            token, effects = node.subscribe(command.pattern, command.where, now)
+        elif isinstance(command, Unsubscribe):
+            token, effects = node.unsubscribe(command.pattern, command.where, now)
+        elif command.topic in self._latest:
+            token, effects = node.confirm(command.topic, self._latest[command.topic], now)
+        else:
+            raise LocalMisuse(f"{self.name} has published nothing on {command.topic} that could be confirmed")
+        self._requests[token] = command
+        self.enter(effects)
+
+    def _refuse_all(self, why: str) -> None:
+        self.failures += [f"{command}: {why}" for command in self.commands]
+        self.commands.clear()
+
+    def _gone(self) -> None:
+        super()._gone()
+        self.ready = False
+
+    # ------------------------------------------------------------------------------------------------------- effects
+
+    def _deliver(self, effect: Deliver) -> None:
+        batch, kernel = effect.batch, self.kernel
+        self.delivered.append((kernel.now, batch))
+        if self.consume_s:
+            self._busy_until_s = max(self._busy_until_s, kernel.now) + self.consume_s * batch.count
+            kernel.at(self._busy_until_s, self._consume, (self.node, batch))
+        else:
+            self._eaten.append(batch)
+            if not self.touched:
+                self.touch()
+        if self.reactions or self.hooks:
+            for message in batch.messages():
+                self._tell(message)
+
+    def _tell(self, message: Message) -> None:
+        for hook in self.hooks:
+            hook(message)
+        for reaction, left in self.reactions:
+            if left[0] and matches(reaction.pattern, message.topic):
+                left[0] -= 1
+                self.kernel.after(reaction.after_s, self.give, reaction.publication())
+
+    def _consume(self, eaten: tuple[ClientCommands, Batch]) -> None:
+        """A slow application has got through a batch; one that was handed out before a crash concerns nobody now."""
+        node, batch = eaten
+        if self.up and node is self.node:
+            self._eaten.append(batch)
+            if not self.touched:
+                self.touch()
+
+    def _settle(self, _: object) -> None:
+        if self._eaten and self.up and not self.paused:
+            eaten, self._eaten = self._eaten, []
+            for batch in eaten:
+                self.node.consumed(batch)
+        super()._settle(None)
+
+    def _attached(self, _: Attached) -> None:
+        self.ready = True
+        if self.commands:
+            self.kernel.after(0.0, self._resume)
+
+    def _accepted(self, _: Accepted) -> None:
+        if self.commands:
+            self.kernel.after(0.0, self._resume)
+
+    def _resume(self, _: object) -> None:
+        self.when_free(self._pump_bound)
+
+    def _completed(self, effect: Completed) -> None:
+        command = self._requests.pop(effect.token, None)
+        if command is not None:
+            self.completed.append(command)
+
+    def _failed(self, effect: Failed) -> None:
+        command = self._requests.pop(effect.token, None)
+        what = str(command) if command is not None else f"publications {effect.first}..{effect.last}"
+        self.failures.append(f"{what}: {effect.reason}")
+
+    def _ended(self, effect: Ended) -> None:
+        self.ready, self.ended = False, True
+        if not effect.clean:
+            self.failures.append(f"session of {self.name} at {self.broker}: {effect.reason}")
+        self._refuse_all("the session is over")
+
+    handlers: ClassVar = Host.handlers | {
+        Deliver: _deliver,
+        Attached: _attached,
+        Accepted: _accepted,
+        Completed: _completed,
+        Failed: _failed,
+        Ended: _ended,
+    }
+
+    def waiting_for(self) -> list[str]:
+        reasons = super().waiting_for()
+        if self.commands:
+            reasons.append(f"a chance to carry out {len(self.commands)} commands, first {self.commands[0]}")
+        return reasons

@@ -1,0 +1,393 @@
+"""Connections between hosts: lossless FIFO streams that may be slow, held up, or end with a loss.
+
+A `Path` is one direction between two hosts: how long frames take, how fast it is, whether it is cut. A connection is
+two `Stream`s over the two paths between its ends. A stream belongs to one connection and delivers in order; when the
+connection ends, its receiver learns so behind everything that survived.
+
+What faults mean here
+- cut: frames are held and connection attempts hang, then fail. After the heal what was held arrives, in order, unless
+  a side has given the connection up in the meantime.
+- reset: in each direction a random suffix of what is in flight is lost; each side learns it at a moment of its own.
+- crash: the same for what the dead host had sent; what was sent to it is gone.
+- freeze: the host takes nothing in; its connections stay, and what arrives waits (see `hosts`).
+"""
+
+from collections import defaultdict
+from heapq import heappush
+from random import Random
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct
+
+from holdfast.model.messages import Data, Frame, Hello
+from holdfast.model.wire import HEADER_BYTES, decode, encode
+from holdfast.simulation.kernel import Action, Entry, Kernel, stream
+from holdfast.simulation.latencies import Latency, Sampler, Uniform, sampler
+
+if TYPE_CHECKING:
+    from holdfast.simulation.hosts import Host
+
+Factor = Annotated[float, Meta(gt=0, le=1e6)]
+BytesPerS = Annotated[float, Meta(gt=0)]
+
+
+class LinkSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is particular about the link between two hosts. `back_factor` is that of the second towards the first."""
+
+    between: tuple[str, str]
+    latency: Latency | None = None
+    factor: Factor = 1.0
+    back_factor: Factor | None = None
+    bytes_per_s: BytesPerS | None = None
+
+
+class NetworkConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """How frames travel, unless a link says otherwise."""
+
+    latency: Latency = Uniform(1.0, 5.0)
+    client_latency: Latency = Uniform(0.2, 1.0)
+    speeds: tuple[Factor, ...] = ()
+    """Each direction of each link draws one of these factors for its latency, for good."""
+    bytes_per_s: BytesPerS | None = None
+    codec_check: bool = False
+    """Send every frame through the wire codec and demand that the same frame comes out."""
+    connect_timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 2.0
+    links: tuple[LinkSettings, ...] = ()
+
+
+class Path:
+    """One direction between two hosts."""
+
+    __slots__ = ("base_factor", "bytes_per_s", "cut", "factor", "free_at", "sample")
+
+    def __init__(self, sample: Sampler, factor: float, bytes_per_s: float | None) -> None:
+        self.sample, self.base_factor, self.bytes_per_s = sample, factor, bytes_per_s
+        self.factor = factor
+        self.cut = False
+        self.free_at = 0.0
+
+    def delay_s(self) -> float:
+        return self.factor * self.sample()
+
+
+class Stream:
+    """One direction of one connection, from `sender` to `receiver`, who knows the sender as `peer`.
+
+    The accepting side does not know whom it talks to before the first frame, so `peer` is empty until then. `clear` is
+    the one flag that traffic looks at: false whenever anything is out of the ordinary.
+    """
+
+    __slots__ = (
+        "arrive",
+        "clear",
+        "held",
+        "kernel",
+        "last_s",
+        "network",
+        "path",
+        "peer",
+        "receiver",
+        "reverse",
+        "send",
+        "sender",
+        "shut",
+    )
+    reverse: "Stream"
+
+    def __init__(self, network: "Network", sender: "Host", receiver: "Host", peer: str) -> None:
+        self.network, self.kernel = network, network.kernel
+        self.sender, self.receiver, self.peer = sender, receiver, peer
+        self.path = network.path(sender, receiver)
+        self.last_s = 0.0
+        self.shut = False
+        self.held: list[tuple[Action, Any]] | None = None
+        # Bound once: the queue's entries are recognised by it, and binding anew for every frame would cost.
+        self.arrive = self._arrive
+        self.send = self._send_measured if network.measures(self.path) else self._send
+        self.clear = False
+        receiver.inputs[self] = None
+
+    # ------------------------------------------------------------------------------------------------- traffic
+
+    def _send(self, frame: Frame) -> None:
+        """Put a frame under way. It arrives after everything sent before it."""
+        kernel, path = self.kernel, self.path
+        kind = type(frame)
+        self.network.sent[type(frame.message) if kind is Data else kind] += 1  # type: ignore[union-attr]
+        when = kernel.now + path.factor * path.sample()
+        if when < self.last_s:
+            when = self.last_s
+        self.last_s = when
+        heappush(kernel.queue, (when, kernel.next_number(), self.arrive, frame))
+
+    def _send_measured(self, frame: Frame) -> None:
+        """The same for whoever wants to know the frame's size, or what the wire makes of it."""
+        network, path, now = self.network, self.path, self.kernel.now
+        data = encode(frame)
+        if network.config.codec_check:
+            frame = _decoded(frame, data)
+        network.sent[type(frame.message) if isinstance(frame, Data) else type(frame)] += 1
+        network.sent_bytes += len(data)
+        if path.bytes_per_s is not None:
+            now = path.free_at = max(now, path.free_at) + path.factor * len(data) / path.bytes_per_s
+        self.last_s = max(self.last_s, now + path.delay_s())
+        self.kernel.at(self.last_s, self.arrive, frame)
+
+    def _drop(self, frame: Frame) -> None:
+        """What is written to a connection that has ended goes nowhere."""
+
+    def deaden(self) -> None:
+        self.send = self._drop
+
+    def _arrive(self, frame: Frame) -> None:
+        receiver = self.receiver
+        if self.clear and not receiver.paused:
+            receiver.carry_out(receiver.receive(self.peer, frame, self.kernel.now + receiver.skew_s))
+            if not receiver.touched:
+                receiver.touch()
+        elif not self._waits(self.arrive, frame):
+            self._introduce(frame)
+
+    def _waits(self, action: Action, argument: Any) -> bool:
+        """Whether something that came on this stream cannot be handed over now: it is gone, held, or queued."""
+        if self.shut:
+            return True
+        if self.path.cut or self.held is not None:
+            self.held = self.held or []
+            self.held.append((action, argument))
+            return True
+        if self.receiver.paused:
+            self.receiver.inbox.append((action, argument))
+            return True
+        return False
+
+    def _introduce(self, frame: Frame) -> None:
+        """The first frame on the accepting side says who is there."""
+        host = self.receiver
+        if not isinstance(frame, Hello):
+            self.close()
+            self.reverse.finish()
+            return
+        self.peer = frame.node
+        host.adopt(self.peer, self.reverse)
+        self.refresh()
+        # Reporting an older connection down may have made the host write to its disk; then the frame waits for that.
+        self._arrive(frame)
+
+    @classmethod
+    def frame_of(cls, entry: Entry) -> Frame | None:
+        """The frame that an entry of the queue brings, if it brings one."""
+        if getattr(entry[2], "__func__", None) is cls._arrive:
+            frame: Frame = entry[3]
+            return frame
+        return None
+
+    # ---------------------------------------------------------------------------------------------- the connection
+
+    def refresh(self) -> None:
+        self.clear = bool(self.peer) and not self.shut and not self.path.cut and self.held is None
+
+    def opened(self, attempt: int) -> None:
+        """The dialler's connection is there: the first thing that comes on the stream towards it."""
+        host, peer = self.receiver, self.peer
+        if self.shut:
+            self.network.failed((host, peer, attempt))  # Whoever accepted has died since.
+        elif host.dialing.get(peer) != attempt or self.path.cut or self.reverse.path.cut:
+            # Given up in the meantime, or cut off in mid-handshake: then the attempt hangs, and fails later.
+            self.close()
+            self.reverse.finish()
+            self.kernel.after(self.network.config.connect_timeout_s, self.network.failed, (host, peer, attempt))
+        elif host.paused:
+            host.inbox.append((self.opened, attempt))
+        else:
+            del host.dialing[peer]
+            host.adopt(peer, self.reverse)
+            self.refresh()
+            host.when_free(host.hand_up, peer)
+
+    def finish(self) -> None:
+        """The sender closes: the receiver learns so after everything that was sent."""
+        self.deaden()
+        self.last_s = max(self.last_s, self.kernel.now + self.path.delay_s())
+        self.kernel.at(self.last_s, self.ended)
+
+    def break_off(self, chance: Random) -> None:
+        """The connection breaks: a random suffix of what is in flight is lost, and the receiver learns it later."""
+        kernel = self.kernel
+        flying = sorted(entry[:2] for entry in kernel.queue if entry[2] is self.arrive)
+        survivors = chance.randint(0, len(flying)) if self.held is None else 0
+        lost = {number for _, number in flying[survivors:]}
+        if lost:
+            kernel.remove(lambda entry: entry[1] in lost)
+        if self.held is not None:
+            self.held.clear()
+        self.deaden()
+        survived_s = flying[survivors - 1][0] if survivors else kernel.now
+        noticed_s = kernel.now + self.path.delay_s() * chance.uniform(0.1, 3.0)
+        self.last_s = max(survived_s, noticed_s)
+        kernel.at(self.last_s, self.ended)
+
+    def ended(self, _: object) -> None:
+        """The end of the stream has come: the receiver's side of the connection is over."""
+        if self._waits(self.ended, None):
+            return
+        host = self.receiver
+        self.close()
+        self.reverse.deaden()
+        if self.peer and host.streams.get(self.peer) is self.reverse:
+            del host.streams[self.peer]
+            host.hand_down(self.peer)
+
+    def close(self) -> None:
+        """The receiver takes nothing more from this stream."""
+        self.shut, self.clear = True, False
+        self.held = None
+        self.receiver.inputs.pop(self, None)
+
+    def healed(self) -> None:
+        """The path works again: what was held arrives together, and nothing overtakes it."""
+        if self.held:
+            self.kernel.after(self.path.delay_s(), self._release)
+        else:
+            self.held = None
+            self.refresh()
+
+    def _release(self, _: object) -> None:
+        if self.path.cut or self.shut:
+            return
+        held, self.held = self.held or [], None
+        self.refresh()
+        for action, argument in held:
+            action(argument)
+
+
+class Network:
+    """All paths and connections of one world."""
+
+    def __init__(self, kernel: Kernel, config: NetworkConfig, seed: int) -> None:
+        self.kernel, self.config, self.seed = kernel, config, seed
+        self.hosts: dict[str, Host] = {}
+        self.sent: defaultdict[type, int] = defaultdict(int)
+        self.sent_bytes = 0
+        self.chance = stream(seed, "network faults")
+        self._paths: dict[tuple[str, str], Path] = {}
+        self._settings: dict[tuple[str, str], tuple[LinkSettings, float]] = {}
+        for link in config.links:
+            one, other = link.between
+            self._settings[one, other] = (link, link.factor)
+            self._settings[other, one] = (link, link.back_factor or link.factor)
+
+    def measures(self, path: Path) -> bool:
+        """Whether frames on that path have to be encoded to know their size."""
+        return self.config.codec_check or path.bytes_per_s is not None
+
+    def path(self, sender: "Host", receiver: "Host") -> Path:
+        """The path from one host to the other; made when it is first wanted."""
+        pair = (sender.name, receiver.name)
+        path = self._paths.get(pair)
+        if path is None:
+            path = self._paths[pair] = self._new_path(pair, sender.is_broker and receiver.is_broker)
+        return path
+
+    def _new_path(self, pair: tuple[str, str], between_brokers: bool) -> Path:
+        config = self.config
+        latency = config.latency if between_brokers else config.client_latency
+        bytes_per_s, factor = config.bytes_per_s, 1.0
+        name = f"{pair[0]}>{pair[1]}"
+        if config.speeds:
+            factor = stream(self.seed, f"speed {name}").choice(config.speeds)
+        if pair in self._settings:
+            link, own_factor = self._settings[pair]
+            latency, bytes_per_s = link.latency or latency, link.bytes_per_s or bytes_per_s
+            factor *= own_factor
+        return Path(sampler(latency, stream(self.seed, f"latency {name}")), factor, bytes_per_s)
+
+    # --------------------------------------------------------------------------------------------------- dialling
+
+    def dial(self, host: "Host", peer: str) -> None:
+        """Try once to connect; the host hears of the outcome."""
+        attempt = self.kernel.next_number()
+        host.dialing[peer] = attempt
+        target = self.hosts.get(peer)
+        if target is None:
+            self.kernel.after(self.config.connect_timeout_s, self.failed, (host, peer, attempt))
+        else:
+            self.kernel.after(self.path(host, target).delay_s(), self._knock, (host, target, peer, attempt))
+
+    def _knock(self, call: "tuple[Host, Host, str, int]") -> None:
+        host, target, peer, attempt = call
+        if host.dialing.get(peer) != attempt:
+            return
+        there, back = self.path(host, target), self.path(target, host)
+        if there.cut or back.cut:
+            self.kernel.after(self.config.connect_timeout_s, self.failed, (host, peer, attempt))
+        elif not target.up:
+            self.kernel.after(back.delay_s(), self.failed, (host, peer, attempt))
+        else:
+            outgoing = Stream(self, host, target, "")
+            incoming = Stream(self, target, host, peer)
+            outgoing.reverse, incoming.reverse = incoming, outgoing
+            incoming.last_s = self.kernel.now + back.delay_s()
+            self.kernel.at(incoming.last_s, incoming.opened, attempt)
+
+    def failed(self, call: "tuple[Host, str, int]") -> None:
+        """A connection could not be made."""
+        host, peer, attempt = call
+        if host.dialing.get(peer) != attempt:
+            return
+        if host.paused:
+            host.inbox.append((self.failed, call))
+            return
+        del host.dialing[peer]
+        host.hand_down(peer)
+
+    # ------------------------------------------------------------------------------------------------------ faults
+
+    def cut(self, one: "Host", other: "Host") -> None:
+        """Hold everything between these two."""
+        for sender, receiver in ((one, other), (other, one)):
+            path = self.path(sender, receiver)
+            path.cut = True
+            for incoming in _between(sender, receiver):
+                incoming.clear = False
+
+    def heal(self, one: "Host", other: "Host") -> None:
+        """Let everything between these two pass again."""
+        for sender, receiver in ((one, other), (other, one)):
+            path = self.path(sender, receiver)
+            if path.cut:
+                path.cut = False
+                for incoming in _between(sender, receiver):
+                    incoming.healed()
+
+    def heal_all(self) -> None:
+        for (one, other), path in list(self._paths.items()):
+            if path.cut:
+                self.heal(self.hosts[one], self.hosts[other])
+
+    def slow(self, one: "Host", other: "Host", factor: float, back_factor: float) -> None:
+        """Make the link that many times slower than it was made; a factor of 1 makes it as it was."""
+        there, back = self.path(one, other), self.path(other, one)
+        there.factor = there.base_factor * factor
+        back.factor = back.base_factor * back_factor
+
+    def reset(self, one: "Host", other: "Host") -> None:
+        """End the connections between these two, with a loss in each direction."""
+        for incoming in (*_between(one, other), *_between(other, one)):
+            incoming.break_off(self.chance)
+
+    def crash(self, host: "Host") -> None:
+        """End all connections of a host that is gone."""
+        for incoming in list(host.inputs):
+            incoming.reverse.break_off(self.chance)
+            incoming.close()
+
+
+def _between(sender: "Host", receiver: "Host") -> list[Stream]:
+    return [incoming for incoming in receiver.inputs if incoming.sender is sender]
+
+
+def _decoded(frame: Frame, data: bytes) -> Frame:
+    decoded = decode(memoryview(data)[HEADER_BYTES:])
+    assert decoded == frame, f"the wire turned {frame} into {decoded}"
+    return decoded

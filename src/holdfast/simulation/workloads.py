@@ -1,0 +1,338 @@
+"""Random workloads: one number makes a tree, clients, subscriptions and publications that get in each other's way.
+
+Every workload is a `Scenario`, so that one that goes wrong can be shrunk and written down. Keys are few and topics
+overlap, so that messages conflict; publishers react to deliveries, so that causal chains form; every direction of
+every link has its own speed, so that paths overtake each other.
+"""
+
+from random import Random
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.model.errors import HoldfastError
+from holdfast.model.guarantees import GUARANTEES
+from holdfast.protocols.config import LinkConfig
+from holdfast.protocols.registry import find_protocol
+from holdfast.simulation.checkers import Verdict
+from holdfast.simulation.faults import (
+    Attach,
+    Command,
+    Confirm,
+    Cut,
+    Detach,
+    Freeze,
+    Heal,
+    Publish,
+    React,
+    Reset,
+    Slow,
+    Subscribe,
+    Thaw,
+    Unsubscribe,
+)
+from holdfast.simulation.kernel import stream
+from holdfast.simulation.latencies import Constant, Exponential, Latency, Lognormal, Uniform
+from holdfast.simulation.network import NetworkConfig
+from holdfast.simulation.scenarios import ClientSettings, Scenario, Timed
+from holdfast.simulation.trees import Parents, print_tree, random_tree
+from holdfast.simulation.world import BrokerFactory, Simulation
+
+BROKERS_MAX = 31
+CLIENTS_MAX = 10
+LIMIT_S = 120.0
+SPEEDS = (0.3, 1.0, 1.0, 3.0, 8.0)
+TOPICS = ("a", "b", "a/x", "a/y", "b/x/z")
+PATTERNS = (*TOPICS, "#", "+", "a/#", "a/+", "+/x", "b/+/z", "+/x/#")
+FILTERS = (
+    "",
+    "",
+    "",
+    "n > 4",
+    "n <= 6",
+    "kind = 'r'",
+    "kind in ('g', 'b') or n = 1",
+    "not n > 7",
+    "kind startswith 'r'",
+)
+KINDS = ("r", "g", "b", "rg")
+
+FaultKind = Literal["reset", "cut", "freeze", "slow"]
+FAULT_KINDS: tuple[FaultKind, ...] = ("reset", "cut", "freeze", "slow")
+
+
+class Outcome(Struct, frozen=True):
+    """What one random run came to, and how to see it again."""
+
+    seed: int
+    protocol: str
+    verdict: Verdict | None
+    error: str
+    """Why there is no verdict: the run did not come to rest, or a node broke."""
+    replay: str
+    messages: int = 0
+    brokers: int = 0
+    events: int = 0
+    virtual_s: float = 0.0
+    wall_s: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return not self.error and self.verdict is not None and self.verdict.ok
+
+    def complaint(self) -> str:
+        """What went wrong, and the command that shows it again."""
+        return f"{self.error or self.verdict}\nto see it again: {self.replay}"
+
+
+def replay_command(protocol: str, seed: int, faults: tuple[FaultKind, ...] = ()) -> str:
+    """The command line that repeats one random run."""
+    options = "".join(f" --fault {kind}" for kind in faults)
+    return f"holdfast campaign --protocol {protocol} --seeds {seed}..{seed}{options}"
+
+
+def random_workload(
+    seed: int,
+    protocol: str = "ginger",
+    faults: tuple[FaultKind, ...] = (),
+    check_invariants: bool = False,
+) -> Simulation:
+    """The simulation of a random scenario, ready to run."""
+    scenario = random_scenario(seed, protocol, faults)
+    return scenario.build(check_invariants=check_invariants, replay=replay_command(protocol, seed, faults))
+
+
+def run_one(
+    seed: int,
+    protocol: str = "ginger",
+    faults: tuple[FaultKind, ...] = (),
+    check_invariants: bool = False,
+) -> Outcome:
+    """Make the random run of that number and judge it."""
+    scenario = random_scenario(seed, protocol, faults)
+    return judge(scenario, replay_command(protocol, seed, faults), check_invariants)
+
+
+def judge(
+    scenario: Scenario, replay: str, check_invariants: bool = False, make: BrokerFactory | None = None
+) -> Outcome:
+    """Run a scenario to its end; whatever goes wrong is in the outcome."""
+    sim = scenario.build(make, check_invariants=check_invariants, replay=replay)
+    verdict, error = None, ""
+    try:
+        sim.run_until_quiet(scenario.limit_s)
+        verdict = sim.check()
+        error = "; ".join(sim.failures())
+    except (HoldfastError, AssertionError, LookupError, TypeError, ValueError, AttributeError) as broken:
+        error = "\n".join([f"{type(broken).__name__}: {broken}", *getattr(broken, "__notes__", ())])
+    return Outcome(
+        seed=scenario.seed,
+        protocol=scenario.protocol,
+        verdict=verdict,
+        error=error,
+        replay=replay,
+        messages=sum(isinstance(timed.command, Publish) for timed in scenario.timetable),
+        brokers=len(sim.tree),
+        events=sim.kernel.events,
+        virtual_s=sim.now,
+        wall_s=sim.wall_s,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ making one
+
+
+def random_scenario(
+    seed: int,
+    protocol: str = "ginger",
+    faults: tuple[FaultKind, ...] = (),
+    brokers_max: int = BROKERS_MAX,
+) -> Scenario:
+    """The scenario of that number."""
+    return _Author(seed, protocol, brokers_max).scenario(faults)
+
+
+class _Author:
+    """Makes up one scenario. Every aspect has its own stream, so that a change to one leaves the others alone."""
+
+    def __init__(self, seed: int, protocol: str, brokers_max: int) -> None:
+        self.seed, self.protocol = seed, protocol
+        self.ranks = find_protocol(protocol).guarantees
+        shape = stream(seed, "shape")
+        # Most trees are small, where messages meet most often, but every size comes up.
+        self.tree: Parents = random_tree(shape, 1 + int(brokers_max * shape.random() ** 2.5))
+        brokers = list(self.tree)
+        self.clients = [f"c{n}@{shape.choice(brokers)}" for n in range(shape.randint(2, CLIENTS_MAX))]
+        self.topics = shape.sample(TOPICS, shape.randint(1, 3))
+        self.keys = [f"k{n}" for n in range(shape.randint(1, 4))]
+        self.span_s = shape.choice((0.02, 0.1, 0.3, 1.0))
+        self.begin_s = shape.choice((0.0, 0.5, 2.0))
+        self.weights = [shape.choice((0, 1, 1, 3)) for _ in self.ranks]
+        if not any(self.weights):
+            self.weights = [1] * len(self.ranks)
+        self.entries: list[Timed] = []
+
+    def scenario(self, faults: tuple[FaultKind, ...]) -> Scenario:
+        self._subscriptions()
+        self._publications()
+        self._comings_and_goings()
+        self._faults(faults)
+        return Scenario(
+            tree=print_tree(self.tree),
+            name=f"random {self.seed}",
+            protocol=self.protocol,
+            seed=self.seed,
+            limit_s=LIMIT_S,
+            network=self._network(),
+            session=self._session(),
+            clients=self._consumers(),
+            timetable=tuple(sorted(self.entries, key=lambda timed: timed.time_s)),
+        )
+
+    def _add(self, time_s: float, command: Command) -> None:
+        self.entries.append(Timed(round(time_s, 6), command))
+
+    def _moment(self, chance: Random) -> float:
+        return self.begin_s + chance.random() * self.span_s
+
+    def _network(self) -> NetworkConfig:
+        chance = stream(self.seed, "network")
+        latencies: tuple[Latency, ...] = (
+            Constant(2.0),
+            Uniform(1.0, 5.0),
+            Exponential(3.0),
+            Exponential(10.0, 1.0),
+            Lognormal(4.0, 1.0),
+        )
+        return NetworkConfig(
+            latency=chance.choice(latencies),
+            client_latency=chance.choice((Uniform(0.1, 1.0), Exponential(2.0))),
+            speeds=SPEEDS if chance.random() < 0.8 else (),
+            bytes_per_s=chance.choice((None, None, None, 20_000.0)),
+            codec_check=chance.random() < 0.1,
+        )
+
+    def _session(self) -> LinkConfig:
+        # Small windows make links wait for credit, few frames an acknowledgement; both meet more interleavings.
+        chance = stream(self.seed, "session")
+        return replace(
+            LinkConfig(),
+            window_bytes=chance.choice((1 << 20, 1 << 20, 4096, 400)),
+            ack_frames=chance.choice((64, 8, 1)),
+            ack_delay_s=chance.choice((0.02, 0.001)),
+            redial_s=0.01,
+            redial_max_s=0.1,  # A deep tree comes up level by level, each waiting for the next try of the one below.
+        )
+
+    def _consumers(self) -> tuple[ClientSettings, ...]:
+        chance = stream(self.seed, "consumers")
+        return tuple(
+            ClientSettings(client, chance.choice((1.0, 5.0))) for client in self.clients if chance.random() < 0.15
+        )
+
+    def _subscriptions(self) -> None:
+        chance = stream(self.seed, "subscriptions")
+        for client in self.clients:
+            for _ in range(chance.choice((0, 1, 1, 2, 3))):
+                self._subscription(client, chance)
+
+    def _subscription(self, client: str, chance: Random) -> None:
+        pattern, where = chance.choice((*self.topics, *PATTERNS)), chance.choice(FILTERS)
+        time_s = 0.0 if chance.random() < 0.7 else self._moment(chance)
+        self._add(time_s, Subscribe(client, pattern, where))
+        while chance.random() < 0.25:
+            time_s += chance.random() * self.span_s
+            self._add(time_s, Unsubscribe(client, pattern, where))
+            if chance.random() < 0.5:
+                return
+            time_s += chance.random() * self.span_s
+            self._add(time_s, Subscribe(client, pattern, where))
+
+    def _publications(self) -> None:
+        chance = stream(self.seed, "publications")
+        publishers = chance.sample(self.clients, chance.randint(1, len(self.clients)))
+        left = chance.randint(5, 70)
+        while left > 0:
+            client, time_s = chance.choice(publishers), self._moment(chance)
+            burst = [self._publication(client, chance) for _ in range(min(left, chance.choice((1, 1, 1, 2, 5))))]
+            left -= len(burst)
+            for publication in burst:
+                self._add(time_s, publication)
+            if chance.random() < 0.05:
+                self._add(time_s, Confirm(client, burst[-1].topic))
+        for client in self.clients:
+            if chance.random() < 0.3:
+                self._add(0.0, self._reaction(client, chance))
+
+    def _publication(self, client: str, chance: Random) -> Publish:
+        guarantee, keys, attributes = self._kind(chance)
+        return Publish(client, chance.choice(self.topics), b"", guarantee, keys, attributes)
+
+    def _kind(self, chance: Random) -> tuple[str, tuple[str, ...], dict[str, str | int | float | bool]]:
+        [rank] = chance.choices(self.ranks, self.weights)
+        count = min(chance.choice((0, 1, 1, 1, 2, 3)), len(self.keys))
+        attributes: dict[str, str | int | float | bool] = {}
+        if chance.random() < 0.7:
+            attributes = {"n": chance.randint(0, 9), "kind": chance.choice(KINDS)}
+        return GUARANTEES[rank].value, tuple(chance.sample(self.keys, count)), attributes
+
+    def _reaction(self, client: str, chance: Random) -> React:
+        guarantee, keys, attributes = self._kind(chance)
+        return React(
+            client,
+            chance.choice((*self.topics, "#")),
+            chance.choice(self.topics),
+            b"",
+            guarantee,
+            keys,
+            attributes,
+            times=chance.randint(1, 6),
+            after_s=chance.choice((0.0, 0.0, 0.01)),
+        )
+
+    def _comings_and_goings(self) -> None:
+        """Somebody comes late, publishes and subscribes; somebody who takes all subscriptions back leaves, for good."""
+        chance = stream(self.seed, "comings and goings")
+        if chance.random() < 0.3:
+            late = f"late@{chance.choice(list(self.tree))}"
+            time_s = self._moment(chance)
+            self._add(time_s, Attach(late))
+            self._add(time_s, Subscribe(late, chance.choice(self.topics)))
+            self._add(time_s + self.span_s / 2, self._publication(late, chance))
+        if chance.random() < 0.3:
+            brief = f"brief@{chance.choice(list(self.tree))}"
+            pattern = chance.choice(self.topics)
+            self._add(0.0, Subscribe(brief, pattern))
+            for _ in range(chance.randint(1, 4)):
+                self._add(self._moment(chance), self._publication(brief, chance))
+            end_s = self.begin_s + self.span_s
+            self._add(end_s, Unsubscribe(brief, pattern))
+            self._add(end_s + chance.choice((0.0, 0.05)), Detach(brief))
+
+    # ------------------------------------------------------------------------------------------------------- faults
+
+    def _faults(self, kinds: tuple[FaultKind, ...]) -> None:
+        if not kinds:
+            return
+        chance = stream(self.seed, "faults")
+        pairs = [(parent, name) for name, parent in self.tree.items() if parent is not None]
+        pairs += [(client.partition("@")[2], client) for client in self.clients]
+        for _ in range(chance.randint(1, 6)):
+            one, other = chance.choice(pairs)
+            time_s = self._moment(chance)
+            self._fault(chance.choice(kinds), one, other, time_s, chance)
+
+    def _fault(self, kind: FaultKind, one: str, other: str, time_s: float, chance: Random) -> None:
+        lasting_s = chance.choice((0.05, 0.5, 3.0, 15.0 if kind == "cut" else 3.0))
+        if kind == "reset":
+            self._add(time_s, Reset(one, other))
+        elif kind == "cut":
+            self._add(time_s, Cut(one, other))
+            self._add(time_s + lasting_s, Heal(one, other))
+        elif kind == "freeze":
+            self._add(time_s, Freeze(other))
+            self._add(time_s + lasting_s, Thaw(other))
+        else:
+            self._add(time_s, Slow(one, other, chance.choice((5.0, 30.0)), 1.0))
+            self._add(time_s + lasting_s, Slow(one, other, 1.0))

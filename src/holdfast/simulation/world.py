@@ -1,0 +1,380 @@
+"""A whole cluster in virtual time: brokers, clients, a network, and a timetable of faults and commands.
+
+    sim = Simulation(tree="0-1 0-2 1-3", protocol="ginger", seed=7)
+    sim.at(0.0, Subscribe("bob@2", "orders"))
+    sim.at(1.0, Cut("1", "0"))
+    sim.at(2.0, Publish("alice@3", "orders", b"a", guarantee="causal"))
+    sim.at(9.0, Heal())
+    sim.run_until_quiet(limit_s=60)
+    assert sim.delivered("bob@2", "orders") == [b"a"]
+
+One seed gives one run, to the byte. Every use of chance has a stream of its own, so that adding one changes no other.
+"""
+
+from collections.abc import Callable
+from time import perf_counter
+
+from msgspec.structs import replace
+
+from holdfast.model.batches import Message
+from holdfast.model.errors import ConfigError, HoldfastError
+from holdfast.model.filters import parse_filter
+from holdfast.model.guarantees import check_guarantee
+from holdfast.model.messages import Ack, Ping, Pong
+from holdfast.model.topics import check_pattern, check_topic
+from holdfast.model.trace import Event, Recorder
+from holdfast.protocols.clients import ClientNode
+from holdfast.protocols.config import BrokerConfig, ClientConfig
+from holdfast.protocols.node import BrokerNode, ClientCommands
+from holdfast.protocols.registry import check_supported, find_protocol
+from holdfast.simulation import faults
+from holdfast.simulation.applications import ClientHost, Hook, Request
+from holdfast.simulation.checkers import Verdict, check
+from holdfast.simulation.disk import Disk, DiskConfig
+from holdfast.simulation.faults import ClientCommand, Command, LinkFault, NodeFault, When
+from holdfast.simulation.hosts import Host, Reports, Watch
+from holdfast.simulation.kernel import Kernel, stream
+from holdfast.simulation.network import Network, NetworkConfig, Stream
+from holdfast.simulation.trees import parse_tree
+
+QUIET_S = 1.0
+POLL_S = 0.25
+IDLE_FRAMES = (Ack, Ping, Pong)
+"""What nodes say to each other when they have nothing to say."""
+
+BrokerFactory = Callable[[BrokerConfig, int], BrokerNode]
+ClientFactory = Callable[[ClientConfig, int], ClientCommands]
+
+
+class NotQuiet(HoldfastError):  # noqa: N818 - it says what happened
+    """Raised when a simulation has not come to rest in time: who waits for what, and how to see it again."""
+
+
+class Simulation:
+    """One run. `protocol` is a name on the bench, or a function that makes a broker of its configuration."""
+
+    def __init__(
+        self,
+        tree: str = "0",
+        protocol: str | BrokerFactory = "ginger",
+        seed: int = 0,
+        *,
+        network: NetworkConfig | None = None,
+        disk: DiskConfig | None = None,
+        broker: BrokerConfig | None = None,
+        client: ClientConfig | None = None,
+        clients: ClientFactory = ClientNode,
+        check_invariants: bool = False,
+        replay: str = "",
+    ) -> None:
+        self.seed, self.tree = seed, parse_tree(tree)
+        self.protocol = protocol if isinstance(protocol, str) else ""
+        self._make_broker = find_protocol(protocol).make if isinstance(protocol, str) else protocol
+        self._make_client = clients
+        self._broker_config, self._client_config = broker or BrokerConfig("*"), client or ClientConfig("*")
+        self._check_invariants = check_invariants
+        self._disk_config = disk or DiskConfig()
+        self.replay = replay or f"Simulation(tree={tree!r}, protocol={protocol!r}, seed={seed}) with its timetable"
+        self.kernel = Kernel()
+        self.network = Network(self.kernel, network or NetworkConfig(), seed)
+        self.reports: Reports = []
+        self.wall_s = 0.0
+        self._commands_left = 0
+        self._started = False
+        self._first_command: dict[str, tuple[float, ClientCommand]] = {}
+        self._clients: dict[str, ClientHost] = {}
+        self._recorders: dict[str, Recorder] = {}
+        self._events: list[Event] = []
+        self._recorded = 0
+        for name, parent in self.tree.items():
+            self._add_broker(name, parent)
+
+    # --------------------------------------------------------------------------------------------------- the cast
+
+    def _add_broker(self, name: str, parent: str | None) -> None:
+        config = replace(self._broker_config, name=name, parent=parent)
+        make = self._make_broker
+        Host(
+            name,
+            self.network,
+            self._disk(name),
+            self.reports,
+            stream(self.seed, f"host {name}"),
+            lambda incarnation: make(config, incarnation),
+            self._check_invariants,
+        )
+
+    def _disk(self, name: str) -> Disk:
+        return Disk(self.kernel, self._disk_config, stream(self.seed, f"disk {name}"))
+
+    def client(self, address: str) -> ClientHost:
+        """The host of a client, `name@broker`; it is made when it is first named."""
+        name, _, broker = address.partition("@")
+        host = self._clients.get(name)
+        if host is None:
+            return self._add_client(address, name, broker)
+        if broker and host.broker != broker:
+            raise ConfigError(f"client {address}: {name} is at broker {host.broker} already, and a client has one.")
+        return host
+
+    def _add_client(self, address: str, name: str, broker: str) -> ClientHost:
+        if not name or broker not in self.tree:
+            known = ", ".join([*self.tree][:20])
+            raise ConfigError(f"client {address!r}: write name@broker, with one of the brokers {known}.")
+        if name in self.tree:
+            raise ConfigError(f"client {address!r}: {name} is the name of a broker; choose another one.")
+        config = replace(self._client_config, name=name, broker=broker)
+        make = self._make_client
+        host = ClientHost(
+            name,
+            broker,
+            self.network,
+            self._disk(name),
+            self.reports,
+            stream(self.seed, f"host {name}"),
+            lambda incarnation: make(config, incarnation),
+            self._check_invariants,
+        )
+        self._clients[name] = host
+        return host
+
+    @property
+    def clients(self) -> list[str]:
+        """The names of all clients, in the order in which they were first named."""
+        return list(self._clients)
+
+    def host(self, name: str) -> Host:
+        """The host of a broker or of a client that is known already."""
+        host = self.network.hosts.get(name.partition("@")[0])
+        if host is None:
+            if "@" in name:
+                return self.client(name)
+            known = ", ".join([*self.network.hosts][:20])
+            raise ConfigError(f"there is no broker or client {name!r}; there are {known}.")
+        return host
+
+    def node(self, name: str) -> BrokerNode | ClientCommands:
+        """The machine itself, for whoever wants to look inside."""
+        return self.host(name).node  # type: ignore[return-value]  # a host drives one of the two
+
+    # ---------------------------------------------------------------------------------------------- the timetable
+
+    def at(self, time_s: float, command: Command) -> None:
+        """Let a fault happen, or an application give a command, at that time."""
+        if time_s < self.kernel.now:
+            raise ConfigError(f"{command} at {time_s} s: it is {self.kernel.now} s already; choose a later time.")
+        self._validate(command)
+        if isinstance(command, ClientCommand):
+            self._mention(time_s, command)
+        self._commands_left += 1
+        self.kernel.at(time_s, self._happen, command)
+
+    def _mention(self, time_s: float, command: ClientCommand) -> None:
+        host = self.client(command.client)
+        first = self._first_command.get(host.name)
+        if self._started and first is None and not isinstance(command, faults.Attach):
+            host.start()
+        if first is None or time_s < first[0]:
+            self._first_command[host.name] = (time_s, command)
+
+    def _validate(self, command: Command) -> None:
+        """Refuse now what could only go wrong later, in the midst of a run."""
+        if isinstance(command, faults.Publish | faults.React):
+            check_topic(command.topic)
+            check_guarantee(command.guarantee)
+            if self.protocol:
+                check_supported(self.protocol, command.guarantee)
+        if isinstance(command, faults.Subscribe | faults.Unsubscribe | faults.React):
+            check_pattern(command.pattern)
+        if isinstance(command, faults.Subscribe | faults.Unsubscribe) and command.where:
+            parse_filter(command.where)
+        if isinstance(command, When):
+            self._validate(command.fault)
+        if isinstance(command, When | NodeFault):
+            self.host(command.node)
+        if isinstance(command, LinkFault) and command != faults.Heal():
+            self.host(command.a)
+            self.host(command.b)
+
+    def _happen(self, command: Command) -> None:
+        self._commands_left -= 1
+        self.do(command)
+
+    def do(self, command: Command) -> None:
+        """Let it happen now."""
+        if isinstance(command, NodeFault):
+            self._do_to_node(command)
+        elif isinstance(command, LinkFault):
+            self._do_to_link(command)
+        elif isinstance(command, When):
+            fault = command.fault
+            self.host(command.node).watches.append(Watch(command.sends, command.count, lambda: self.do(fault)))
+        else:
+            self._do_for_client(command)
+
+    def _do_to_node(self, fault: NodeFault) -> None:
+        host = self.host(fault.node)
+        match fault:
+            case faults.Crash():
+                host.crash()
+            case faults.Recover():
+                host.recover()
+            case faults.Freeze():
+                host.freeze()
+            case faults.Thaw():
+                host.thaw()
+            case faults.Stop():
+                host.stop()
+
+    def _do_to_link(self, fault: LinkFault) -> None:
+        network = self.network
+        match fault:
+            case faults.Heal(a="", b=""):
+                network.heal_all()
+            case faults.Heal(a, b):
+                network.heal(self.host(a), self.host(b))
+            case faults.Cut(a, b):
+                network.cut(self.host(a), self.host(b))
+            case faults.Reset(a, b):
+                network.reset(self.host(a), self.host(b))
+            case faults.Slow(a, b, factor, back_factor):
+                network.slow(self.host(a), self.host(b), factor, back_factor or factor)
+
+    def _do_for_client(self, command: ClientCommand) -> None:
+        host = self.client(command.client)
+        match command:
+            case faults.Attach():
+                host.start()
+            case faults.React():
+                host.react(command)
+            case _:
+                host.give(command)
+
+    def on_deliver(self, client: str, hook: Hook) -> None:
+        """Call `hook(message)` at each delivery to that client. It may use `at`, and must not enter a node."""
+        self.client(client).hooks.append(hook)
+
+    # ---------------------------------------------------------------------------------------------------- running
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the beginning."""
+        return self.kernel.now
+
+    def run_for(self, seconds: float) -> None:
+        """Let that much virtual time pass."""
+        self._run(self.kernel.now + seconds)
+
+    def _run(self, until_s: float) -> None:
+        began = perf_counter()
+        try:
+            if not self._started:
+                self._start()
+            self.kernel.run(until_s)
+        except Exception as error:
+            error.add_note(f"at {self.kernel.now:.9f} s of virtual time; to see it again: {self.replay}")
+            raise
+        finally:
+            self.wall_s += perf_counter() - began
+
+    def _start(self) -> None:
+        self._started = True
+        for name in self.tree:
+            self.network.hosts[name].start()
+        for name, host in self._clients.items():
+            first = self._first_command.get(name)
+            if first is None or not isinstance(first[1], faults.Attach):
+                host.start()
+
+    def run_until_quiet(self, limit_s: float = 60.0, quiet_s: float = QUIET_S) -> None:
+        """Run until nothing has been going on for `quiet_s`; raise `NotQuiet` if that takes more than `limit_s`.
+
+        Quiet means: the timetable is done, nothing is under way but heartbeats and acknowledgements, nobody waits for
+        anything, and no more was said in all that time.
+        """
+        deadline_s = self.kernel.now + limit_s
+        calm_since_s, said = self.kernel.now, -1
+        self._run(self.kernel.now)
+        while True:
+            next_s = self._next_business_s()
+            if next_s is not None or said != self._frames_said() or self._anybody_waits():
+                calm_since_s, said = self.kernel.now, self._frames_said()
+            elif self.kernel.now - calm_since_s >= quiet_s:
+                return
+            if self.kernel.now >= deadline_s:
+                raise NotQuiet(self._why_not_quiet(limit_s))
+            self._run(min(max(next_s or 0.0, self.kernel.now + POLL_S), deadline_s))
+
+    def _next_business_s(self) -> float | None:
+        """When the next thing happens that is neither a timer nor an idle frame."""
+        business = [
+            entry[0]
+            for entry in self.kernel.queue
+            if not Host.is_timer(entry[2]) and not isinstance(Stream.frame_of(entry), IDLE_FRAMES)
+        ]
+        return min(business, default=None)
+
+    def _frames_said(self) -> int:
+        return sum(count for kind, count in self.network.sent.items() if kind not in IDLE_FRAMES)
+
+    def _anybody_waits(self) -> bool:
+        return any(host.waiting_for() for host in self.network.hosts.values())
+
+    def _why_not_quiet(self, limit_s: float) -> str:
+        lines = [f"not quiet after {limit_s:g} s of virtual time (now {self.kernel.now:.3f} s)"]
+        for name, host in self.network.hosts.items():
+            lines += [f"  {name} waits for {reason}" for reason in host.waiting_for()]
+        if self._commands_left:
+            lines.append(f"  {self._commands_left} entries of the timetable are still to come")
+        if len(lines) == 1:
+            lines.append("  nobody says that it waits, but frames keep going to and fro")
+        return "\n".join([*lines, f"to see it again: {self.replay}"])
+
+    # ----------------------------------------------------------------------------------------------------- results
+
+    def delivered(self, client: str, topic: str | None = None) -> list[bytes]:
+        """The payloads that the client was given, in order; those of one topic if it is named."""
+        return [message.payload for message in self.deliveries(client) if topic in (None, message.topic)]
+
+    def deliveries(self, client: str) -> list[Message]:
+        """The messages that the client was given, in order."""
+        return [message for _, batch in self._known_client(client).delivered for message in batch.messages()]
+
+    def completed(self, client: str) -> list[Request]:
+        """The commands of the client that were confirmed, in the order of confirmation."""
+        return self._known_client(client).completed
+
+    def failures(self, client: str | None = None) -> list[str]:
+        """What did not work out, for one client or for all."""
+        hosts = self._clients.values() if client is None else [self._known_client(client)]
+        return [failure for host in hosts for failure in host.failures]
+
+    def _known_client(self, address: str) -> ClientHost:
+        name = address.partition("@")[0]
+        if name not in self._clients:
+            raise ConfigError(f"there is no client {address!r}; there are {', '.join(self._clients) or 'none'}.")
+        return self.client(address)
+
+    @property
+    def events(self) -> list[Event]:
+        """The trace so far, in the order in which things happened."""
+        run = f"{self.protocol or 'simulation'}-{self.seed}"
+        reports, self._recorded = self.reports[self._recorded :], len(self.reports)
+        for time_s, name, report in reports:
+            recorder = self._recorders.get(name)
+            if recorder is None:
+                recorder = self._recorders[name] = Recorder(run, name)
+            self._events += recorder.record(
+                round(time_s * 1e9),
+                report.event,
+                report.batch,
+                report.pattern,
+                report.where,
+                report.peer,
+                report.detail,
+            )
+        return self._events
+
+    def check(self) -> Verdict:
+        """What the checkers say of the trace so far."""
+        return check(self.events)
