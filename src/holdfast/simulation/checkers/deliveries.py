@@ -1,0 +1,115 @@
+"""Lost, duplicated and created: is what was delivered what was published and wanted, once?"""
+
+from holdfast.model.topics import matches
+from holdfast.model.trace import Event
+from holdfast.simulation.checkers.history import Client, Identity, Publication, Run, Subscription
+from holdfast.simulation.checkers.verdict import Tally
+
+Owed = list[tuple[Client, list[Subscription]]]
+
+
+def judge_deliveries(run: Run, tally: Tally) -> None:
+    """Count what is lost, duplicated and created, and note in each client what has arrived as it should."""
+    delivered: dict[str, set[Identity]] = {}
+    for client in run.clients.values():
+        delivered[client.name] = _judge_client(client, run, tally)
+    _judge_losses(run, delivered, tally)
+
+
+def _judge_client(client: Client, run: Run, tally: Tally) -> set[Identity]:
+    delivered: set[Identity] = set()
+    wanted: dict[str, list[Subscription]] = {}
+    for position, event in enumerate(client.rows):
+        if event.event != "deliver":
+            continue
+        tally.deliveries += 1
+        identity = (event.publisher, event.seq)
+        if identity in delivered:
+            tally.add("duplicated", _repeated, event)
+            continue
+        delivered.add(identity)
+        if event.topic not in wanted:
+            wanted[event.topic] = [one for one in client.subscriptions if matches(one.pattern, event.topic)]
+        publication = run.publications.get(identity)
+        if reason := _created(event, publication, wanted[event.topic], position):
+            tally.add("created", _unfounded, event, reason)
+        elif publication is not None:
+            client.arrived.append(publication)
+    return delivered
+
+
+def _created(event: Event, publication: Publication | None, subscriptions: list[Subscription], position: int) -> str:
+    """Why this delivery should not have been; empty if all is well."""
+    if publication is None:
+        return ", which nobody published"
+    published = publication.event
+    if event.topic != published.topic:
+        return f" on topic {event.topic}, but it was published on {published.topic}"
+    if event.guarantee != published.guarantee:
+        return f" as {event.guarantee or 'without a guarantee'}, but it was published as {published.guarantee}"
+    if event.keys != published.keys and frozenset(event.keys) != publication.keys:
+        return f" with the keys {_listed(event.keys)}, but it was published with {_listed(published.keys)}"
+    matching = [one for one in subscriptions if one.lets_through(publication.attributes)]
+    if not matching:
+        return f" on topic {event.topic}, without a subscription that matches it"
+    if all(one.ended_at is not None and one.ended_at < position for one in matching):
+        return f" on topic {event.topic}, after it had unsubscribed"
+    return ""
+
+
+def _judge_losses(run: Run, delivered: dict[str, set[Identity]], tally: Tally) -> None:
+    owed: dict[str, Owed] = {}
+    for identity, publication in run.publications.items():
+        if publication.topic not in owed:
+            owed[publication.topic] = _lasting_subscriptions(run, publication.topic)
+        for client, subscriptions in owed[publication.topic]:
+            if identity in delivered[client.name]:
+                continue
+            for one in subscriptions:
+                if _confirmed_before(one, publication) and one.lets_through(publication.attributes):
+                    tally.add("lost", _missing, client, publication, one)
+                    break
+
+
+def _lasting_subscriptions(run: Run, topic: str) -> Owed:
+    """By client, the subscriptions to a topic that were confirmed at some time and never taken back."""
+    found: Owed = []
+    for client in run.clients.values():
+        lasting = [one for one in client.subscriptions if one.ended_at is None and matches(one.pattern, topic)]
+        if lasting:
+            found.append((client, lasting))
+    return found
+
+
+def _confirmed_before(subscription: Subscription, publication: Publication) -> bool:
+    confirmed, published = subscription.confirmed, publication.event
+    if confirmed is None or confirmed.time > published.time:
+        return False
+    if confirmed.time < published.time:
+        return True
+    return confirmed.node == published.node and confirmed.index < published.index
+
+
+# ------------------------------------------------------------------------------------------------------- sentences
+
+
+def _repeated(event: Event) -> str:
+    return f"{event.node} delivered {event.publisher}#{event.seq} again"
+
+
+def _unfounded(event: Event, reason: str) -> str:
+    return f"{event.node} delivered {event.publisher}#{event.seq}{reason}"
+
+
+def _missing(client: Client, publication: Publication, subscription: Subscription) -> str:
+    wanted = subscription.pattern
+    if subscription.filter is not None:
+        wanted += f" where {subscription.filter.text}"
+    return (
+        f"{client.name} never delivered {publication} on topic {publication.topic}, "
+        f"though its subscription to {wanted} was confirmed before that was published"
+    )
+
+
+def _listed(keys: list[str]) -> str:
+    return ", ".join(keys) or "none"
