@@ -71,14 +71,14 @@ class _ClientHub(Hub):
 class _Run:
     """Publications that will be one batch."""
 
-    __slots__ = ("attributes", "first", "guarantee", "keys", "payload_bytes", "payloads", "topic")
+    __slots__ = ("attributes", "first", "guarantee", "keys", "payloads", "size_bytes", "topic")
 
     def __init__(self, first: int, topic: str, guarantee: int) -> None:
         self.first, self.topic, self.guarantee = first, topic, guarantee
         self.payloads: list[bytes] = []
         self.keys: list[Keys] = []
         self.attributes: list[Attributes] = []
-        self.payload_bytes = 0
+        self.size_bytes = 0
 
 
 class ClientNode:
@@ -118,6 +118,8 @@ class ClientNode:
         seq = self.next_seq
         self.next_seq = seq + 1
         size = len(payload)
+        if keys or attributes:
+            size += _column_bytes(keys, attributes or {})
         run = self._run
         if run is None or run.topic != topic or run.guarantee != guarantee or self._full(run, size):
             run = self._begin_run(seq, topic, guarantee)
@@ -130,14 +132,14 @@ class ClientNode:
             run.attributes += [{}] * (len(run.payloads) - len(run.attributes))
             run.attributes.append(attributes or {})
         run.payloads.append(payload)
-        run.payload_bytes += size
+        run.size_bytes += size
         self._pending_bytes += size + 64
         return seq
 
     @staticmethod
     def _full(run: _Run, size: int) -> bool:
         count_max = TOTAL_BATCH_COUNT_MAX if run.guarantee == TOTAL else BATCH_COUNT_MAX
-        return run.payload_bytes + size > BATCH_BYTES_MAX or len(run.payloads) >= count_max
+        return run.size_bytes + size > BATCH_BYTES_MAX or len(run.payloads) >= count_max
 
     def _begin_run(self, seq: int, topic: str, guarantee: int) -> _Run:
         self._close_run()
@@ -306,7 +308,8 @@ class ClientNode:
     def link_ended(self, link: Link, reason: str) -> None:  # noqa: ARG002
         self._ended, self.attached = True, False
         self._hub.out.append(CancelTimer(GIVE_UP_TIMER))
-        self._hub.out.append(Ended(self._stopping, reason))
+        everything = self.accepted_seq + 1 == self.next_seq
+        self._hub.out.append(Ended(self._stopping and everything, reason))
         if self._stopping:
             self._hub.out.append(Report("stopped"))
 
@@ -372,6 +375,12 @@ class ClientNode:
         if self._publications or self._batches or self._run:
             reasons.append(f"acceptance of publications after #{self.accepted_seq}")
         return reasons
+
+
+def _column_bytes(keys: Keys, attributes: Attributes) -> int:
+    """About what a message's keys and attributes weigh: they count towards a batch's size like payloads."""
+    texts = [*keys, *attributes, *(value for value in attributes.values() if isinstance(value, str))]
+    return 16 * (len(keys) + len(attributes)) + sum(map(len, texts))
 
 
 def _padded(column: list[T], count: int, blank: T) -> list[T]:
