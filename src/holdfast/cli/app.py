@@ -1,0 +1,86 @@
+"""All commands, and what becomes of their errors.
+
+Exit codes: 0 if it worked, 1 if what was examined is not right (a promise broken, a broker not ready) or something
+failed on the way, 2 if what was asked for cannot be, 130 after Ctrl-C.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from holdfast import __version__
+from holdfast.cli import clusters, demonstration, messages, simulations
+from holdfast.cli.output import complain, print_line
+from holdfast.cluster.processes import StartError
+from holdfast.cluster.workers import WorkerError
+from holdfast.model.errors import HoldfastError
+
+EXIT_FAILED, EXIT_MISUSE, EXIT_INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    name="holdfast",
+    help="Publish/subscribe in which every message picks its own delivery guarantee.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print_line(f"holdfast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Publish/subscribe in which every message picks its own delivery guarantee."""
+    del version
+
+
+for panel, commands in (
+    ("Begin here", (demonstration.demo,)),
+    ("A cluster on this machine", (clusters.up, clusters.status, clusters.down, clusters.broker)),
+    ("Messages", (messages.pub, messages.sub)),
+    ("Runs in virtual time, and proofs", (simulations.simulate, simulations.campaign, simulations.audit)),
+    ("Figures", (simulations.protocols,)),
+):
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+
+
+def main() -> None:
+    """The `holdfast` command."""
+    try:
+        app()
+    except (StartError, WorkerError) as error:
+        complain(str(error))
+        sys.exit(EXIT_FAILED)
+    except HoldfastError as error:
+        complain(str(error))
+        sys.exit(EXIT_MISUSE)
+    except ExceptionGroup as group:
+        _complain_about(group)
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        complain(f"the system refused{where}: {error.strerror or error}.")
+        sys.exit(EXIT_MISUSE)
+
+
+def _complain_about(group: "ExceptionGroup[Exception]") -> None:
+    """Of several things that went wrong at once the first is enough to say, unless one is a defect."""
+    ours, defects = group.split(HoldfastError)
+    if defects is not None or ours is None:
+        raise group
+    first: BaseException = ours
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    complain(str(first))
+    sys.exit(EXIT_FAILED if isinstance(first, StartError | WorkerError) else EXIT_MISUSE)

@@ -1,0 +1,202 @@
+"""`holdfast up`, `down`, `status` and `broker`: clusters of real processes on this machine."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.live import Live
+from rich.text import Text
+from rich.tree import Tree
+
+from holdfast.cli.options import STATE_DIRECTORY, AsJson, ProtocolName, StateDirectory
+from holdfast.cli.output import complain, console, note, print_json, progress
+from holdfast.client.addresses import parse_addresses
+from holdfast.cluster.config import BASE_PORT, CLUSTER_NAME, LOOPBACK, Cluster, load_cluster
+from holdfast.cluster.evaluation import default_cluster
+from holdfast.cluster.processes import Processes, broker_settings, stop_processes
+from holdfast.cluster.state import State, forget_state, locked, read_state, running_state, write_state
+from holdfast.cluster.status import BrokerStatus, ClusterStatus, cluster_status
+from holdfast.model.errors import ConfigError
+from holdfast.runtime.broker import BrokerSettings, run_broker
+
+WATCH_S = 1.0
+
+
+def up(
+    file: Annotated[Path | None, typer.Argument(help="A cluster file; without it, the tree of the evaluation.")] = None,
+    base_port: Annotated[
+        int | None, typer.Option("--base-port", min=1, max=65535, help="The first broker's port; the others follow.")
+    ] = None,
+    clients: Annotated[bool, typer.Option(help="Start the file's clients too: replicas of the bank.")] = True,
+    state: StateDirectory = STATE_DIRECTORY,
+) -> None:
+    """Start a cluster in the background: one process a broker, on this machine.
+
+    Without a file it is the tree on which Ginger was evaluated: eight brokers, five clients. It returns when every
+    broker is ready; `holdfast status` shows the tree, `holdfast down` stops it.
+
+    \b
+    Examples
+      holdfast up
+      holdfast up examples/clusters/chain-of-three.toml --base-port 9000
+    """
+    cluster = load_cluster(file) if file else default_cluster()
+    if base_port is not None:
+        cluster = cluster.at_base_port(base_port)
+    with locked(state):
+        earlier = read_state(state)
+        if earlier is not None and (alive := earlier.alive()):
+            raise ConfigError(
+                f"cluster {earlier.cluster.name} is running in {state} already ({len(alive)} processes); "
+                "stop it with `holdfast down`, or name another --state."
+            )
+        asyncio.run(_start(cluster, state, with_clients=clients))
+    note(f"{len(cluster.brokers)} brokers are ready; clients connect to {cluster.root.address} or any other")
+
+
+async def _start(cluster: Cluster, state: Path, *, with_clients: bool) -> None:
+    processes = Processes(cluster, state, attached=False)
+    ready: list[str] = []
+    with progress() as advance:
+
+        def on_ready(name: str) -> None:
+            ready.append(name)
+            advance("brokers", len(ready), len(cluster.brokers))
+
+        await processes.start_brokers(on_ready)
+    if with_clients:
+        for client in cluster.clients:
+            processes.start_replica(client)
+    write_state(state, State(cluster, processes.let_go()))
+
+
+def down(state: StateDirectory = STATE_DIRECTORY) -> None:
+    """Stop the cluster that `holdfast up` started: drain, then leave; who does not leave is killed.
+
+    \b
+    Examples
+      holdfast down
+      holdfast down --state /tmp/chain
+    """
+    running = running_state(state)
+    with locked(state):
+        alive = running.alive()
+        killed = asyncio.run(stop_processes(alive))
+        forget_state(state)
+    note(f"stopped {len(alive)} processes of cluster {running.cluster.name}")
+    if killed:
+        note(f"these did not leave in time and were killed: {', '.join(killed)}")
+
+
+def status(
+    state: StateDirectory = STATE_DIRECTORY,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the broker tree: who is ready, who is attached where. Exit code 1 if a broker is not ready.
+
+    \b
+    Examples
+      holdfast status --watch
+      holdfast status --json | jq '.brokers[] | select(.ready | not) | .name'
+    """
+    cluster = running_state(state).cluster
+    if watch:
+        asyncio.run(_watch(cluster))
+        return
+    seen = asyncio.run(cluster_status(cluster))
+    if as_json:
+        print_json(seen)
+    else:
+        console.print(tree_of(seen))
+    if not seen.ready:
+        raise typer.Exit(1)
+
+
+async def _watch(cluster: Cluster) -> None:
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            live.update(tree_of(await cluster_status(cluster)), refresh=True)
+            await asyncio.sleep(WATCH_S)
+
+
+def tree_of(seen: ClusterStatus) -> Tree:
+    """The cluster as it looks from the root."""
+    tree = Tree(f"cluster {seen.cluster}, protocol {seen.protocol}", guide_style="dim")
+    _add_brokers(tree, seen, None)
+    return tree
+
+
+def _add_brokers(tree: Tree, seen: ClusterStatus, parent: str | None) -> None:
+    for broker in seen.children(parent):
+        branch = tree.add(_broker_line(broker))
+        for client in broker.clients:
+            branch.add(Text(f"□ {client}", style="dim"))
+        _add_brokers(branch, seen, broker.name)
+
+
+def _broker_line(broker: BrokerStatus) -> Text:
+    line = Text()
+    line.append("● " if broker.ready else "○ ", style="green" if broker.ready else "red")
+    line.append(broker.name, style="bold")
+    line.append(f"  {broker.address.removeprefix('holdfast://')}", style="dim")
+    if broker.ready:
+        line.append(_figures(broker.status), style="dim")
+    else:
+        line.append(f"  {broker.reason}", style="red")
+    return line
+
+
+def _figures(said: dict[str, Any]) -> str:
+    backlog = sum(said.get("backlog_bytes", {}).values())
+    return f"  {said.get('subscriptions', 0)} subscriptions" + (f", {backlog} bytes waiting" if backlog else "")
+
+
+def broker(
+    name: Annotated[str, typer.Argument(help="Who this broker is.")],
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Take everything else from a cluster file.")] = None,
+    parent: Annotated[str, typer.Option("--parent", help="The broker above, as NAME@HOST:PORT.")] = "",
+    host: Annotated[str, typer.Option("--host", help="Where to listen.")] = LOOPBACK,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: let the system choose.")] = BASE_PORT,
+    health_port: Annotated[int, typer.Option("--health-port", min=0, max=65535, help="0: no health endpoint.")] = 0,
+    cluster: Annotated[
+        str, typer.Option("--cluster", help="The cluster's name; its clients say it too.")
+    ] = CLUSTER_NAME,
+    protocol: ProtocolName = "ginger",
+    trace: Annotated[str, typer.Option("--trace", help="A directory for the trace of what it reports.")] = "",
+) -> None:
+    """Run one broker in the foreground; SIGTERM or Ctrl-C drains it and ends it. It logs JSON lines to stderr.
+
+    \b
+    Examples
+      holdfast broker solo --port 7400 --health-port 7500
+      holdfast broker leaf --port 7401 --parent solo@127.0.0.1:7400
+      holdfast broker middle --file examples/clusters/chain-of-three.toml
+    """
+    if file is not None:
+        described = load_cluster(file)
+        settings = broker_settings(described, described.broker(name), trace)
+    else:
+        above, addresses = _parent(parent)
+        settings = BrokerSettings(
+            name=name,
+            parent=above,
+            cluster=cluster,
+            protocol=protocol,
+            host=host,
+            port=port,
+            health_port=health_port,
+            addresses=addresses,
+            trace=trace,
+        )
+    raise typer.Exit(run_broker(settings, complain))
+
+
+def _parent(text: str) -> tuple[str | None, dict[str, tuple[str, int]]]:
+    if not text:
+        return None, {}
+    name, at, place = text.partition("@")
+    if not at or not name:
+        raise ConfigError(f"--parent {text!r} cannot be read; write NAME@HOST:PORT, as in root@127.0.0.1:7400.")
+    return name, {name: parse_addresses(place)[0]}

@@ -1,0 +1,192 @@
+"""`holdfast pub` and `holdfast sub`: messages from and to the terminal."""
+
+import asyncio
+import base64
+import re
+import sys
+import threading
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from holdfast.cli.options import (
+    DEFAULT_ADDRESS,
+    Address,
+    AsJson,
+    ClusterName,
+    Name,
+    parse_attributes,
+)
+from holdfast.cli.output import note, print_json, print_line
+from holdfast.client import Receipt, connect
+from holdfast.cluster.config import CLUSTER_NAME
+from holdfast.model.batches import PAYLOAD_BYTES_MAX, Message
+from holdfast.model.guarantees import check_guarantee
+from holdfast.model.topics import check_pattern, check_topic
+from holdfast.runtime.process import run
+
+LINES_WAITING_MAX = 256
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+
+
+def pub(
+    topic: Annotated[str, typer.Argument(help="Where to publish, such as bank/lisbon.")],
+    payloads: Annotated[
+        list[str] | None, typer.Argument(metavar="PAYLOAD", help="One message each; without any, lines of stdin.")
+    ] = None,
+    guarantee: Annotated[str, typer.Option("--guarantee", "-g", help="eventual, fifo, causal or total.")] = "causal",
+    keys: Annotated[
+        list[str] | None, typer.Option("--key", "-k", help="A key; total order is per topic and key. Repeatable.")
+    ] = None,
+    attributes: Annotated[
+        list[str] | None, typer.Option("--attr", help="name=value for subscribers to filter on. Repeatable.")
+    ] = None,
+    count: Annotated[int, typer.Option("--count", "-c", min=1, help="Publish every payload that many times.")] = 1,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Wait until every subscriber has the last one.")] = False,
+    address: Address = DEFAULT_ADDRESS,
+    cluster: ClusterName = CLUSTER_NAME,
+    name: Name = None,
+    as_json: AsJson = False,
+) -> None:
+    """Publish messages.
+
+    It ends when the broker has accepted all of them, or, with --confirm, when all subscribers have them.
+
+    \b
+    Examples
+      holdfast pub bank/lisbon "hello"
+      holdfast pub bank/lisbon 120 -g total -k PT50-1 --attr amount=120 --confirm
+      seq 1000 | holdfast pub numbers
+    """
+    check_topic(topic)
+    check_guarantee(guarantee)
+    described = parse_attributes(attributes or [])
+
+    async def publish() -> tuple[int, Receipt | None]:
+        published, receipt = 0, None
+        async with connect(address, name=name, cluster=cluster) as client:
+            async for payload in _given(payloads) if payloads else _lines_of_stdin():
+                for _ in range(count):
+                    receipt = await client.publish(topic, payload, guarantee, keys or (), described)
+                    published += 1
+            if receipt is not None:
+                await (receipt.confirmed() if confirm else receipt.accepted())
+        return published, receipt
+
+    _say_published(topic, *run(publish()), as_json=as_json)
+
+
+def _say_published(topic: str, published: int, receipt: Receipt | None, *, as_json: bool) -> None:
+    if receipt is None:
+        note("nothing was published: there was no payload and no line on stdin")
+        return
+    first, last = receipt.seq - published + 1, receipt.seq
+    if as_json:
+        print_json(
+            {"topic": topic, "publisher": receipt.publisher, "first": first, "last": last, "level": receipt.level}
+        )
+        return
+    which = f"{receipt.publisher}#{last}" if first == last else f"{receipt.publisher}#{first}..{last}"
+    print_line(f"{which} on {topic}: {receipt.level}")
+
+
+async def _given(payloads: list[str]) -> AsyncIterator[bytes]:
+    for payload in payloads:
+        # Arguments that are no UTF-8 arrive with surrogates in the place of their bytes.
+        yield payload.encode(errors="surrogateescape")
+
+
+async def _lines_of_stdin() -> AsyncIterator[bytes]:
+    """The lines, read in a thread that nobody has to wait for: a read from a terminal cannot be interrupted."""
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[bytes | None] = asyncio.Queue(LINES_WAITING_MAX)
+
+    def read() -> None:
+        more = True
+        while more:
+            # A longer line comes in pieces, the first of which is refused as a payload.
+            line = sys.stdin.buffer.readline(PAYLOAD_BYTES_MAX + 2)
+            more = bool(line)
+            try:
+                asyncio.run_coroutine_threadsafe(lines.put(line or None), loop).result()
+            except (RuntimeError, asyncio.CancelledError):
+                return
+
+    threading.Thread(target=read, daemon=True).start()
+    while (line := await lines.get()) is not None:
+        yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def sub(
+    pattern: Annotated[str, typer.Argument(help="Topic or pattern: + is one level, # all that remain.")],
+    where: Annotated[str, typer.Option("--where", "-w", help="A filter on attributes, such as 'amount > 100'.")] = "",
+    count: Annotated[int, typer.Option("--count", "-c", min=0, help="End after that many messages; 0: never.")] = 0,
+    address: Address = DEFAULT_ADDRESS,
+    cluster: ClusterName = CLUSTER_NAME,
+    name: Name = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Print payloads alone, byte for byte.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each message as a line of JSON.")] = False,
+) -> None:
+    """Subscribe and print what arrives, until Ctrl-C or --count.
+
+    \b
+    Examples
+      holdfast sub 'bank/#'
+      holdfast sub bank/+ --where "amount > 100 and currency = 'EUR'" --json
+      holdfast sub numbers --count 1000 --raw > numbers.txt
+    """
+    check_pattern(pattern)
+
+    async def follow() -> None:
+        async with connect(address, name=name, cluster=cluster) as client:
+            messages = await client.subscribe(pattern, where)
+            note(f"{client.name} is subscribed to {pattern} at broker {client.broker}")
+            left = count
+            async for message in messages:
+                _print_message(message, raw=raw, as_json=as_json)
+                left -= 1
+                if left == 0:
+                    return
+
+    run(follow())
+
+
+def _print_message(message: Message, *, raw: bool, as_json: bool) -> None:
+    if raw:
+        sys.stdout.buffer.write(message.payload + b"\n")
+        sys.stdout.buffer.flush()
+    elif as_json:
+        print_line(msgspec.json.encode(_as_dict(message)).decode())
+    else:
+        print_line(as_text(message))
+
+
+def _as_dict(message: Message) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "topic": message.topic,
+        "publisher": message.publisher,
+        "seq": message.seq,
+        "guarantee": message.guarantee,
+        "keys": message.keys,
+        "attributes": message.attributes,
+    }
+    try:
+        said["payload"] = message.payload.decode()
+    except UnicodeDecodeError:
+        said["payload_base64"] = base64.b64encode(message.payload).decode()
+    return said
+
+
+def as_text(message: Message) -> str:
+    """A message on one line; what could command the terminal is escaped."""
+    parts = [message.topic, f"{message.publisher}#{message.seq}", message.guarantee.value]
+    parts += [f"key={key}" for key in message.keys]
+    parts += [f"{name}={value}" for name, value in message.attributes.items()]
+    head = "  ".join(parts)
+    return _escaped(f"{head}  {message.payload.decode(errors='backslashreplace')}")
+
+
+def _escaped(text: str) -> str:
+    return _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

@@ -1,0 +1,55 @@
+"""Options that several commands share, and how their texts are read."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from holdfast.cluster.state import DEFAULT_DIRECTORY
+from holdfast.model.errors import ConfigError
+from holdfast.model.filters import Value
+
+DEFAULT_ADDRESS = "holdfast://127.0.0.1:7400"
+
+Address = Annotated[
+    str, typer.Option("--address", "-a", help="Where the broker is; several, separated by commas, are tried in turn.")
+]
+ClusterName = Annotated[str, typer.Option("--cluster", help="The name of the cluster, if it has one of its own.")]
+Name = Annotated[str | None, typer.Option("--name", "-n", help="Who this client is; without it a name is made up.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text for people.")]
+StateDirectory = Annotated[Path, typer.Option("--state", help="Where a running cluster is written down.")]
+ProtocolName = Annotated[str, typer.Option("--protocol", "-p", help="Which protocol; `holdfast protocols` lists them.")]
+
+STATE_DIRECTORY = DEFAULT_DIRECTORY
+
+
+def parse_attributes(pairs: list[str]) -> dict[str, Value]:
+    """Each `name=value`; a value that is a JSON number, boolean or string is one, anything else is text."""
+    attributes: dict[str, Value] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"--attr {pair!r} is no attribute; write name=value, as in --attr amount=120.")
+        attributes[name] = _value(text)
+    return attributes
+
+
+def _value(text: str) -> Value:
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    return value if isinstance(value, str | int | float | bool) else text
+
+
+def parse_seeds(text: str) -> range:
+    """`7` is one seed, `1..200` are two hundred."""
+    first, dots, last = text.partition("..")
+    try:
+        seeds = range(int(first), int(last if dots else first) + 1)
+    except ValueError:
+        raise ConfigError(f"--seeds {text!r} cannot be read; write a number, or two as in 1..200.") from None
+    if not seeds or seeds.start < 0:
+        raise ConfigError(f"--seeds {text!r} has no seed in it; write the smaller one first, from 0 on, as in 1..200.")
+    return seeds
