@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
-from holdfast.cli import clusters, demonstration, messages, simulations
+from holdfast.cli import benchmarks, clusters, demonstration, messages, simulations
 from holdfast.cli.output import complain, print_line
 from holdfast.cluster.processes import StartError
 from holdfast.cluster.workers import WorkerError
@@ -50,7 +50,7 @@ for panel, commands in (
     ("A cluster on this machine", (clusters.up, clusters.status, clusters.down, clusters.broker)),
     ("Messages", (messages.pub, messages.sub)),
     ("Runs in virtual time, and proofs", (simulations.simulate, simulations.campaign, simulations.audit)),
-    ("Figures", (simulations.protocols,)),
+    ("Figures", (benchmarks.bench, simulations.protocols)),
 ):
     for command in commands:
         app.command(rich_help_panel=panel)(command)

@@ -1,0 +1,85 @@
+"""`holdfast bench`: how fast Holdfast is on this machine, beside a bare relay and NATS."""
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+import typer
+
+from holdfast.cli.options import AsJson
+from holdfast.cli.output import console, note, print_json, progress, table
+from holdfast.cluster.bench.plan import QUICK, BenchPlan, BenchResult, CellResult, run_bench
+
+
+def bench(
+    quick: Annotated[bool, typer.Option("--quick", help="A first impression: one short repetition of each.")] = False,
+    seconds: Annotated[float | None, typer.Option("--seconds", min=0.01, max=600, help="Of each measurement.")] = None,
+    repetitions: Annotated[
+        int | None, typer.Option("--repetitions", min=1, max=100, help="Of each, interleaved.")
+    ] = None,
+    only: Annotated[str, typer.Option("--only", help="Those with this text in their title, or 'memory'.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Measure Holdfast beside a bare relay (the floor) and NATS core, all in one run, and say which goals are met.
+
+    A rate counts messages in the application's hands, from the start of the publisher to the last delivery; publisher,
+    brokers and subscribers are processes of their own. Latency is measured at a thousand messages a second. Compare
+    ratios, not figures: machines have moods. NATS is measured if nats-server and nats-py are installed (make bench).
+
+    \b
+    Examples
+      holdfast bench --quick
+      holdfast bench --json > bench.json
+      holdfast bench --only "1 KiB" --seconds 5
+    """
+    plan = msgspec.structs.replace(QUICK if quick else BenchPlan(), only=only)
+    if seconds is not None:
+        plan = msgspec.structs.replace(plan, seconds=seconds)
+    if repetitions is not None:
+        plan = msgspec.structs.replace(plan, repetitions=repetitions)
+    with progress() as advance:
+        result = asyncio.run(run_bench(plan, advance))
+    if as_json:
+        print_json(result)
+    else:
+        _print_result(result)
+
+
+def _print_result(result: BenchResult) -> None:
+    rates = table("Delivered messages a second", "", "msg/s", "of floor", "of NATS")
+    latencies = table("Latency at 1,000 messages a second", "", "p50 ms", "p99 ms", "of floor", "of NATS")
+    for one in result.cells:
+        ratios = (_shown(one.of_floor), _shown(one.of_nats))
+        if one.cell.paced:
+            latencies.add_row(one.title, _ms(one.median.p50_us), _ms(one.median.p99_us), *ratios)
+        else:
+            rates.add_row(one.title, f"{one.median.delivered_per_s:,.0f}", *ratios)
+    for rows in (rates, latencies):
+        if rows.row_count:
+            console.print(rows)
+    _print_goals(result)
+    for sentence in result.notes:
+        note(sentence)
+    note(f"medians of {_times(result.cells)}; Python {result.python}, {result.cores} cores")
+
+
+def _print_goals(result: BenchResult) -> None:
+    goals = table("Goals", "", "wanted", "ratio", "")
+    for one in result.goals:
+        if one.met is not None:
+            goals.add_row(one.title, one.wanted, _shown(one.ratio), "[green]met[/]" if one.met else "[red]missed[/]")
+    if goals.row_count:
+        console.print(goals)
+
+
+def _times(cells: list[CellResult]) -> str:
+    repetitions = max((len(one.samples) for one in cells), default=1)
+    return "one repetition" if repetitions == 1 else f"{repetitions} interleaved repetitions"
+
+
+def _shown(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"
+
+
+def _ms(micros: float) -> str:
+    return f"{micros / 1000:.2f}"

@@ -1,0 +1,107 @@
+"""Holdfast as an application uses it: `publish` for every message, messages one by one out of `Subscription.batches`.
+
+Run as a worker: a publisher or a subscriber.
+"""
+
+import asyncio
+from typing import Literal
+
+from msgspec import Struct
+
+from holdfast.client import Client, Receipt, connect
+from holdfast.cluster.bench.samples import Pace, Published, Tally, age_us, clock_ns, stamped
+from holdfast.cluster.workers import Orders, say, settings_of_this_process
+from holdfast.model.errors import HoldfastError
+from holdfast.runtime.process import run
+
+TOPIC = "bench/orders"
+CHUNK = 100
+
+
+class Settings(Struct, frozen=True):
+    role: Literal["publisher", "subscriber"]
+    address: str
+    guarantee: str = "causal"
+    distinct_keys: bool = False
+    """Every message has a key of its own."""
+    size_bytes: int = 32
+    seconds: float = 1.0
+    count: int = 0
+    """Publish so many instead of for so long; 0: for so long."""
+    paced: bool = False
+
+
+async def publisher(settings: Settings, orders: Orders) -> None:
+    async with connect(settings.address, name="publisher") as client:
+        say("ready")
+        await orders.wait_for("go")
+        started_ns = clock_ns()
+        receipt = await (_publish_paced if settings.paced else _publish_fast)(client, settings, started_ns)
+        await receipt.accepted()
+        say("done", published=Published(receipt.seq, started_ns))
+        await orders.wait_for("stop")
+
+
+async def _publish_fast(client: Client, settings: Settings, started_ns: int) -> Receipt:
+    payload, guarantee, publish = bytes(settings.size_bytes), settings.guarantee, client.publish
+    until_ns = started_ns + int(settings.seconds * 1e9)
+    receipt = await publish(TOPIC, payload, guarantee, _keys(settings, 0))
+    while receipt.seq < settings.count if settings.count else clock_ns() < until_ns:
+        if settings.distinct_keys:
+            for number in range(receipt.seq, receipt.seq + CHUNK):
+                receipt = await publish(TOPIC, payload, guarantee, (str(number),))
+        else:
+            for _ in range(CHUNK):
+                receipt = await publish(TOPIC, payload, guarantee)
+    return receipt
+
+
+async def _publish_paced(client: Client, settings: Settings, started_ns: int) -> Receipt:
+    pace, size, guarantee = Pace(), settings.size_bytes, settings.guarantee
+    until_ns = started_ns + int(settings.seconds * 1e9)
+    receipt = await client.publish(TOPIC, stamped(size), guarantee, _keys(settings, 0))
+    while clock_ns() < until_ns:
+        for _ in range(await pace.due()):
+            receipt = await client.publish(TOPIC, stamped(size), guarantee, _keys(settings, receipt.seq))
+    return receipt
+
+
+def _keys(settings: Settings, number: int) -> tuple[str, ...]:
+    return (str(number),) if settings.distinct_keys else ()
+
+
+async def subscriber(settings: Settings, orders: Orders) -> None:
+    async with connect(settings.address) as client:
+        messages = await client.subscribe(TOPIC)
+        tally = Tally()
+
+        async def follow() -> None:
+            last = 0
+            async for batch in messages.batches():
+                for message in batch:
+                    if message.seq != last + 1:
+                        say("failed", reason=f"message #{message.seq} came after #{last}")
+                    last = message.seq
+                    if settings.paced:
+                        tally.latencies_us.append(age_us(message.payload))
+                    tally.count += 1
+                tally.look()
+
+        following = asyncio.ensure_future(follow())
+        say("ready")
+        say("done", received=await tally.wait_for(int(await orders.next())))
+        following.cancel()
+
+
+async def main() -> None:
+    settings = settings_of_this_process(Settings)
+    orders = Orders()
+    orders.listen()
+    try:
+        await (publisher if settings.role == "publisher" else subscriber)(settings, orders)
+    except HoldfastError as error:
+        say("failed", reason=str(error))
+
+
+if __name__ == "__main__":
+    run(main())
