@@ -7,7 +7,7 @@ from holdfast.client.addresses import parse_addresses
 from holdfast.client.names import random_name
 from holdfast.client.opening import Opening
 from holdfast.client.session import Client, ClientSettings
-from holdfast.model.errors import ConfigError
+from holdfast.model.errors import ConfigError, Refused
 from holdfast.protocols.config import ClientConfig, LinkConfig
 from holdfast.runtime.process import new_incarnation
 from holdfast.runtime.tracing import RUN, Trace, TraceTarget
@@ -49,9 +49,17 @@ def connect(
     settings = ClientSettings(timeout_s=timeout_s, backlog_bytes_max=backlog_bytes_max)
 
     async def begin() -> Client:
-        rows = Trace(trace, who, run) if trace is not None else None
-        client = Client(config, new_incarnation(), addresses, settings, rows, ssl)
-        return await client.open()
+        left = addresses
+        while True:
+            rows = Trace(trace, who, run) if trace is not None else None
+            client = Client(config, new_incarnation(), left, settings, rows, ssl)
+            try:
+                return await client.open()
+            except Refused:
+                # One broker said no; another may say yes.
+                left = tuple(one for one in left if one != client.address)
+                if not left:
+                    raise
 
     return Opening(begin)
 

@@ -108,6 +108,11 @@ class Client:
         state = "closed" if self._closing or self._end else f"attached to {self.broker}" if self.broker else "new"
         return f"Client({self.name}, {state})"
 
+    @property
+    def address(self) -> Address:
+        """Where the broker is that has, or was last asked for, the session."""
+        return self._book.current
+
     # ------------------------------------------------------------------------------------------------ opening
 
     async def open(self) -> Self:
@@ -118,12 +123,12 @@ class Client:
             async with asyncio.timeout(self._settings.timeout_s):
                 await self._attachment
         except TimeoutError:
-            await self._shut()
+            await self._shut(linger=False)
             raise ConnectionFailed(
                 f"no broker let {self.name} in within {self._settings.timeout_s:g} s; tried {self._book.tried()}"
             ) from None
         except BaseException:
-            await self._shut()
+            await self._shut(linger=False)
             raise
         return self
 
@@ -358,7 +363,7 @@ class Client:
     # ----------------------------------------------------------------------------------------------- the end
 
     def _on_ended(self, effect: Ended) -> None:
-        if effect.clean:
+        if effect.clean and not self._in_doubt():
             self._finish(self._closed())
         elif not self.broker:
             self._finish(Refused(f"{shown(self._book.current)} does not take {self.name} in: {effect.reason}"))
@@ -426,9 +431,9 @@ class Client:
             raise self._end or self._closed()
         self._acceptance.check_nothing_refused()
 
-    async def _shut(self) -> None:
+    async def _shut(self, linger: bool = True) -> None:
         self._finish(self._closed())
-        await self._driver.close()
+        await self._driver.close(linger)
         if self._trace is not None:
             self._trace.close()
 

@@ -48,9 +48,9 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     protocol: str = "ginger"
     host: str = "127.0.0.1"
     port: int = 7400
-    """0 lets the system choose; the log line `listening` says which it is."""
-    health_port: int = 0
-    """0: no health endpoint."""
+    """0, here and below, lets the system choose; the log line `listening` says what."""
+    health_port: int | None = None
+    """`None`: no health endpoint."""
     addresses: dict[str, tuple[str, int]] = {}
     """Where other brokers are, the parent at least."""
     trace: str = ""
@@ -67,7 +67,7 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def check(self) -> None:
         if self.parent is not None and self.parent not in self.addresses:
             raise ConfigError(f"broker {self.name} has the parent {self.parent}, but is not told where that is")
-        for what, port in (("port", self.port), ("health_port", self.health_port)):
+        for what, port in (("port", self.port), ("health_port", self.health_port or 0)):
             if not 0 <= port <= 65535:
                 raise ConfigError(f"broker {self.name}: {what} {port} is no port; it is between 0 and 65535")
 
@@ -87,6 +87,7 @@ class BrokerProcess:
         self._signals: asyncio.Queue[str] = asyncio.Queue()
         self.stopping = False
         self.port = 0
+        self.health_port = 0
         sinks: list[Sink] = [self._note]
         if self._trace is not None:
             sinks.append(self._trace)
@@ -118,9 +119,9 @@ class BrokerProcess:
         """Listen, then start the node. Raises `ListenError` if a port cannot be had."""
         settings = self.settings
         _, self.port = await self.driver.listen(settings.host, settings.port, self._ssl)
-        if settings.health_port:
-            await self._health.listen(settings.host, settings.health_port)
-        self._log.info("listening", host=settings.host, port=self.port, health_port=settings.health_port)
+        if settings.health_port is not None:
+            self.health_port = await self._health.listen(settings.host, settings.health_port)
+        self._log.info("listening", host=settings.host, port=self.port, health_port=self.health_port)
         self.driver.start()
 
     def stop(self, why: str) -> None:

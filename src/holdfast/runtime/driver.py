@@ -103,8 +103,8 @@ class Driver:
         if self._server is not None:
             self._server.close()
 
-    async def close(self) -> None:
-        """Drive the node no more and close every connection, after what was sent to it."""
+    async def close(self, linger: bool = True) -> None:
+        """Drive the node no more and close every connection; `linger` sees to it that what was sent arrives."""
         self._settle()
         self._fail_quietly()
         self.stop_listening()
@@ -113,7 +113,7 @@ class Driver:
             dial.cancel()
         self._dials.clear()
         for connection in list(self._open):
-            connection.close()
+            connection.close() if linger else connection.abort()
         await self._all_ended.wait()
 
     def _fail_quietly(self) -> None:

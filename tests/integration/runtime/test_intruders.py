@@ -1,0 +1,151 @@
+"""Whoever connects and does not keep to the wire is closed, logged as the one at fault, and disturbs nobody else."""
+
+import asyncio
+import logging
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+import holdfast
+from holdfast.model.messages import WIRE_VERSION, Frame, Hello, Ping, Refusal, Welcome
+from holdfast.model.wire import FRAME_BYTES_MAX, FrameReader, encode
+from holdfast.runtime.connection import ConnectionLimits
+from tests.integration.support_brokers import address_of, broker_here
+
+HELLO = Hello(WIRE_VERSION, "mallory", "client", "holdfast", 7, False, 0, 1 << 20)
+
+
+@asynccontextmanager
+async def neighbours_at_work(**settings: Any) -> AsyncIterator[int]:
+    """A broker with a publisher and a subscriber; at the end, everything they exchanged meanwhile has arrived."""
+    async with (
+        broker_here(**settings) as broker,
+        holdfast.connect(address_of(broker), name="alice") as alice,
+        holdfast.connect(address_of(broker), name="bob") as bob,
+    ):
+        inbox = await bob.subscribe("a")
+        await alice.publish("a", b"before")
+        yield broker.port
+        await alice.publish("a", b"after")
+        assert [(await inbox.get(5)).payload for _ in range(2)] == [b"before", b"after"]
+
+
+async def say(port: int, data: bytes) -> bytes:
+    """Send bytes; return what comes back until the other end closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    try:
+        return await asyncio.wait_for(reader.read(), 5)
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+def frames(data: bytes) -> list[Frame]:
+    return FrameReader().feed(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "announced a frame of"),
+        (struct.pack(">I", FRAME_BYTES_MAX + 1), f"the limit is {FRAME_BYTES_MAX}"),
+        (struct.pack(">I", 5) + b"\xc1\xc1\xc1\xc1\xc1", "no Holdfast frame"),
+        (struct.pack(">I", 3) + msgspec.msgpack.encode([99]) + b"\x00", "no Holdfast frame"),
+        (encode(Ping(1)), "the first frame was a Ping"),
+        (struct.pack(">I", 100_000) + b"x" * 50_000, "came before a Hello"),
+    ],
+    ids=["http", "oversized", "garbage", "unknown", "no hello", "endless hello"],
+)
+def test_bytes_that_are_no_hello_close_the_connection_and_nothing_else(
+    data: bytes, reason: str, caplog: pytest.LogCaptureFixture
+):
+    async def story():
+        async with neighbours_at_work() as port:
+            assert await say(port, data) == b""
+
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        holdfast.run(story())
+    fields = [getattr(record, "fields", {}) for record in caplog.records if record.message == "connection closed"]
+    assert len(fields) == 1
+    assert fields[0]["fault"] == "peer"
+    assert reason in fields[0]["reason"]
+
+
+def test_a_peer_that_sends_garbage_after_its_hello_is_closed(caplog: pytest.LogCaptureFixture):
+    async def story():
+        async with neighbours_at_work() as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(encode(HELLO))
+            (welcome,) = frames(await asyncio.wait_for(reader.read(4096), 5))
+            assert isinstance(welcome, Welcome)
+            writer.write(struct.pack(">I", 2) + b"\xc1\xc1")
+            assert await asyncio.wait_for(reader.read(), 5) == b""
+            writer.close()
+
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        holdfast.run(story())
+    (fields,) = [getattr(record, "fields", {}) for record in caplog.records if record.message == "connection closed"]
+    assert (fields["peer"], fields["fault"]) == ("mallory", "peer")
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"version": 99}, "version"),
+        ({"cluster": "another"}, "cluster"),
+        ({"node": "b0"}, "name"),
+        ({"resume": True}, "unknown-session"),
+        ({"node": "alice", "resume": True}, "unknown-session"),
+    ],
+    ids=str,
+)
+def test_a_hello_that_cannot_be_accepted_is_refused_with_a_reason(changes: dict[str, object], code: str):
+    async def story():
+        async with neighbours_at_work() as port:
+            (refusal,) = frames(await say(port, encode(msgspec.structs.replace(HELLO, **changes))))
+            assert isinstance(refusal, Refusal)
+            assert refusal.code == code
+
+    holdfast.run(story())
+
+
+def test_who_connects_and_says_nothing_is_closed_after_a_while():
+    async def story():
+        async with neighbours_at_work(limits=ConnectionLimits(hello_s=0.05)) as port:
+            assert await say(port, b"") == b""
+            assert await say(port, encode(HELLO)[:10]) == b""
+
+    holdfast.run(story())
+
+
+def test_too_many_who_say_nothing_cost_the_oldest_its_place():
+    async def story():
+        async with neighbours_at_work(limits=ConnectionLimits(half_open_max=3)) as port:
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
+            # The first is closed; somebody who says hello at once still gets in.
+            assert await asyncio.wait_for(silent[0][0].read(), 5) == b""
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(encode(HELLO))
+            (welcome,) = frames(await asyncio.wait_for(reader.read(4096), 5))
+            assert isinstance(welcome, Welcome)
+            for _, one in (*silent, (reader, writer)):
+                one.close()
+
+    holdfast.run(story())
+
+
+def test_somebody_under_the_name_of_another_does_not_take_its_messages():
+    async def story():
+        async with neighbours_at_work() as port:
+            # Bob's connection is replaced, bob resumes his session over a new one, and misses nothing.
+            wrong = msgspec.structs.replace(HELLO, node="bob", resume=True)
+            (refusal,) = frames(await say(port, encode(wrong)))
+            assert isinstance(refusal, Refusal)
+
+    holdfast.run(story())
