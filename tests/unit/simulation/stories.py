@@ -185,6 +185,14 @@ class RandomRun:
         event = self.add(event)
         for queue in self.queues.values():
             queue.append(event)
+        if self.is_odd(0.2):
+            self.repeat(event)
+
+    def repeat(self, event: Event) -> None:
+        """Publish under an identity that was used before, some deliveries later."""
+        for _ in range(3):
+            self.deliver(event.node)
+        self.add(replace(event, guarantee="causal"))
 
     def past(self) -> dict[str, int]:
         return {node: self.random.randint(0, 5) for node in NODES if self.random.random() < 0.5}

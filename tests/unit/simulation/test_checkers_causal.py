@@ -8,6 +8,7 @@ from holdfast.simulation.checkers import check
 from tests.unit.simulation.judging import faults
 from tests.unit.simulation.stories import (
     Story,
+    added,
     busy_day,
     changed,
     exchanged,
@@ -129,3 +130,14 @@ def test_histories_in_which_effects_come_before_causes_are_judged_too():
         for event in story.events
     ]
     assert faults(events) == {"causal": 3}
+
+
+def test_what_is_published_again_under_its_identity_was_published_the_first_time():
+    story = Story()
+    story.subscribe("bob", "#")
+    story.subscribe("dan", "#")
+    x, y = story.publish("ann", "news", "causal"), story.publish("bob", "news", "causal")
+    story.deliver("bob", x, y)
+    story.deliver("dan", y, x)
+    [first] = [event for event in story.events if event.event == "publish" and name(event) == y]
+    assert faults(added(story.events, replace(first, guarantee="total", keys=["k"]))) == {}
