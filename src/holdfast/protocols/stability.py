@@ -1,0 +1,243 @@
+"""What a node keeps because somebody might still need it, and when it may be forgotten.
+
+The problem: when a broker dies, its neighbours have to settle what it had passed to some and not to others. So each
+node keeps every record (a batch that it has processed) until everybody who could need it has it, even if f adjacent
+brokers die before a repair has ended (FLUSH.md: levels K = f).
+
+Level 0 at a node: processed there. A record is l-stable here when it is (l-1)-stable at every neighbour that it came
+from or went to, *and so is everything before it in this node's processing order*. Neighbours tell each other, per
+stream, up to which position they are l-stable. A record is forgotten when the prefix up to it is K-stable here and
+every neighbour concerned says level K of it.
+
+Both rules were bought with counter-examples (FLUSH.md, traps 4 to 6): a record that is stable on its own links may be
+the only bridge between an earlier one that is not and a later one that depends on it.
+
+Positions count the records on one direction of one link, alike at both ends. A record that waits (a total batch that
+is requested and not released) has its position from its request on and is level 0 until it is released.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from holdfast.model.batches import Batch
+
+RecordId = tuple[str, int]
+
+
+class Levels(Struct, frozen=True, gc=False):
+    """What one end says of a link: up to which position each level holds, of what came and of what went."""
+
+    came: tuple[int, ...]
+    went: tuple[int, ...]
+
+
+class Record:
+    """A batch that was processed here, where it came from and where it went."""
+
+    __slots__ = ("batch", "ins", "outs", "pending", "places")
+
+    def __init__(self, batch: Batch, pending: bool = False) -> None:
+        self.batch, self.pending = batch, pending
+        self.ins: dict[str, int] = {}
+        self.outs: dict[str, int] = {}
+        self.places: dict[str, int] = {}
+
+    @property
+    def record_id(self) -> RecordId:
+        return self.batch.publisher, self.batch.first
+
+    def concerns(self, peer: str) -> bool:
+        return peer in self.ins or peer in self.outs
+
+
+class Flow:
+    """One link's positions in both directions, and what the peer has said of them."""
+
+    __slots__ = ("acked", "marked", "received", "said", "sent")
+
+    def __init__(self, levels: int, sent: int = 0, received: int = 0) -> None:
+        self.sent, self.received = sent, received
+        self.acked = [0] * (levels + 1)
+        self.marked = [0] * (levels + 1)
+        self.said: Levels | None = None
+
+
+class StabilityLog:
+    """The records of one node in processing order."""
+
+    def __init__(self, levels: int) -> None:
+        self.levels = levels
+        self.flows: dict[str, Flow] = {}
+        self.bytes = 0
+        self._log: deque[Record] = deque()
+        self._by_id: dict[RecordId, Record] = {}
+        self._clock = 0
+        self._changed = False
+
+    # ------------------------------------------------------------------------------------------------- recording
+
+    def append(self, batch: Batch, pending: bool = False) -> Record:
+        """A batch is processed now."""
+        record = Record(batch, pending)
+        self._log.append(record)
+        self._by_id[record.record_id] = record
+        self.bytes += batch.cost_bytes
+        self._changed = True
+        return record
+
+    def append_again(self, record: Record) -> None:
+        """A record that a repair puts in a later place, too: it blocks from its first place and up to its last."""
+        self._log.append(record)
+        self.bytes += record.batch.cost_bytes
+        self._changed = True
+
+    def find(self, record_id: RecordId) -> Record | None:
+        return self._by_id.get(record_id)
+
+    def came(self, record: Record | None, peer: str) -> None:
+        """The next position of the peer's stream is this record (`None`: one that we have forgotten)."""
+        flow = self.flows.get(peer)
+        if flow is None:
+            return
+        flow.received += 1
+        self._changed = True
+        if record is not None:
+            record.ins[peer] = flow.received
+            self.stamp(record, peer)
+
+    def went(self, record: Record, peer: str, messages: int = 1) -> None:
+        """The record takes the next positions of our stream to the peer."""
+        flow = self.flows[peer]
+        flow.sent += messages
+        record.outs[peer] = flow.sent
+        self.stamp(record, peer)
+        self._changed = True
+
+    def stamp(self, record: Record, peer: str) -> None:
+        """The place of the record in the history of that link."""
+        self._clock += 1
+        record.places[peer] = self._clock
+
+    def released(self, record: Record) -> None:
+        record.pending = False
+        self._changed = True
+
+    # ----------------------------------------------------------------------------------------------------- links
+
+    def link(self, peer: str, sent: int = 0, received: int = 0) -> None:
+        self.flows[peer] = Flow(self.levels, sent, received)
+        self._changed = True
+
+    def unlink(self, peer: str) -> None:
+        """Nobody is there any more: no record concerns it."""
+        self.flows.pop(peer, None)
+        for record in self._log:
+            record.ins.pop(peer, None)
+            record.outs.pop(peer, None)
+            record.places.pop(peer, None)
+        self._changed = True
+
+    def concerning(self, peer: str) -> list[Record]:
+        """The records that came from or went to the peer, in the order of that link's history."""
+        found = {record.record_id: record for record in self._log if record.concerns(peer)}
+        return sorted(found.values(), key=lambda record: record.places[peer])
+
+    def relabel(self, old: str, new: str) -> list[Record]:
+        """What concerned a dead peer is now owed to another one, in the same order; positions begin anew."""
+        records = self.concerning(old)
+        self.link(new)
+        flow = self.flows[new]
+        for record in records:
+            record.ins.pop(old, None)
+            record.outs.pop(old, None)
+            flow.sent += 1
+            record.outs[new] = flow.sent
+            record.places[new] = record.places.pop(old)
+        self.unlink(old)
+        return records
+
+    # ------------------------------------------------------------------------------------------------- stability
+
+    def on_levels(self, peer: str, levels: Levels) -> None:
+        """The peer's word; it never takes anything back."""
+        flow = self.flows.get(peer)
+        if flow is not None and len(levels.came) == len(levels.went) == self.levels + 1:
+            flow.acked = list(map(max, flow.acked, levels.came))
+            flow.marked = list(map(max, flow.marked, levels.went))
+            self._changed = True
+
+    def survey(self) -> dict[str, Levels]:
+        """Forget what may be forgotten; what there is to tell to whom since the last time."""
+        if not self._changed:
+            return {}
+        self._changed = False
+        self._trim()
+        top = self.levels
+        came = {peer: [flow.received] * (top + 1) for peer, flow in self.flows.items()}
+        went = {peer: [flow.sent] * (top + 1) for peer, flow in self.flows.items()}
+        low = top
+        for record in self._log:
+            low = min(low, self._level(record))
+            for level in range(low + 1, top + 1):
+                _lower(came, record.ins, level)
+                _lower(went, record.outs, level)
+        news = {}
+        for peer, flow in self.flows.items():
+            levels = Levels(tuple(came[peer]), tuple(went[peer]))
+            if levels != flow.said:
+                flow.said = levels
+                news[peer] = levels
+        return news
+
+    def _level(self, record: Record) -> int:
+        if record.pending:
+            return 0
+        level = self.levels
+        for peer, position in record.outs.items():
+            level = min(level, 1 + _reached(self.flows[peer].acked, position, level - 1))
+        for peer, position in record.ins.items():
+            flow = self.flows.get(peer)
+            if flow is not None:
+                level = min(level, max(1, 1 + _reached(flow.marked, position, level - 1)))
+        return level
+
+    def _trim(self) -> None:
+        while self._log and self._settled(self._log[0]):
+            record = self._log.popleft()
+            self.bytes -= record.batch.cost_bytes
+            if self._by_id.get(record.record_id) is record and record not in self._log:
+                del self._by_id[record.record_id]
+
+    def _settled(self, record: Record) -> bool:
+        top = self.levels
+        if record.pending or self._level(record) < top:
+            return False
+        everywhere_out = all(self.flows[peer].acked[top] >= position for peer, position in record.outs.items())
+        return everywhere_out and all(
+            peer not in self.flows or self.flows[peer].marked[top] >= position for peer, position in record.ins.items()
+        )
+
+    # ------------------------------------------------------------------------------------------------ inspection
+
+    def __len__(self) -> int:
+        return len(self._log)
+
+    def records(self) -> Iterable[Record]:
+        return iter(self._log)
+
+
+def _lower(table: dict[str, list[int]], positions: dict[str, int], level: int) -> None:
+    for peer, position in positions.items():
+        row = table.get(peer)
+        if row is not None and row[level] >= position:
+            row[level] = position - 1
+
+
+def _reached(said: list[int], position: int, most: int) -> int:
+    """The highest level, up to `most`, that the peer has reached for this position; -1 for none."""
+    level = -1
+    while level < most and said[level + 1] >= position:
+        level += 1
+    return level
