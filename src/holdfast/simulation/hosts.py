@@ -5,7 +5,7 @@ before the next. While the host is *paused* (frozen, or waiting for its disk) wh
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappush
 from itertools import chain
 from random import Random
@@ -62,7 +62,6 @@ class Host:
         "_disk",
         "_make_node",
         "_overdue",
-        "_settle_bound",
         "_timers",
         "_unfinished",
         "dialing",
@@ -78,6 +77,7 @@ class Host:
         "paused",
         "receive",
         "reports",
+        "settle",
         "skew_s",
         "streams",
         "touched",
@@ -112,7 +112,7 @@ class Host:
         self._unfinished: Iterator[Effect] | None = None
         self.watches: list[Watch] = []
         self.fire = self._fire
-        self._settle_bound = self._settle
+        self.settle = self._settle
         self._check = self._check_invariants if check_invariants else None
         network.hosts[name] = self
 
@@ -196,7 +196,7 @@ class Host:
 
     def touch(self) -> None:
         self.touched = True
-        self.kernel.at_end(self._settle_bound)
+        self.kernel.at_end(self.settle)
 
     def when_free(self, action: Action, argument: Any = None) -> None:
         """Call `action(argument)`, which enters the node, as soon as it may be entered."""
@@ -240,32 +240,33 @@ class Host:
     def _settle(self, _: object) -> None:
         self.touched = False
         if self.paused:
-            self.inbox.append((self._settle_bound, None))
+            self.inbox.append((self.settle, None))
         elif self.up:
-            self.carry_out(self.node.settle(self.kernel.now + self.skew_s))
+            effects = self.node.settle(self.kernel.now + self.skew_s)
+            if effects or self._check is not None:
+                self.carry_out(effects)
 
     def _drain(self) -> None:
         """Finish what the disk interrupted, then hand over what has queued up, until the host is paused again."""
         inbox, unfinished = self.inbox, self._unfinished
         if unfinished is not None and not self.paused:
             self._unfinished = None
-            self._perform(unfinished)
+            self.carry_out(unfinished)
         while inbox and not self.paused:
             action, argument = inbox.popleft()
             action(argument)
 
     # ------------------------------------------------------------------------------------------------------ effects
 
-    def carry_out(self, effects: Effects) -> None:
-        """Carry out what an entry point returned."""
+    def carry_out(self, effects: Iterable[Effect]) -> None:
+        """Carry out what an entry point returned, or what is left of it."""
         if self._check is not None:
             self._check()
-        if effects:
-            self._perform(iter(effects))
-
-    def _perform(self, effects: Iterator[Effect]) -> None:
+        if not effects:
+            return
         streams, watches = self.streams, self.watches
-        for effect in effects:
+        left = iter(effects)
+        for effect in left:
             if type(effect) is Send:
                 outgoing = streams.get(effect.peer)
                 if outgoing is not None:
@@ -273,7 +274,7 @@ class Host:
                     if watches and self._seen(effect.frame):
                         return
             elif type(effect) is Persist:
-                self._persist(effect, effects)
+                self._persist(effect, left)
                 return
             else:
                 self.handlers[type(effect)](self, effect)

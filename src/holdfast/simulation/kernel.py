@@ -38,7 +38,7 @@ def stream(seed: int, purpose: str) -> Random:
 class Kernel:
     """A clock in seconds that only `run` moves, and what is due on it."""
 
-    __slots__ = ("_endings", "cancelled", "events", "next_number", "now", "queue")
+    __slots__ = ("cancelled", "endings", "events", "next_number", "now", "queue")
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -46,7 +46,7 @@ class Kernel:
         self.next_number = count().__next__
         self.cancelled: set[int] = set()
         self.events = 0
-        self._endings: list[Action] = []
+        self.endings: list[Action] = []
 
     def at(self, time_s: float, action: Action, argument: Any = None) -> int:
         """Call `action(argument)` at that time, or at once if it has passed; the number cancels it."""
@@ -64,7 +64,7 @@ class Kernel:
 
     def at_end(self, action: Action) -> None:
         """Call `action(None)` when nothing more is due at this time."""
-        self._endings.append(action)
+        self.endings.append(action)
 
     def remove(self, unwanted: Callable[[Entry], bool]) -> None:
         """Take entries out of the queue. Costs a walk through it: for faults, not for traffic."""
@@ -74,17 +74,21 @@ class Kernel:
 
     def run(self, until_s: float, events_max: int = EVENTS_MAX) -> None:
         """Let everything happen that is due up to that time; the clock stands there afterwards."""
-        queue, cancelled, endings = self.queue, self.cancelled, self._endings
+        queue, cancelled, endings = self.queue, self.cancelled, self.endings
         now, done = self.now, 0
         try:
             while True:
                 if not queue or queue[0][0] != now:
                     if endings:
-                        # What an ending makes due at this time happens before the instant ends again.
-                        actions = endings[:]
-                        endings.clear()
-                        for action in actions:
-                            action(None)
+                        # What an ending makes due at this time happens before the instant ends again. Mostly there
+                        # is one, since few things happen at exactly the same time.
+                        if len(endings) == 1:
+                            endings.pop()(None)
+                        else:
+                            actions = endings[:]
+                            endings.clear()
+                            for action in actions:
+                                action(None)
                         continue
                     if not queue or queue[0][0] > until_s:
                         break

@@ -90,12 +90,13 @@ class Stream:
         "reverse",
         "send",
         "sender",
+        "sent",
         "shut",
     )
     reverse: "Stream"
 
     def __init__(self, network: "Network", sender: "Host", receiver: "Host", peer: str) -> None:
-        self.network, self.kernel = network, network.kernel
+        self.network, self.kernel, self.sent = network, network.kernel, network.sent
         self.sender, self.receiver, self.peer = sender, receiver, peer
         self.path = network.path(sender, receiver)
         self.last_s = 0.0
@@ -113,7 +114,7 @@ class Stream:
         """Put a frame under way. It arrives after everything sent before it."""
         kernel, path = self.kernel, self.path
         kind = type(frame)
-        self.network.sent[type(frame.message) if kind is Data else kind] += 1  # type: ignore[union-attr]
+        self.sent[type(frame.message) if kind is Data else kind] += 1  # type: ignore[union-attr]
         when = kernel.now + path.factor * path.sample()
         if when < self.last_s:
             when = self.last_s
@@ -126,7 +127,7 @@ class Stream:
         data = encode(frame)
         if network.config.codec_check:
             frame = _decoded(frame, data)
-        network.sent[type(frame.message) if isinstance(frame, Data) else type(frame)] += 1
+        self.sent[type(frame.message) if isinstance(frame, Data) else type(frame)] += 1
         network.sent_bytes += len(data)
         if path.bytes_per_s is not None:
             now = path.free_at = max(now, path.free_at) + path.factor * len(data) / path.bytes_per_s
@@ -142,9 +143,11 @@ class Stream:
     def _arrive(self, frame: Frame) -> None:
         receiver = self.receiver
         if self.clear and not receiver.paused:
-            receiver.carry_out(receiver.receive(self.peer, frame, self.kernel.now + receiver.skew_s))
+            kernel = self.kernel
+            receiver.carry_out(receiver.receive(self.peer, frame, kernel.now + receiver.skew_s))
             if not receiver.touched:
-                receiver.touch()
+                receiver.touched = True
+                kernel.endings.append(receiver.settle)
         elif not self._waits(self.arrive, frame):
             self._introduce(frame)
 

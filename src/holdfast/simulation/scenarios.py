@@ -50,7 +50,6 @@ from holdfast.simulation.kernel import stream
 from holdfast.simulation.latencies import Latency
 from holdfast.simulation.network import LinkSettings, NetworkConfig
 from holdfast.simulation.tables import converted, plain, print_toml, tagged
-from holdfast.simulation.trees import parse_tree
 from holdfast.simulation.world import BrokerFactory, Simulation
 
 FILE_BYTES_MAX = 1 << 22
@@ -120,6 +119,8 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     loads: tuple[Load, ...] = ()
     timetable: tuple[Timed, ...] = ()
     expect: Expect = Expect()
+    source: str = ""
+    """The file that it was read from."""
 
     def build(
         self,
@@ -130,9 +131,12 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     ) -> Simulation:
         """The simulation, ready to run."""
         seed = self.seed if seed is None else seed
+        protocol = self.protocol if protocol is None else protocol
+        if self.source and not replay:
+            replay = f"holdfast simulate {self.source} --protocol {protocol} --seed {seed}"
         sim = Simulation(
             self.tree,
-            self.protocol if protocol is None else protocol,
+            protocol,
             seed,
             network=self.network,
             disk=self.disk,
@@ -171,6 +175,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
         table = plain(self)
         rows = [{"time_s": timed.time_s, **plain(timed.command)} for timed in self.timetable]
         table.pop("timetable", None)
+        table.pop("source", None)
         links = table.get("network", {}).pop("links", [])
         lists = {"client": table.pop("clients", []), "link": links, "load": table.pop("loads", []), "at": rows}
         return print_toml(table | {key: value for key, value in lists.items() if value})
@@ -238,7 +243,7 @@ def load_scenario(path: Path) -> Scenario:
         scenario = parse_scenario(data.decode(), str(path))
     except UnicodeDecodeError as error:
         raise ConfigError(f"The scenario file {path} is not UTF-8 text (byte {error.start}).") from None
-    return scenario if scenario.name else replace(scenario, name=path.stem)
+    return replace(scenario, name=scenario.name or path.stem, source=str(path))
 
 
 def parse_scenario(text: str, source: str = "scenario") -> Scenario:
@@ -312,8 +317,14 @@ def _check(scenario: Scenario, source: str) -> None:
         raise ConfigError(
             f"{source}: {entries} publications and faults are too many; at most {ENTRIES_MAX} are allowed."
         )
+    for at, load in enumerate(scenario.loads):
+        if not any(load.mix.values()):
+            raise ConfigError(f"{source}: load[{at}].mix: some share must be above 0.")
     try:
-        parse_tree(scenario.tree)
-        scenario.build()
+        sim = scenario.build()
     except HoldfastError as error:
         raise ConfigError(f"{source}: {error}") from None
+    for client in (*scenario.expect.delivered, *scenario.expect.order):
+        if client.partition("@")[0] not in sim.clients:
+            known = ", ".join(sim.clients) or "none"
+            raise ConfigError(f"{source}: expect: there is no client {client!r}; there are {known}.")

@@ -57,9 +57,9 @@ def tagged(raw: Mapping[str, Any], union: Any, tag_field: str, place: str) -> An
     kinds = {kind.__struct_config__.tag: kind for kind in get_args(union)}
     tag = raw.get(tag_field)
     if tag not in kinds:
-        said = f"{tag!r} is none" if tag_field in raw else f"the key {tag_field!r} is missing"
+        said = f"{tag!r} is none of" if tag_field in raw else "the key is missing; choose one of"
         near = _meant(tag, kinds) if isinstance(tag, str) else ""
-        raise ConfigError(f"{place}.{tag_field}: {said} of {', '.join(kinds)}{near}.")
+        raise ConfigError(f"{place}.{tag_field}: {said} {', '.join(kinds)}{near}.")
     kind = kinds[tag]
     return converted(raw, kind, place, (tag_field, *_names(kind)))
 

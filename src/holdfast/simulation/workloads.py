@@ -83,7 +83,8 @@ class Outcome(Struct, frozen=True):
 
     def complaint(self) -> str:
         """What went wrong, and the command that shows it again."""
-        return f"{self.error or self.verdict}\nto see it again: {self.replay}"
+        what = self.error or str(self.verdict)
+        return what if self.replay in what else f"{what}\nto see it again: {self.replay}"
 
 
 def replay_command(protocol: str, seed: int, faults: tuple[FaultKind, ...] = ()) -> str:
@@ -252,7 +253,7 @@ class _Author:
     def _publications(self) -> None:
         chance = stream(self.seed, "publications")
         publishers = chance.sample(self.clients, chance.randint(1, len(self.clients)))
-        left = chance.randint(5, 70)
+        left = chance.randint(5, chance.choice((20, 80, 150)))
         while left > 0:
             client, time_s = chance.choice(publishers), self._moment(chance)
             burst = [self._publication(client, chance) for _ in range(min(left, chance.choice((1, 1, 1, 2, 5))))]

@@ -35,6 +35,7 @@ from holdfast.simulation.faults import ClientCommand, Command, LinkFault, NodeFa
 from holdfast.simulation.hosts import Host, Reports, Watch
 from holdfast.simulation.kernel import Kernel, stream
 from holdfast.simulation.network import Network, NetworkConfig, Stream
+from holdfast.simulation.summaries import summarize
 from holdfast.simulation.trees import parse_tree
 
 QUIET_S = 1.0
@@ -296,14 +297,17 @@ class Simulation:
         calm_since_s, said = self.kernel.now, -1
         self._run(self.kernel.now)
         while True:
-            next_s = self._next_business_s()
-            if next_s is not None or said != self._frames_said() or self._anybody_waits():
-                calm_since_s, said = self.kernel.now, self._frames_said()
-            elif self.kernel.now - calm_since_s >= quiet_s:
+            next_s, saying = self._next_business_s(), self._frames_said()
+            busy = next_s is not None or said != saying or self._anybody_waits()
+            if not busy and self.kernel.now - calm_since_s >= quiet_s:
                 return
             if self.kernel.now >= deadline_s:
                 raise NotQuiet(self._why_not_quiet(limit_s))
+            said = saying
             self._run(min(max(next_s or 0.0, self.kernel.now + POLL_S), deadline_s))
+            if busy:
+                # The calm begins after the business at the earliest, which may have been far ahead.
+                calm_since_s = self.kernel.now
 
     def _next_business_s(self) -> float | None:
         """When the next thing happens that is neither a timer nor an idle frame."""
@@ -378,3 +382,7 @@ class Simulation:
     def check(self) -> Verdict:
         """What the checkers say of the trace so far."""
         return check(self.events)
+
+    def summary(self) -> dict[str, object]:
+        """The run's figures: events, frames by type, latency by guarantee."""
+        return summarize(self)
