@@ -1,0 +1,28 @@
+"""How many random runs a swarm test makes, and which: SWARM_RUNS and SWARM_FIRST say otherwise."""
+
+import os
+from collections.abc import Iterator
+
+from holdfast.simulation.workloads import FaultKind, run_one
+
+RUNS = int(os.environ.get("SWARM_RUNS") or 2000)
+FIRST = int(os.environ.get("SWARM_FIRST") or 1)
+CHUNK = 50
+
+
+def chunks(runs: int) -> list[range]:
+    """The seeds in portions that can be spread over workers."""
+    end = FIRST + runs
+    return [range(start, min(start + CHUNK, end)) for start in range(FIRST, end, CHUNK)]
+
+
+def name(seeds: range) -> str:
+    return f"{seeds.start}..{seeds.stop - 1}"
+
+
+def complaints(seeds: range, faults: tuple[FaultKind, ...] = (), protocol: str = "ginger") -> Iterator[str]:
+    """What went wrong in each run that did, with the one command that repeats it."""
+    for seed in seeds:
+        outcome = run_one(seed, protocol, faults, check_invariants=True)
+        if not outcome.ok:
+            yield f"seed {seed}: {outcome.complaint()}"
