@@ -5,6 +5,8 @@ failed on the way, 2 if what was asked for cannot be, 130 after Ctrl-C.
 """
 
 import sys
+from collections.abc import Callable
+from inspect import cleandoc
 from typing import Annotated
 
 import typer
@@ -12,7 +14,7 @@ import typer
 from holdfast import __version__
 from holdfast.cli import benchmarks, clusters, demonstration, messages, simulations
 from holdfast.cli.output import complain, print_line
-from holdfast.cluster.processes import StartError
+from holdfast.cluster.processes import ProcessError
 from holdfast.cluster.workers import WorkerError
 from holdfast.model.errors import HoldfastError
 
@@ -21,7 +23,7 @@ EXIT_FAILED, EXIT_MISUSE, EXIT_INTERRUPTED = 1, 2, 130
 app = typer.Typer(
     name="holdfast",
     help="Publish/subscribe in which every message picks its own delivery guarantee.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -37,12 +39,21 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
     ] = False,
 ) -> None:
     """Publish/subscribe in which every message picks its own delivery guarantee."""
     del version
+    if context.invoked_subcommand is None:
+        print_line(context.get_help())
+
+
+def _help_of(command: Callable[..., None]) -> str:
+    """The docstring with each paragraph on one line, for the terminal to wrap; examples stay as they are."""
+    paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(text if text.startswith("\b") else " ".join(text.split()) for text in paragraphs)
 
 
 for panel, commands in (
@@ -53,14 +64,18 @@ for panel, commands in (
     ("Figures", (benchmarks.bench, simulations.protocols)),
 ):
     for command in commands:
-        app.command(rich_help_panel=panel)(command)
+        app.command(help=_help_of(command), rich_help_panel=panel)(command)
 
 
 def main() -> None:
     """The `holdfast` command."""
     try:
-        app()
-    except (StartError, WorkerError) as error:
+        # A command returns nothing and raises its exit code, if it has one, as `typer.Exit`.
+        sys.exit(app(standalone_mode=False))
+    except typer.TyperException as error:
+        complain(f"{_sentence(error.format_message())} {_advice(error)}")
+        sys.exit(EXIT_MISUSE)
+    except (ProcessError, WorkerError) as error:
         complain(str(error))
         sys.exit(EXIT_FAILED)
     except HoldfastError as error:
@@ -74,6 +89,15 @@ def main() -> None:
         sys.exit(EXIT_MISUSE)
 
 
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _advice(error: typer.TyperException) -> str:
+    context: typer.Context | None = getattr(error, "ctx", None)
+    return f"`{context.command_path if context else 'holdfast'} --help` says what is possible."
+
+
 def _complain_about(group: "ExceptionGroup[Exception]") -> None:
     """Of several things that went wrong at once the first is enough to say, unless one is a defect."""
     ours, defects = group.split(HoldfastError)
@@ -83,4 +107,4 @@ def _complain_about(group: "ExceptionGroup[Exception]") -> None:
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
     complain(str(first))
-    sys.exit(EXIT_FAILED if isinstance(first, StartError | WorkerError) else EXIT_MISUSE)
+    sys.exit(EXIT_FAILED if isinstance(first, ProcessError | WorkerError) else EXIT_MISUSE)

@@ -18,6 +18,7 @@ from holdfast.cluster.processes import Processes, broker_settings, stop_processe
 from holdfast.cluster.state import State, forget_state, locked, read_state, running_state, write_state
 from holdfast.cluster.status import BrokerStatus, ClusterStatus, cluster_status
 from holdfast.model.errors import ConfigError
+from holdfast.protocols.registry import find_protocol
 from holdfast.runtime.broker import BrokerSettings, run_broker
 
 WATCH_S = 1.0
@@ -52,7 +53,11 @@ def up(
                 "stop it with `holdfast down`, or name another --state."
             )
         asyncio.run(_start(cluster, state, with_clients=clients))
-    note(f"{len(cluster.brokers)} brokers are ready; clients connect to {cluster.root.address} or any other")
+    count = len(cluster.brokers)
+    if count == 1:
+        note(f"the broker is ready; clients connect to {cluster.root.address}")
+    else:
+        note(f"{count} brokers are ready; clients connect to {cluster.root.address} or to any other")
 
 
 async def _start(cluster: Cluster, state: Path, *, with_clients: bool) -> None:
@@ -178,6 +183,7 @@ def broker(
         described = load_cluster(file)
         settings = broker_settings(described, described.broker(name), trace)
     else:
+        find_protocol(protocol)
         above, addresses = _parent(parent)
         settings = BrokerSettings(
             name=name,

@@ -23,6 +23,7 @@ from holdfast.cli.output import note, print_json, print_line
 from holdfast.client import Receipt, connect
 from holdfast.cluster.config import CLUSTER_NAME
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, Message
+from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import check_guarantee
 from holdfast.model.topics import check_pattern, check_topic
 from holdfast.runtime.process import run
@@ -101,21 +102,24 @@ async def _given(payloads: list[str]) -> AsyncIterator[bytes]:
 async def _lines_of_stdin() -> AsyncIterator[bytes]:
     """The lines, read in a thread that nobody has to wait for: a read from a terminal cannot be interrupted."""
     loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[bytes | None] = asyncio.Queue(LINES_WAITING_MAX)
+    lines: asyncio.Queue[bytes] = asyncio.Queue()
+    room = threading.Semaphore(LINES_WAITING_MAX)
 
     def read() -> None:
         more = True
         while more:
+            room.acquire()
             # A longer line comes in pieces, the first of which is refused as a payload.
             line = sys.stdin.buffer.readline(PAYLOAD_BYTES_MAX + 2)
             more = bool(line)
             try:
-                asyncio.run_coroutine_threadsafe(lines.put(line or None), loop).result()
-            except (RuntimeError, asyncio.CancelledError):
-                return
+                loop.call_soon_threadsafe(lines.put_nowait, line)
+            except RuntimeError:
+                return  # The loop has ended, and with it whoever wanted lines.
 
     threading.Thread(target=read, daemon=True).start()
-    while (line := await lines.get()) is not None:
+    while line := await lines.get():
+        room.release()
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
@@ -138,6 +142,8 @@ def sub(
       holdfast sub numbers --count 1000 --raw > numbers.txt
     """
     check_pattern(pattern)
+    if where:
+        parse_filter(where)
 
     async def follow() -> None:
         async with connect(address, name=name, cluster=cluster) as client:

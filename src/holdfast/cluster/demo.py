@@ -33,7 +33,7 @@ from holdfast.storage.traces import read_trace
 
 CLIENT_MODULE = "holdfast.cluster.demo_client"
 OPERATIONS = 500
-INTERVAL_MS = 20.0
+INTERVAL_MS = 10.0
 SUBSCRIBED_S = 30.0
 SLACK_S = 60.0
 CLOSED_S = 15.0
@@ -101,7 +101,7 @@ async def run_demo(plan: DemoPlan, progress: Progress = _silent) -> Summary:
             progress("brokers", len(ready), len(cluster.brokers))
 
         await processes.start_brokers(on_ready)
-        results = await _play(plan, cluster, trace, run, progress)
+        results = await processes.while_alive(_play(plan, cluster, trace, run, progress))
     finally:
         await processes.stop()
     progress("checking", 0, 1)

@@ -11,9 +11,7 @@ from time import monotonic
 from msgspec import Struct
 
 from holdfast.client import Receipt, connect
-from holdfast.cluster.workers import Orders, say, settings_of_this_process
-from holdfast.model.errors import HoldfastError
-from holdfast.runtime.process import run
+from holdfast.cluster.workers import Orders, say, settings_of_this_process, work
 from holdfast.services.bank import account_numbers, workload
 from holdfast.services.replica import Replica, open_replica
 
@@ -102,16 +100,5 @@ async def serve(settings: DemoClientSettings) -> None:
     say("closed")
 
 
-def main() -> None:
-    settings = settings_of_this_process(DemoClientSettings)
-    try:
-        run(serve(settings))
-    except HoldfastError as error:
-        say("failed", reason=str(error))
-    except asyncio.CancelledError:
-        # Whoever started us is gone: there is nobody to tell.
-        return
-
-
 if __name__ == "__main__":
-    main()
+    work(serve(settings_of_this_process(DemoClientSettings)))

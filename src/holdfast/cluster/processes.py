@@ -9,9 +9,10 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from time import monotonic
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -32,10 +33,11 @@ POLL_S = 0.03
 DRAIN_S = 10.0
 STOP_S = DRAIN_S + 5.0
 KILL_S = 5.0
+T = TypeVar("T")
 
 
-class StartError(HoldfastError):
-    """Raised when a process of the cluster ended or stayed silent instead of getting ready."""
+class ProcessError(HoldfastError):
+    """Raised when a process of the cluster ended, or did not get ready, without anybody asking for it."""
 
 
 class Running(Struct, frozen=True):
@@ -140,18 +142,40 @@ class Processes:
         if code == EXIT_MISUSE:
             sentence = tail.strip().splitlines()[-1].strip() if tail else "it did not say why"
             return ConfigError(f"{title} cannot start: {sentence.removeprefix('holdfast broker: ')}")
-        return StartError(f"{title} ended with exit code {code} before it was ready. Its log ends:\n{tail}")
+        return ProcessError(f"{title} ended with exit code {code} before it was ready. Its log ends:\n{tail}")
 
-    async def _not_ready(self, timeout_s: float) -> StartError:
+    async def _not_ready(self, timeout_s: float) -> ProcessError:
         answers = await asyncio.gather(*map(broker_status, self.cluster.brokers))
         late = [answer for answer in answers if not answer.ready]
         if not late:
-            return StartError(f"the brokers were not ready within {timeout_s:g} s.")
+            return ProcessError(f"the brokers were not ready within {timeout_s:g} s.")
         tail = log_tail(self._logs / f"broker-{late[0].name}.log")
         names = ", ".join(answer.name for answer in late)
-        return StartError(
+        return ProcessError(
             f"not ready within {timeout_s:g} s: {names}. Broker {late[0].name}: {late[0].reason}. Its log ends:\n{tail}"
         )
+
+    async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do the work; if one of the processes ends meanwhile, give the work up and say which one and why."""
+        working, watching = asyncio.ensure_future(work), asyncio.ensure_future(self._first_end())
+        try:
+            await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise watching.result()
+            return working.result()
+        finally:
+            for task in (working, watching):
+                task.cancel()
+            await asyncio.gather(working, watching, return_exceptions=True)
+
+    async def _first_end(self) -> ProcessError:
+        while True:
+            for one in self.running:
+                code = self._children[one.title].poll()
+                if code is not None:
+                    tail = log_tail(Path(one.log))
+                    return ProcessError(f"{one.title} ended with exit code {code} in mid-work. Its log ends:\n{tail}")
+            await asyncio.sleep(POLL_S)
 
     async def stop(self) -> list[str]:
         """Stop everything that was started; returns the titles of those that had to be killed."""

@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.model.errors import HoldfastError
+from holdfast.runtime.process import run
 
 LINE_BYTES_MAX = 1 << 26
 STOP_S = 3.0
@@ -141,6 +142,17 @@ def say(event: str, **fields: object) -> None:
 def settings_of_this_process(kind: type[T]) -> T:
     """The settings that this process was started with."""
     return msgspec.json.decode(sys.argv[1].encode(), type=kind)
+
+
+def work(main: Coroutine[Any, Any, None]) -> None:
+    """Run this process's work to its end, and report why if it fails."""
+    try:
+        run(main)
+    except HoldfastError as error:
+        say("failed", reason=str(error))
+    except asyncio.CancelledError:
+        # Whoever started us is gone, or wants no more: there is nobody to tell.
+        return
 
 
 class Orders:

@@ -13,11 +13,10 @@ from array import array
 from struct import Struct as Layout
 from typing import Literal, cast
 
-import uvloop
 from msgspec import Struct
 
 from holdfast.cluster.bench.samples import Pace, Published, Tally, age_us, clock_ns, stamped
-from holdfast.cluster.workers import Orders, say, settings_of_this_process
+from holdfast.cluster.workers import Orders, say, settings_of_this_process, work
 
 FRAME_MESSAGES = 100
 FRAME_BYTES_MAX = 1 << 16
@@ -186,7 +185,12 @@ async def relay(settings: Settings, orders: Orders) -> None:
         transport.write(PUBLISHER)
         sinks.append(onward)
     say("ready", port=server.sockets[0].getsockname()[1])
-    await orders.wait_for("stop")
+    try:
+        await orders.wait_for("stop")
+    finally:
+        server.close()
+        for one in (*sinks, *sources):
+            one.transport.close()
 
 
 async def publisher(settings: Settings, orders: Orders) -> None:
@@ -201,7 +205,10 @@ async def publisher(settings: Settings, orders: Orders) -> None:
     started_ns = clock_ns()
     await publish(settings, protocol, started_ns + int(settings.seconds * 1e9))
     say("done", published=Published(protocol.count, started_ns))
-    await orders.wait_for("stop")
+    try:
+        await orders.wait_for("stop")
+    finally:
+        transport.close()
 
 
 async def _publish_fast(settings: Settings, line: Publisher, until_ns: int) -> None:
@@ -232,7 +239,10 @@ async def subscriber(settings: Settings, orders: Orders) -> None:
     transport.write(SUBSCRIBER)
     await protocol.known.wait()
     say("ready")
-    say("done", received=await tally.wait_for(int(await orders.next())))
+    try:
+        say("done", received=await tally.wait_for(int(await orders.next())))
+    finally:
+        transport.close()
 
 
 async def main() -> None:
@@ -243,4 +253,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main())
+    work(main())

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import uvloop
 from msgspec import Struct
 
 from holdfast.cluster.bench.samples import Pace, Published, Tally, age_us, clock_ns, stamped
-from holdfast.cluster.workers import Orders, WorkerError, say, settings_of_this_process
+from holdfast.cluster.workers import Orders, WorkerError, say, settings_of_this_process, work
 
 SUBJECT = "bench.orders"
 PENDING_BYTES_MAX = 1 << 30
@@ -111,7 +110,10 @@ async def publisher(settings: Settings, orders: Orders) -> None:
     until_ns = started_ns + int(settings.seconds * 1e9)
     count = await (_publish_paced if settings.paced else _publish_fast)(client, settings.size_bytes, until_ns)
     say("done", published=Published(count, started_ns))
-    await orders.wait_for("stop")
+    try:
+        await orders.wait_for("stop")
+    finally:
+        await client.close()
 
 
 async def _publish_fast(client: Any, size_bytes: int, until_ns: int) -> int:
@@ -147,7 +149,10 @@ async def subscriber(settings: Settings, orders: Orders) -> None:
     await client.subscribe(SUBJECT, cb=on_message, pending_msgs_limit=-1, pending_bytes_limit=-1)
     await client.flush()
     say("ready")
-    say("done", received=await tally.wait_for(int(await orders.next())))
+    try:
+        say("done", received=await tally.wait_for(int(await orders.next())))
+    finally:
+        await client.close()
 
 
 async def main() -> None:
@@ -158,4 +163,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main())
+    work(main())

@@ -10,9 +10,7 @@ from msgspec import Struct
 
 from holdfast.client import Client, Receipt, connect
 from holdfast.cluster.bench.samples import Pace, Published, Tally, age_us, clock_ns, stamped
-from holdfast.cluster.workers import Orders, say, settings_of_this_process
-from holdfast.model.errors import HoldfastError
-from holdfast.runtime.process import run
+from holdfast.cluster.workers import Orders, say, settings_of_this_process, work
 
 TOPIC = "bench/orders"
 CHUNK = 100
@@ -97,11 +95,8 @@ async def main() -> None:
     settings = settings_of_this_process(Settings)
     orders = Orders()
     orders.listen()
-    try:
-        await (publisher if settings.role == "publisher" else subscriber)(settings, orders)
-    except HoldfastError as error:
-        say("failed", reason=str(error))
+    await (publisher if settings.role == "publisher" else subscriber)(settings, orders)
 
 
 if __name__ == "__main__":
-    run(main())
+    work(main())

@@ -1,0 +1,97 @@
+"""What cannot be is refused with one clear sentence and exit code 2, never with a traceback."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.command_line import CommandLine
+
+NOBODY = "holdfast://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["bogus"], "No such command 'bogus'."),
+        (["pub"], "Missing argument 'topic'."),
+        (
+            ["pub", "a", "x", "--guarantee", "strong"],
+            "unknown guarantee 'strong': choose one of eventual, fifo, causal,",
+        ),
+        (["pub", "bank/+", "x"], "Topic 'bank/+' has a wildcard in its level '+';"),
+        (["pub", "a", "x", "--attr", "amount"], "--attr 'amount' is no attribute; write name=value,"),
+        (["pub", "a", "x", "--count", "0"], "Invalid value for '--count'"),
+        (["pub", "a", "x", "--address", "http://127.0.0.1"], "the address 'http://127.0.0.1' has another scheme;"),
+        (["pub", "a", "x", "--address", "127.0.0.1:99999"], "the address '127.0.0.1:99999' has the port 99999;"),
+        (["pub", "a", "x", "--address", NOBODY], "no broker answers "),
+        (
+            ["pub", "a", "x", "--address", NOBODY, "--name", "a\nb"],
+            "the client's name 'a\\nb' has characters that cannot",
+        ),
+        (["sub", "a//b"], "Topic pattern 'a//b' has an empty level (level 2); write 'a/b'."),
+        (["sub", "a/#/b"], "Topic pattern 'a/#/b' goes on after '#',"),
+        (["sub", "a", "--where", "x >", "--address", NOBODY], "A value (a number, a quoted string, true or false) is"),
+        (["sub", "a", "--address", NOBODY], "no broker answers "),
+        (["broker", "b", "--protocol", "gossip"], "unknown protocol 'gossip': choose one of ginger"),
+        (["broker", "b", "--parent", "root"], "--parent 'root' cannot be read; write NAME@HOST:PORT,"),
+        (["campaign", "--protocol", "gossip"], "unknown protocol 'gossip': choose one of ginger"),
+        (["campaign", "--seeds", "5..1"], "--seeds '5..1' has no seed in it; write the smaller one first,"),
+        (["campaign", "--seeds", "many"], "--seeds 'many' cannot be read; write a number, or two as in 1..200."),
+        (["campaign", "--fault", "fire"], "--fault 'fire' is no kind of fault; choose among reset, cut, freeze, slow."),
+        (["bench", "--only", "warp"], "no measurement has 'warp' in its title;"),
+        (["demo", "--operations", "0"], "Invalid value for '--operations'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_was_asked_for_cannot_be(holdfast: CommandLine, arguments: list[str], sentence: str):
+    ran = holdfast(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"holdfast: {sentence}")
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("up", "There is no cluster file {path};"),
+        ("demo", "There is no cluster file {path};"),
+        ("simulate", "There is no scenario file {path};"),
+        ("audit", "there is no trace at {path};"),
+    ],
+)
+def test_a_file_that_is_not_there_is_named(holdfast: CommandLine, tmp_path: Path, command: str, sentence: str):
+    path = tmp_path / "absent"
+    ran = holdfast(command, path)
+    assert ran.code == 2
+    assert ran.err.startswith(f"holdfast: {sentence.format(path=path)}")
+
+
+@pytest.mark.parametrize("command", ["up", "demo", "simulate"])
+def test_a_file_that_is_no_toml_is_named_with_the_place(holdfast: CommandLine, tmp_path: Path, command: str):
+    path = tmp_path / "wrong.toml"
+    path.write_text("tree = = 3\n")
+    ran = holdfast(command, path)
+    assert ran.code == 2
+    assert ran.err.startswith(f"holdfast: {path} is not TOML: Invalid value (at line 1, column 8).")
+
+
+def test_an_unknown_key_in_a_cluster_file_is_named(holdfast: CommandLine, tmp_path: Path):
+    path = tmp_path / "wrong.toml"
+    path.write_text("[brokers.a]\nprot = 7400\n")
+    ran = holdfast("up", path, "--state", tmp_path / "state")
+    assert ran.code == 2
+    assert ran.err.startswith(f"holdfast: {path}: brokers.a.prot: unknown key (did you mean 'port'?);")
+
+
+@pytest.mark.parametrize("command", ["status", "down"])
+def test_a_cluster_that_was_never_started_is_said_to_be_so(holdfast: CommandLine, tmp_path: Path, command: str):
+    ran = holdfast(command, "--state", tmp_path)
+    assert ran.code == 2
+    assert ran.err.startswith(f"holdfast: no cluster was started in {tmp_path}; start one with `holdfast up`")
+
+
+def test_a_broken_trace_is_named_with_its_line(holdfast: CommandLine, tmp_path: Path):
+    (tmp_path / "a.jsonl").write_text('{"run": 1}\n')
+    ran = holdfast("audit", tmp_path)
+    assert ran.code == 2
+    assert ran.err.startswith(f"holdfast: {tmp_path / 'a.jsonl'}:1: ")

@@ -1,0 +1,88 @@
+"""What a broker's health endpoint says, and what is made of one that says something else or nothing."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from holdfast.cluster.config import Broker, Cluster
+from holdfast.cluster.status import BrokerStatus, broker_status, cluster_status
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def answering(status: str, body: bytes) -> Handler:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await reader.readuntil(b"\r\n\r\n")
+        assert request.startswith(b"GET /status HTTP/1.1\r\n")
+        writer.write(f"HTTP/1.1 {status}\r\n\r\n".encode() + body)
+        writer.close()
+
+    return handle
+
+
+def asked(handler: Handler) -> BrokerStatus:
+    async def ask() -> BrokerStatus:
+        server = await asyncio.start_server(handler, "127.0.0.1", 0)
+        async with server:
+            return await broker_status(Broker("b", None, "127.0.0.1", 7400, server.sockets[0].getsockname()[1]))
+
+    return asyncio.run(ask())
+
+
+def test_a_ready_broker_is_ready_and_names_its_clients():
+    said = {"name": "b", "ready": True, "clients": ["alice"], "subscriptions": 3}
+    seen = asked(answering("200 OK", json.dumps(said).encode()))
+    assert (seen.ready, seen.reason, seen.clients, seen.status) == (True, "", ("alice",), said)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"name": "b", "ready": False, "waiting_for": ["its parent"]}, "its parent"),
+        ({"name": "b", "ready": False, "stopping": True}, "is stopping"),
+        ({"name": "b", "ready": False}, "is not ready yet"),
+    ],
+)
+def test_a_broker_that_is_not_ready_says_why(said: dict[str, object], reason: str):
+    seen = asked(answering("200 OK", json.dumps(said).encode()))
+    assert (seen.ready, seen.reason) == (False, reason)
+
+
+def test_somebody_else_on_the_port_is_not_taken_for_the_broker():
+    seen = asked(answering("200 OK", b'{"name": "other", "ready": true}'))
+    assert not seen.ready
+    assert "answers as 'other', which is somebody else" in seen.reason
+
+
+@pytest.mark.parametrize(("status", "body"), [("404 Not Found", b""), ("200 OK", b"<html>"), ("200 OK", b"[1]")])
+def test_an_answer_that_is_none_is_no_reason_to_fail(status: str, body: bytes):
+    seen = asked(answering(status, body))
+    assert not seen.ready
+    assert seen.reason
+
+
+def test_a_broker_that_is_not_there_is_said_to_be_so():
+    async def ask() -> BrokerStatus:
+        server = await asyncio.start_server(answering("200 OK", b""), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        server.close()
+        await server.wait_closed()
+        return await broker_status(Broker("b", None, "127.0.0.1", 7400, port))
+
+    seen = asyncio.run(ask())
+    assert (seen.ready, seen.reason) == (False, "nobody listens on its health port")
+
+
+def test_a_cluster_is_ready_when_all_its_brokers_are():
+    async def ask() -> bool:
+        server = await asyncio.start_server(answering("200 OK", b'{"name": "a", "ready": true}'), "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            one, other = Broker("a", None, "127.0.0.1", 1, port), Broker("b", "a", "127.0.0.1", 2, port)
+            seen = await cluster_status(Cluster("c", "ginger", (one, other)))
+            assert [broker.name for broker in seen.children("a")] == ["b"]
+            return seen.ready
+
+    assert asyncio.run(ask()) is False
