@@ -88,12 +88,17 @@ class TotalRequest(Struct, frozen=True, array_like=True, tag=30, gc=False):
 
 
 class TotalMarker(Struct, frozen=True, array_like=True, tag=31, gc=False):
-    """From the topic's root down: cut these keys for the total batch `(publisher, first)`."""
+    """From the topic's root down: cut these keys for the total batch `(publisher, first)`.
+
+    `serial` is the sender's own number of this attempt; the acknowledgement repeats it, so that one that was under way
+    when an attempt was given up does not count for the next.
+    """
 
     publisher: Name
     first: Seq
     topic: TopicText
     keys: tuple[str, ...]
+    serial: Counter = 0
 
 
 class TotalAck(Struct, frozen=True, array_like=True, tag=32, gc=False):
@@ -101,6 +106,7 @@ class TotalAck(Struct, frozen=True, array_like=True, tag=32, gc=False):
 
     publisher: Name
     first: Seq
+    serial: Counter = 0
 
 
 class TotalProcessed(Struct, frozen=True, array_like=True, tag=33, gc=False):
@@ -109,6 +115,92 @@ class TotalProcessed(Struct, frozen=True, array_like=True, tag=33, gc=False):
     publisher: Name
     first: Seq
     batch: Batch | None
+
+
+# ---- the tree: views, joins and repairs (Ginger, chapter 4; see protocols.ginger.healing)
+
+Text = Annotated[str, Meta(max_length=256)]
+Kind = Literal["broker", "client"]
+
+
+class Contact(Struct, frozen=True, array_like=True, gc=False):
+    """A broker that may be asked to take somebody in."""
+
+    name: Name
+    epoch: Counter
+    address: Text
+
+
+class Twig(Struct, frozen=True, array_like=True):
+    """A node of the tree with what is below it, as deep as whoever tells it knows or cares."""
+
+    name: Name
+    kind: Kind
+    epoch: Counter
+    address: Text
+    twigs: tuple["Twig", ...] = ()
+
+
+class Upward(Struct, frozen=True, array_like=True):
+    """What a node needs when its parent dies: its ancestors, the root's children by seniority, the root's view."""
+
+    chain: tuple[Contact, ...]
+    senior: tuple[Contact, ...]
+    siblings: tuple[Twig, ...]
+
+
+Dead = tuple[tuple[Name, Counter], ...]
+
+
+class Unstable(Struct, frozen=True, array_like=True, tag=40, gc=False):
+    """Before a `Join`: a record of the joiner's link with its dead parent that may be needed."""
+
+    flag: Literal["s", "r", "t"]
+    batch: Batch
+
+
+class Join(Struct, frozen=True, array_like=True, tag=41):
+    """The sender asks the receiver to become its parent; nothing else travels on the link before `Open`."""
+
+    twig: Twig
+    old: Text
+    dead: Dead
+    processed: dict[str, Counter]
+    interests: tuple[Interest, ...]
+    cuts: tuple[tuple[Name, Seq], ...]
+    version: Counter
+    published: Counter
+
+
+class Open(Struct, frozen=True, array_like=True, tag=42):
+    """The receiver is taken in. The next `hold` records on the link settle the repair."""
+
+    interests: tuple[Interest, ...]
+    upward: Upward
+    dead: Dead
+    hold: Counter
+    cuts: tuple[tuple[Name, Seq], ...]
+
+
+class View(Struct, frozen=True, array_like=True, tag=43):
+    """What changed around the sender; `ViewAck` when everybody within so many hops knows."""
+
+    version: Counter
+    hops: Counter
+    twigs: tuple[Twig, ...] | None
+    upward: Upward | None
+    dead: Dead
+
+
+class ViewAck(Struct, frozen=True, array_like=True, tag=44, gc=False):
+    version: Counter
+
+
+class TotalAbort(Struct, frozen=True, array_like=True, tag=34, gc=False):
+    """The cut for this batch is given up; it will be asked for again."""
+
+    publisher: Name
+    first: Seq
 
 
 SessionMessage = (
@@ -125,6 +217,12 @@ SessionMessage = (
     | TotalMarker
     | TotalAck
     | TotalProcessed
+    | TotalAbort
+    | Unstable
+    | Join
+    | Open
+    | View
+    | ViewAck
 )
 
 SMALL_COST_BYTES = 64
@@ -132,7 +230,7 @@ SMALL_COST_BYTES = 64
 
 def cost_bytes(message: SessionMessage) -> int:
     """What a message weighs in flow control; both ends compute the same figure."""
-    if isinstance(message, Publish | TotalRequest):
+    if isinstance(message, Publish | TotalRequest | Unstable):
         return message.batch.cost_bytes
     if isinstance(message, TotalProcessed) and message.batch is not None:
         return message.batch.cost_bytes
@@ -144,8 +242,6 @@ def cost_bytes(message: SessionMessage) -> int:
 
 
 # ------------------------------------------------------------------------------------------------------- frames
-
-Kind = Literal["broker", "client"]
 
 
 class Hello(Struct, frozen=True, array_like=True, tag=1, gc=False):
@@ -178,12 +274,13 @@ class Welcome(Struct, frozen=True, array_like=True, tag=2, gc=False):
     protocol: Name
     guarantees: tuple[Rank, ...]
     payload_bytes_max: int
+    tolerance: Annotated[int, Meta(ge=0, le=8)] = 0
 
 
 class Refusal(Struct, frozen=True, array_like=True, tag=3, gc=False):
     """The answer to a `Hello` that cannot be accepted; the connection closes after it."""
 
-    code: Literal["version", "cluster", "name", "unknown-session", "not-ready", "full", "misuse", "kind"]
+    code: Literal["version", "cluster", "name", "unknown-session", "not-ready", "full", "misuse", "kind", "excluded"]
     reason: Reason
 
 
@@ -199,6 +296,13 @@ class Ack(Struct, frozen=True, array_like=True, tag=5, gc=False):
 
     received: Counter
     credit: Counter
+
+
+class Levels(Struct, frozen=True, array_like=True, tag=9, gc=False):
+    """Up to which position of each direction every level of stability holds: see `protocols.stability`."""
+
+    came: tuple[Counter, ...]
+    went: tuple[Counter, ...]
 
 
 class Ping(Struct, frozen=True, array_like=True, tag=6, gc=False):
@@ -217,4 +321,4 @@ class Goodbye(Struct, frozen=True, array_like=True, tag=8, gc=False):
     reason: Reason
 
 
-Frame = Hello | Welcome | Refusal | Data | Ack | Ping | Pong | Goodbye
+Frame = Hello | Welcome | Refusal | Data | Ack | Levels | Ping | Pong | Goodbye

@@ -41,10 +41,37 @@ class Confirmations:
             self._answer_if_done(token)
 
     def drop(self, peer: str) -> None:
-        """A peer whose session is over answers no more."""
+        """A peer whose session is over answers no more, and its questions are not for its next session."""
+        self.forget_source(peer)
         for token, question in list(self._open.items()):
             question.awaiting.discard(peer)
             self._answer_if_done(token)
+
+    def rename(self, old: str, new: str) -> None:
+        """The old parent's questions died with it; what it was asked waits for the new one."""
+        self.forget_source(old)
+        for question in self._open.values():
+            if old in question.awaiting:
+                question.awaiting.discard(old)
+                question.awaiting.add(new)
+
+    def replace(self, old: str, joined: Sequence[str], wants: Callable[[str, str], bool]) -> None:
+        """What the old neighbour was asked, those in its place are asked now, behind what they were given."""
+        self.forget_source(old)
+        for token, question in list(self._open.items()):
+            if old in question.awaiting:
+                question.awaiting.discard(old)
+                confirm = question.confirm
+                for peer in joined:
+                    if wants(peer, confirm.topic):
+                        question.awaiting.add(peer)
+                        self._send(peer, Confirm(token, confirm.topic, confirm.publisher, confirm.seq))
+                self._answer_if_done(token)
+
+    def forget_source(self, source: str) -> None:
+        """Nobody waits for the answer any more."""
+        for token in [token for token, question in self._open.items() if question.source == source]:
+            del self._open[token]
 
     def _answer_if_done(self, token: int) -> None:
         question = self._open[token]

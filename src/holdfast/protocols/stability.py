@@ -19,18 +19,10 @@ is requested and not released) has its position from its request on and is level
 from collections import deque
 from collections.abc import Iterable
 
-from msgspec import Struct
-
 from holdfast.model.batches import Batch
+from holdfast.model.messages import Levels
 
 RecordId = tuple[str, int]
-
-
-class Levels(Struct, frozen=True, gc=False):
-    """What one end says of a link: up to which position each level holds, of what came and of what went."""
-
-    came: tuple[int, ...]
-    went: tuple[int, ...]
 
 
 class Record:

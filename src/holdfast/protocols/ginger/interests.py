@@ -10,7 +10,7 @@ answered when every announcement that it needs is confirmed. So a subscriber tha
 published anywhere from then on. Taking back works alike.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from holdfast.model.messages import (
     Interest,
@@ -29,10 +29,10 @@ INTERESTS_PER_MESSAGE = 1000
 class _Request:
     """A source's request, answered when as many neighbours as it waits for have answered."""
 
-    __slots__ = ("answer", "remaining", "source")
+    __slots__ = ("answer", "interest", "remaining", "source")
 
-    def __init__(self, source: str, answer: SessionMessage) -> None:
-        self.source, self.answer, self.remaining = source, answer, 0
+    def __init__(self, source: str, interest: Interest, answer: SessionMessage) -> None:
+        self.source, self.interest, self.answer, self.remaining = source, interest, answer, 0
 
 
 class _Announcement:
@@ -55,6 +55,7 @@ class InterestMap:
         self._tokens = 0
         self._announced: dict[str, dict[Interest, _Announcement]] = {}
         self._open: dict[int, _Announcement] = {}
+        self._stalled: list[_Request] = []
 
     # ------------------------------------------------------------------------------------------------ neighbours
 
@@ -81,7 +82,7 @@ class InterestMap:
     def subscribe(self, source: str, message: Subscribe) -> None:
         interest = (message.pattern, message.where)
         self.table.add(*interest, source)
-        request = _Request(source, SubscribeAck(message.token))
+        request = _Request(source, interest, SubscribeAck(message.token))
         for peer in self.neighbours:
             if peer != source:
                 self._await(self._announce(peer, interest), request)
@@ -89,16 +90,21 @@ class InterestMap:
 
     def unsubscribe(self, source: str, message: Unsubscribe) -> None:
         interest = (message.pattern, message.where)
-        request = _Request(source, UnsubscribeAck(message.token))
+        request = _Request(source, interest, UnsubscribeAck(message.token))
         if self.table.remove(*interest, source):
             for announcement in self._withdraw(interest):
                 self._await(announcement, request)
         self._answer_if_done(request)
 
     def drop(self, source: str) -> None:
-        """A client or neighbour whose session is over: what it wanted is taken back, what it owes is not waited for."""
+        """A client or neighbour whose session is over: what it wanted is taken back, what it owes is not waited for.
+
+        What it asked is not answered any more: the next session under its name would take the answer for its own.
+        """
         self.neighbours.pop(source, None)
         self._announced.pop(source, None)
+        for announcement in self._open.values():
+            announcement.waiters = [request for request in announcement.waiters if request.source != source]
         for token, announcement in list(self._open.items()):
             if announcement.peer == source:
                 del self._open[token]
@@ -118,6 +124,59 @@ class InterestMap:
         for announcement in self._open.values():
             owed[announcement.peer] = owed.get(announcement.peer, 0) + 1
         return owed
+
+    # --------------------------------------------------------------------------------------------------- repairs
+
+    def suspend(self, peer: str) -> None:
+        """A neighbour died: what waited for its answers waits for whoever takes its place."""
+        self._announced[peer] = {}
+        for token, announcement in list(self._open.items()):
+            if announcement.peer == peer:
+                del self._open[token]
+                self._stalled += announcement.waiters
+
+    def rename(self, old: str, new: str) -> None:
+        """Until the new parent opens the link, what the old one wanted is kept for it."""
+        self.suspend(old)
+        del self._announced[old], self.neighbours[old]
+        self.neighbours[new] = None
+        self._announced[new] = {}
+        self.learn(new, self.table.remove_destination(old))
+
+    def replace(self, old: str, joined: Mapping[str, Iterable[Interest]]) -> None:
+        """These neighbours, with what they want, are in the place of the old one from now on."""
+        if old in self.neighbours:
+            self.suspend(old)
+            del self._announced[old], self.neighbours[old]
+        lost = self.table.remove_destination(old)
+        for peer, interests in joined.items():
+            self.neighbours[peer] = None
+            self._announced[peer] = {}
+            lost += self.table.remove_destination(peer)
+            self.learn(peer, interests)
+        self.announce_all()
+        for interest in dict.fromkeys(lost):
+            self._withdraw(interest)
+        stalled, self._stalled = self._stalled, []
+        for request in stalled:
+            self._wait_anew(request, joined)
+
+    def _wait_anew(self, request: _Request, joined: Iterable[str]) -> None:
+        request.remaining -= 1
+        if isinstance(request.answer, SubscribeAck):
+            for peer in joined:
+                announcement = self._announced[peer].get(request.interest)
+                if announcement is not None and peer != request.source:
+                    self._await(announcement, request)
+        self._answer_if_done(request)
+
+    def announce_all(self) -> None:
+        """Whatever somebody wants and a neighbour has not been told of yet."""
+        for interest in self.table.distinct():
+            sources = self.table.sources(*interest)
+            for peer in self.neighbours:
+                if any(source != peer for source in sources):
+                    self._announce(peer, interest)
 
     # ------------------------------------------------------------------------------------------------ announcing
 
