@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from holdfast.protocols.config import LinkConfig
 from holdfast.simulation.faults import ClientCommand
 from holdfast.simulation.network import NetworkConfig
-from holdfast.simulation.scenarios import Scenario
+from holdfast.simulation.scenarios import Scenario, Timed
 from holdfast.simulation.trees import parse_tree, print_tree
 from holdfast.simulation.workloads import Outcome, judge
 
@@ -71,29 +71,42 @@ def _fewer_entries(scenario: Scenario, still: Test) -> Scenario:
 
 
 def _fewer_brokers(scenario: Scenario, still: Test) -> Scenario:
-    """Leave out leaves of the tree at which nobody is, and whose links no fault names."""
-    while True:
-        tree = parse_tree(scenario.tree)
-        needed = _names(scenario) | {parent for parent in tree.values() if parent is not None}
-        for name in [name for name in tree if name not in needed]:
-            smaller = replace(scenario, tree=print_tree({one: parent for one, parent in tree.items() if one != name}))
-            if len(tree) > 1 and still(smaller):
+    """Let brokers become one with their parents: their children and clients move there."""
+    for name, parent in reversed(parse_tree(scenario.tree).items()):
+        if parent is not None and name not in _named_by_faults(scenario):
+            smaller = _contracted(scenario, name)
+            if still(smaller):
                 scenario = smaller
-                break
-        else:
-            return scenario
+    return scenario
 
 
-def _names(scenario: Scenario) -> set[str]:
-    """Every broker that the scenario needs by name."""
-    addresses = [one.client for one in scenario.clients]
-    for timed in scenario.timetable:
-        command = timed.command
-        if isinstance(command, ClientCommand):
-            addresses.append(command.client)
-        else:
-            addresses += [getattr(command, key) for key in ("node", "a", "b") if hasattr(command, key)]
-    return {address.rpartition("@")[2] for address in addresses}
+def _contracted(scenario: Scenario, gone: str) -> Scenario:
+    tree = parse_tree(scenario.tree)
+    heir = tree.pop(gone) or ""
+
+    def moved(address: str) -> str:
+        name, _, broker = address.partition("@")
+        return f"{name}@{heir}" if broker == gone else address
+
+    return replace(
+        scenario,
+        tree=print_tree({name: heir if parent == gone else parent for name, parent in tree.items()}),
+        clients=tuple(replace(one, client=moved(one.client)) for one in scenario.clients),
+        timetable=tuple(_readdressed(timed, moved) for timed in scenario.timetable),
+    )
+
+
+def _readdressed(timed: Timed, moved: Callable[[str], str]) -> Timed:
+    command = timed.command
+    if isinstance(command, ClientCommand):
+        return replace(timed, command=replace(command, client=moved(command.client)))
+    changes = {key: moved(getattr(command, key)) for key in ("node", "a", "b") if hasattr(command, key)}
+    return replace(timed, command=replace(command, **changes))
+
+
+def _named_by_faults(scenario: Scenario) -> set[str]:
+    faults = [timed.command for timed in scenario.timetable if not isinstance(timed.command, ClientCommand)]
+    return {getattr(fault, key) for fault in faults for key in ("node", "a", "b") if hasattr(fault, key)}
 
 
 def _only_mentioned_clients(scenario: Scenario) -> Scenario:

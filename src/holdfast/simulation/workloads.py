@@ -2,7 +2,9 @@
 
 Every workload is a `Scenario`, so that one that goes wrong can be shrunk and written down. Keys are few and topics
 overlap, so that messages conflict; publishers react to deliveries, so that causal chains form; every direction of
-every link has its own speed, so that paths overtake each other.
+every link has its own speed, so that paths overtake each other. Half of the workloads are dense in one way: everybody
+wants the one topic that everybody publishes on (`crowded`), or two or three topics whose total messages meet in
+different corners of the tree (`tangled`). A broken rule that one kind hardly ever meets, another meets often.
 """
 
 from random import Random
@@ -161,17 +163,19 @@ class _Author:
         self.seed, self.protocol = seed, protocol
         self.ranks = find_protocol(protocol).guarantees
         shape = stream(seed, "shape")
+        self.kind = shape.choice(("mixed", "mixed", "crowded", "tangled"))
         # Most trees are small, where messages meet most often, but every size comes up.
-        self.tree: Parents = random_tree(shape, 1 + int(brokers_max * shape.random() ** 2.5))
+        least = min(1 if self.kind == "mixed" else 3, brokers_max)
+        self.tree: Parents = random_tree(shape, least + int((brokers_max + 1 - least) * shape.random() ** 2))
         brokers = list(self.tree)
         self.clients = [f"c{n}@{shape.choice(brokers)}" for n in range(shape.randint(2, CLIENTS_MAX))]
-        self.topics = shape.sample(TOPICS, shape.randint(1, 3))
-        self.keys = [f"k{n}" for n in range(shape.randint(1, 4))]
-        self.span_s = shape.choice((0.02, 0.1, 0.3, 1.0))
-        self.begin_s = shape.choice((0.0, 0.5, 2.0))
+        self.topics = shape.sample(TOPICS, {"mixed": shape.randint(1, 3), "crowded": 1, "tangled": 3}[self.kind])
+        self.keys = [f"k{n}" for n in range(shape.randint(1, 4 if self.kind == "mixed" else 2))]
+        self.span_s = shape.choice((0.02, 0.1, 0.3, 1.0 if self.kind == "mixed" else 0.05))
+        self.begin_s = shape.choice((0.0, 0.5, 2.0)) if self.kind == "mixed" else 2.0
         self.weights = [shape.choice((0, 1, 1, 3)) for _ in self.ranks]
-        if not any(self.weights):
-            self.weights = [1] * len(self.ranks)
+        if self.kind != "mixed" or not any(self.weights):
+            self.weights = [shape.choice((1, 3)) for _ in self.ranks]
         self.entries: list[Timed] = []
 
     def scenario(self, faults: tuple[FaultKind, ...]) -> Scenario:
@@ -235,6 +239,10 @@ class _Author:
     def _subscriptions(self) -> None:
         chance = stream(self.seed, "subscriptions")
         for client in self.clients:
+            if self.kind != "mixed" and chance.random() < 0.8:
+                for topic in chance.sample(self.topics, 1 if chance.random() < 0.7 else min(2, len(self.topics))):
+                    self._add(0.0, Subscribe(client, topic))
+                continue
             for _ in range(chance.choice((0, 1, 1, 2, 3))):
                 self._subscription(client, chance)
 
