@@ -30,10 +30,10 @@ def shown(address: Address) -> str:
 def _parse(text: object) -> list[Address]:
     if not isinstance(text, str):
         raise AddressError(f"a broker's address is a string such as 'holdfast://127.0.0.1:7400', not {text!r}")
-    places = text.removeprefix(SCHEME)
-    if "://" in places:
+    places = [place.strip().removeprefix(SCHEME) for place in text.split(",")]
+    if any("://" in place for place in places):
         raise AddressError(f"the address {text!r} has another scheme; Holdfast's begin with {SCHEME}")
-    return [_host_and_port(place.strip().removeprefix(SCHEME), text) for place in places.split(",")]
+    return [_host_and_port(place, text) for place in places]
 
 
 def _host_and_port(place: str, text: str) -> Address:

@@ -34,6 +34,9 @@ class Deliveries:
         takers = self._takers.get(batch.topic)
         if takers is None:
             takers = self._find_takers(batch.topic)
+        if len(takers) == 1 and takers[0].takes_all:
+            takers[0].arrive(batch, Delivery(batch, 1))
+            return
         wanted = [(taker, part) for taker in takers for part in taker.parts_wanted(batch)]
         delivery = Delivery(batch, len(wanted))
         for taker, part in wanted:

@@ -47,6 +47,7 @@ class Subscription:
         self.pattern, self.where = pattern, where
         self._source = source
         self._filters = (wanted,) if wanted is not None else None
+        self.takes_all = wanted is None
         self._ready: list[Message] = []
         self._arrived: deque[tuple[Batch, Delivery]] = deque()
         self._waiters: list[asyncio.Future[None]] = []

@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import Frame
-from holdfast.model.wire import FrameReader, WireError, encode
+from holdfast.model.wire import WireError, encode
+from holdfast.runtime.reading import FrameStream, ReadBuffer
 
 HELLO_BYTES_MAX = 4096
 """How much of an unfinished frame is kept of somebody who has not said who it is."""
@@ -45,14 +46,14 @@ class Owner(Protocol):
     def connection_ended(self, connection: "Connection", reason: str) -> None: ...
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """`peer` is the name at the other end: known from the start if we dialled, else from the first frame, a `Hello`."""
 
-    __slots__ = ("_closing", "_limits", "_owner", "_reader", "_transport", "address", "closed", "out", "peer")
+    __slots__ = ("_closing", "_limits", "_owner", "_stream", "_transport", "address", "closed", "out", "peer")
 
-    def __init__(self, owner: Owner, peer: str | None, limits: ConnectionLimits) -> None:
+    def __init__(self, owner: Owner, peer: str | None, limits: ConnectionLimits, buffer: ReadBuffer) -> None:
         self._owner, self.peer, self._limits = owner, peer, limits
-        self._reader = FrameReader()
+        self._stream = FrameStream(buffer)
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.TimerHandle | None = None
         self.address = ""
@@ -69,18 +70,21 @@ class Connection(asyncio.Protocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._owner.connection_opened(self)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return self._stream.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self.closed:
             return
         try:
-            frames = self._reader.feed(data)
+            frames = self._stream.advance(nbytes)
         except WireError as error:
             self._owner.peer_violated(self, error)
             return
         if frames:
             self._owner.frames_arrived(self, frames)
-        elif self.peer is None and self._reader.pending_bytes > HELLO_BYTES_MAX:
-            excess = WireError(f"{self._reader.pending_bytes} bytes came before a Hello; {HELLO_BYTES_MAX} are allowed")
+        elif self.peer is None and self._stream.pending_bytes > HELLO_BYTES_MAX:
+            excess = WireError(f"{self._stream.pending_bytes} bytes came before a Hello; {HELLO_BYTES_MAX} are allowed")
             self._owner.peer_violated(self, excess)
 
     def connection_lost(self, exc: Exception | None) -> None:

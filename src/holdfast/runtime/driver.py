@@ -21,6 +21,7 @@ from holdfast.model.wire import WireError
 from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effect, Node, Persist, Report, Send, SetTimer
 from holdfast.runtime.connection import Connection, ConnectionLimits
 from holdfast.runtime.logs import Log
+from holdfast.runtime.reading import ReadBuffer
 from holdfast.runtime.timers import Timers
 
 ACCEPT_BACKLOG = 1024
@@ -71,6 +72,7 @@ class Driver:
             **(handlers or {}),
         }
         self._timers = Timers(self._loop, self._timer_rang)
+        self._buffer = ReadBuffer()
         self._connections: dict[str, Connection] = {}
         self._open: set[Connection] = set()
         self._strangers: dict[Connection, asyncio.TimerHandle] = {}
@@ -92,7 +94,7 @@ class Driver:
         """Accept connections there; returns the address, with the port that was chosen if `port` is 0."""
         try:
             self._server = await self._loop.create_server(
-                lambda: Connection(self, None, self._limits), host, port, backlog=ACCEPT_BACKLOG, ssl=ssl
+                lambda: Connection(self, None, self._limits, self._buffer), host, port, backlog=ACCEPT_BACKLOG, ssl=ssl
             )
         except OSError as error:
             raise listen_error(self._node.name, host, port, error) from None
@@ -250,7 +252,7 @@ class Driver:
                 raise OSError(_NO_ADDRESS)
             async with asyncio.timeout(self._limits.connect_s):
                 await self._loop.create_connection(
-                    lambda: Connection(self, peer, self._limits), *address, ssl=self._ssl_client
+                    lambda: Connection(self, peer, self._limits, self._buffer), *address, ssl=self._ssl_client
                 )
         except OSError as error:
             if self._dials.pop(peer, None) is None:

@@ -16,15 +16,17 @@ RESOLUTION_S = 0.001
 class Timers:
     """The timers of one node. `ring` is called with the name of each that is due."""
 
-    __slots__ = ("_armed", "_due", "_loop", "_ring")
+    __slots__ = ("_armed", "_clock", "_due", "_loop", "_ring")
 
-    def __init__(self, loop: AbstractEventLoop, ring: Callable[[str], None]) -> None:
-        self._loop, self._ring = loop, ring
+    def __init__(
+        self, loop: AbstractEventLoop, ring: Callable[[str], None], clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._loop, self._ring, self._clock = loop, ring, clock
         self._due: dict[str, float] = {}
         self._armed: dict[str, tuple[float, TimerHandle]] = {}
 
     def set(self, name: str, after_s: float) -> None:
-        now = monotonic()
+        now = self._clock()
         due = self._due[name] = now + after_s
         armed = self._armed.get(name)
         if armed is not None:
@@ -51,7 +53,7 @@ class Timers:
         due = self._due.get(name)
         if due is None:
             return
-        now = monotonic()
+        now = self._clock()
         if due > now:
             self._arm(name, due, now)
             return
