@@ -28,15 +28,8 @@ from holdfast.runtime.tracing import RUN, Trace
 
 EXIT_STOPPED, EXIT_FAILED, EXIT_MISUSE = 0, 1, 2
 
-REPORT_LEVELS = {
-    "publish": None,
-    "deliver": None,
-    "violation": "warning",
-    "congested": "warning",
-    "session_lost": "warning",
-    "stalled": "warning",
-}
-"""How loudly a report is logged: what happens with every message is the trace's, not the log's; the rest is `info`."""
+WARNINGS = frozenset({"congested", "refused", "violation"})
+"""Reports that somebody should look at; the others are for information."""
 
 
 class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,10 +68,12 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class BrokerProcess:
     """A broker that runs inside the current event loop. `serve` is its whole life."""
 
-    def __init__(self, settings: BrokerSettings, ssl: SSLContext | None = None) -> None:
+    def __init__(
+        self, settings: BrokerSettings, ssl_server: SSLContext | None = None, ssl_client: SSLContext | None = None
+    ) -> None:
         settings.check()
         self.settings = settings
-        self._ssl = ssl
+        self._ssl_server = ssl_server
         self._log = Log("holdfast.broker", node=settings.name)
         config = BrokerConfig(settings.name, settings.parent, settings.cluster, settings.link)
         self.node: BrokerNode = make_broker(settings.protocol, config, new_incarnation())
@@ -97,7 +92,7 @@ class BrokerProcess:
             sinks=sinks,
             limits=settings.limits,
             log=self._log,
-            ssl_client=ssl,
+            ssl_client=ssl_client,
         )
         self._health = Health(settings.name, self.ready, self.status)
 
@@ -118,7 +113,7 @@ class BrokerProcess:
     async def start(self) -> None:
         """Listen, then start the node. Raises `ListenError` if a port cannot be had."""
         settings = self.settings
-        _, self.port = await self.driver.listen(settings.host, settings.port, self._ssl)
+        _, self.port = await self.driver.listen(settings.host, settings.port, self._ssl_server)
         if settings.health_port is not None:
             self.health_port = await self._health.listen(settings.host, settings.health_port)
         self._log.info("listening", host=settings.host, port=self.port, health_port=self.health_port)
@@ -168,12 +163,12 @@ class BrokerProcess:
     def _note(self, report: Report) -> None:
         if report.event == "stopped":
             self._stopped.set()
-        level = REPORT_LEVELS.get(report.event, "info")
-        if level is not None:
-            fields = {
-                name: value for name in ("peer", "pattern", "where", "detail") if (value := getattr(report, name))
-            }
-            getattr(self._log, level)(report.event, **fields)
+        if report.batch is not None:
+            # What happens with every message is the trace's, not the log's.
+            return
+        write = self._log.warning if report.event in WARNINGS else self._log.info
+        said = {"peer": report.peer, "pattern": report.pattern, "where": report.where, "detail": report.detail}
+        write(report.event, **{name: value for name, value in said.items() if value})
 
 
 async def _serve(settings: BrokerSettings) -> int:
