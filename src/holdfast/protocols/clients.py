@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from holdfast.model.batches import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Attributes, Batch, Keys, make_batch
-from holdfast.model.errors import LocalMisuse, PeerViolation
+from holdfast.model.errors import LocalMisuse, PeerViolation, TopicError
 from holdfast.model.filters import Value
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import (
@@ -33,7 +33,7 @@ from holdfast.model.messages import (
     Welcome,
 )
 from holdfast.protocols.config import ClientConfig
-from holdfast.protocols.hub import Hub
+from holdfast.protocols.hub import ACK_TIMER, BEAT_TIMER, Hub
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import (
     Accepted,
@@ -60,12 +60,14 @@ IMPLICIT_KEYS: Keys = ("",)
 
 
 class _ClientHub(Hub):
-    """A hub that remembers what the broker said of itself."""
+    """A hub that remembers what the broker said of itself, and lets the client judge its numbers first."""
 
     said: Welcome | None = None
+    may_begin: Callable[[int], bool]
 
-    def on_welcome(self, link: Link, welcome: Welcome) -> None:  # noqa: ARG002
+    def on_welcome(self, link: Link, welcome: Welcome, fresh: bool) -> bool:  # noqa: ARG002
         self.said = welcome
+        return not fresh or self.may_begin(welcome.published)
 
 
 class _Run:
@@ -87,6 +89,7 @@ class ClientNode:
     def __init__(self, config: ClientConfig, incarnation: int) -> None:
         self.name, self.config = config.name, config
         self._hub = _ClientHub(self, config.name, "client", config.cluster, config.link, incarnation)
+        self._hub.may_begin = self._numbering
         self.next_seq = 1
         self.accepted_seq = 0
         self.attached = False
@@ -156,21 +159,19 @@ class ClientNode:
 
     def subscribe(self, pattern: str, where: str, now: float) -> tuple[int, Effects]:
         """Ask for a subscription; `Completed(token)` says that it is confirmed everywhere."""
-        self._wanted[pattern, where] = self._wanted.get((pattern, where), 0) + 1
+        self._check_open("subscribe")
         self._table.add(pattern, where, self.name)
+        self._wanted[pattern, where] = self._wanted.get((pattern, where), 0) + 1
         return self._request("subscribe", pattern, where, lambda token: Subscribe(token, pattern, where), now)
 
     def unsubscribe(self, pattern: str, where: str, now: float) -> tuple[int, Effects]:
         """Take one subscription back; nothing that only it wanted comes through from now on."""
-        left = self._wanted.get((pattern, where), 0) - 1
-        if left < 0:
+        self._check_open("unsubscribe")
+        if (pattern, where) not in self._wanted:
             raise LocalMisuse(f"client {self.name} has no subscription to {pattern!r} where {where!r}")
-        if left:
-            self._wanted[pattern, where] = left
+        if not self._want_one_less(pattern, where):
             self._tokens += 1
             return self._tokens, [Completed(self._tokens)]
-        del self._wanted[pattern, where]
-        self._table.remove(pattern, where, self.name)
         self._hub.out.append(Report("unsubscribe", pattern=pattern, where=where))
         # A confirmation that is still under way says nothing of a subscription that is taken back before it comes.
         for token, request in self._requests.items():
@@ -178,8 +179,18 @@ class ClientNode:
                 self._requests[token] = ("subscribe and leave", pattern, where)
         return self._request("unsubscribe", pattern, where, lambda token: Unsubscribe(token, pattern, where), now)
 
+    def _want_one_less(self, pattern: str, where: str) -> bool:
+        """Whether that was the last subscription of this kind."""
+        left = self._wanted.pop((pattern, where), 1) - 1
+        if left:
+            self._wanted[pattern, where] = left
+        else:
+            self._table.remove(pattern, where, self.name)
+        return not left
+
     def confirm(self, topic: str, seq: int, now: float) -> tuple[int, Effects]:
         """Ask whether publication `seq` on `topic` is delivered; `Completed(token)` when all that matched have it."""
+        self._check_open("confirm")
         if not 1 <= seq < self.next_seq:
             raise LocalMisuse(f"client {self.name} has not published #{seq}")
         return self._request("confirm", topic, "", lambda token: Confirm(token, topic, self.name, seq), now)
@@ -187,8 +198,6 @@ class ClientNode:
     def _request(
         self, verb: str, pattern: str, where: str, make: Callable[[int], SessionMessage], now: float
     ) -> tuple[int, Effects]:
-        if self._ended:
-            raise LocalMisuse(f"client {self.name} is closed: connect again to {verb}")
         self._tokens += 1
         token = self._tokens
         self._requests[token] = (verb, pattern, where)
@@ -196,6 +205,10 @@ class ClientNode:
         self._flush(now)
         self._hub.send(self.config.broker, make(token))
         return token, self._hub.take()
+
+    def _check_open(self, verb: str) -> None:
+        if self._ended:
+            raise LocalMisuse(f"client {self.name} is closed: connect again to {verb}")
 
     def consumed(self, batch: Batch) -> None:
         """The application has taken these messages: the broker may send as many more."""
@@ -272,11 +285,9 @@ class ClientNode:
     def welcome(self, hello: Hello) -> tuple[int, str, tuple[int, ...]]:
         raise LocalMisuse(f"client {self.name} was asked to welcome {hello.node}")
 
-    def link_opened(self, link: Link, fresh: bool) -> None:
+    def link_opened(self, link: Link, fresh: bool) -> None:  # noqa: ARG002
         said = self._hub.said
         if said is None:
-            return
-        if fresh and not self._numbering(said.published):
             return
         self.attached = True
         out = self._hub.out
@@ -287,7 +298,7 @@ class ClientNode:
 
     def _numbering(self, published: int) -> bool:
         """A new session goes on after what was published under its name; it may not repeat a number."""
-        if published < self.next_seq:
+        if not published:
             return True
         if self.next_seq > 1:
             reason = f"{self.name} has published up to #{published} before; wait for the attachment, or choose a name"
@@ -307,7 +318,7 @@ class ClientNode:
 
     def link_ended(self, link: Link, reason: str) -> None:  # noqa: ARG002
         self._ended, self.attached = True, False
-        self._hub.out.append(CancelTimer(GIVE_UP_TIMER))
+        self._hub.out += [CancelTimer(GIVE_UP_TIMER), CancelTimer(BEAT_TIMER), CancelTimer(ACK_TIMER)]
         everything = self.accepted_seq + 1 == self.next_seq
         self._hub.out.append(Ended(self._stopping and everything, reason))
         if self._stopping:
@@ -336,20 +347,31 @@ class ClientNode:
             # It stands behind the publication that it asks about: we have it.
             self._hub.send(link.peer, ConfirmAck(message.token))
         elif isinstance(message, Rejected):
-            self._requests.pop(message.token, None)
+            verb, pattern, where = self._requests.pop(message.token, ("", "", ""))
+            if verb == "subscribe":
+                self._want_one_less(pattern, where)
             self._hub.out.append(Failed(message.token, message.first, message.last, message.reason))
         else:
             raise PeerViolation(f"{link.peer} sent a client {type(message).__name__}, which only brokers take")
 
     def _on_publish(self, link: Link, message: Publish) -> None:
         batch = message.batch
-        filters = self._table.route(batch.topic).get(self.name, ())
+        try:
+            filters = self._table.route(batch.topic).get(self.name, ())
+        except TopicError as error:
+            self._hub.consumed(link, message)
+            raise PeerViolation(f"{link.peer} sent a batch of {batch.publisher} that cannot be: {error}") from None
         parts = batch.matching(filters)
         if not parts:
             self._hub.consumed(link, message)
             return
         # The whole message counts as consumed when the last of its parts is.
-        self._uneaten[batch.publisher, parts[-1].first] = message
+        place = (batch.publisher, parts[-1].first)
+        namesake = self._uneaten.get(place)
+        if namesake is not None:
+            # Two clients publish under one name, at two brokers: the window must not shrink for it.
+            self._hub.consumed(link, namesake)
+        self._uneaten[place] = message
         for part in parts:
             self._hub.out.append(Report("deliver", part))
             self._hub.out.append(Deliver(part))

@@ -31,6 +31,8 @@ class BrokerConfig(Struct, frozen=True):
     """How long a client that lost its connection may take to return to its session."""
     stall_s: float = 30.0
     """How long a client may leave a full buffer untouched before its session is ended."""
+    stall_away_s: float = 5.0
+    """The same for a client that has lost its connection: everybody who publishes to it waits meanwhile."""
     sessions_max: int = 10_000
 
 

@@ -86,7 +86,7 @@ class Hub:
         self._ack_timer_set = False
         self._ping = 0
         self.granting = True
-        """False while the node leaves: nobody gets new credit."""
+        """False while the node leaves: clients get no new credit."""
 
     # ------------------------------------------------------------------------------------------------- the node
 
@@ -201,6 +201,8 @@ class Hub:
             self.owner.link_acknowledged(link)
         elif isinstance(frame, Ping):
             self.out.append(Send(link.peer, Pong(frame.number)))
+        elif isinstance(frame, Welcome | Refusal) and link.state is not LinkState.OPENING:
+            raise PeerViolation(f"{link.peer} sent {type(frame).__name__}, but nobody had said hello to it")
         elif isinstance(frame, Welcome):
             self._on_welcome(link, frame, now)
         elif isinstance(frame, Refusal):
@@ -231,7 +233,7 @@ class Hub:
             return
         for peer in list(self._owing):
             link = self.links[peer]
-            grant = self.granting and (not self.congested or self.congested == {peer})
+            grant = self._may_grant(link) and (not self.congested or self.congested == {peer})
             ack = link.acknowledgement(grant, peer in self._eager)
             if ack is not None:
                 self.out.append(Send(peer, ack))
@@ -242,6 +244,10 @@ class Hub:
             self._ack_timer_set = True
             self.out.append(SetTimer(ACK_TIMER, self.config.ack_delay_s))
 
+    def _may_grant(self, link: Link) -> bool:
+        """A node that leaves takes nothing new from clients; what brokers send may be what it has to finish."""
+        return self.granting or link.kind == "broker"
+
     # --------------------------------------------------------------------------------------------------- hellos
 
     def _on_hello(self, peer: str, hello: Hello, now: float) -> None:
@@ -249,7 +255,7 @@ class Hub:
         if known is not None and known.session == hello.session and not known.dialler:
             self._welcome(known, hello, now, fresh=False)
             return
-        refusal = self._refuse(hello) or self.owner.admit(hello)
+        refusal = self._refuse(hello, known) or self.owner.admit(hello)
         if refusal is not None:
             self.out.append(Send(peer, refusal))
             self.out.append(Disconnect(peer, refusal.reason))
@@ -262,13 +268,15 @@ class Hub:
         self.links[peer] = link
         self._welcome(link, hello, now, fresh=True)
 
-    def _refuse(self, hello: Hello) -> Refusal | None:
+    def _refuse(self, hello: Hello, known: Link | None) -> Refusal | None:
         if hello.version != WIRE_VERSION:
             return Refusal("version", f"{self.name} speaks version {WIRE_VERSION} of the wire, not {hello.version}")
         if hello.cluster != self.cluster:
             return Refusal("cluster", f"{self.name} belongs to cluster {self.cluster!r}, not {hello.cluster!r}")
         if hello.node == self.name:
             return Refusal("name", f"the name {hello.node!r} is the broker's own: choose another one")
+        if known is not None and (known.dialler or known.kind != hello.kind):
+            return Refusal("name", f"{self.name} has a {known.kind} named {hello.node!r} already: choose another name")
         if hello.resume:
             return Refusal("unknown-session", f"{self.name} does not know this session of {hello.node} (any more)")
         return None
@@ -287,13 +295,15 @@ class Hub:
 
     def _on_welcome(self, link: Link, welcome: Welcome, now: float) -> None:
         fresh = not link.resumable
+        if not self.on_welcome(link, welcome, fresh):
+            return
         self._transmit(link, link.open(welcome.received, welcome.credit, now))
         self._owing[link.peer] = None
-        self.on_welcome(link, welcome)
         self.owner.link_opened(link, fresh)
 
-    def on_welcome(self, link: Link, welcome: Welcome) -> None:
-        """What else the welcome says; a client's hub keeps it."""
+    def on_welcome(self, link: Link, welcome: Welcome, fresh: bool) -> bool:  # noqa: ARG002
+        """What else the welcome says, and whether the session may go on: nothing was sent on it yet."""
+        return True
 
     def _on_refusal(self, link: Link, refusal: Refusal) -> None:
         link.closed()

@@ -1,55 +1,118 @@
-"""What a broker knows of the publishers that are, or were, attached to it."""
+"""What a broker takes from others: publications under numbers that are due, and requests that can be.
+
+Whatever comes over a link is checked where it arrives, so that nothing behind that point meets an illegal topic.
+"""
 
 from functools import lru_cache
 
 from holdfast.model.batches import Batch, BatchError
-from holdfast.model.errors import LocalMisuse
-from holdfast.model.topics import check_topic
+from holdfast.model.errors import LocalMisuse, PeerViolation
+from holdfast.model.filters import parse_filter
+from holdfast.model.messages import (
+    Confirm,
+    Interests,
+    Publish,
+    SessionMessage,
+    Subscribe,
+    TotalMarker,
+    TotalProcessed,
+    TotalRequest,
+    Unsubscribe,
+)
+from holdfast.model.topics import check_pattern, check_topic
+from holdfast.protocols.trackers import RangeTracker, WindowFull
 
 PUBLISHERS_MAX = 100_000
 
 
-class PublisherMemory:
-    """The last number of each publisher, so that a new session under an old name goes on after it.
+class PublicationRefused(PeerViolation, ValueError):  # noqa: N818 - it says what happened
+    """A publication that surely will not be passed on, and why."""
 
-    Bounded: beyond `PUBLISHERS_MAX` names the one that was silent the longest is forgotten.
+
+class PublisherMemory:
+    """The numbers of each publisher, so that a repeat is recognised and a new session under an old name goes on.
+
+    Bounded: beyond `publishers_max` names the one that was silent the longest is forgotten.
     """
 
-    def __init__(self) -> None:
-        self._last: dict[str, int] = {}
+    def __init__(self, publishers_max: int = PUBLISHERS_MAX) -> None:
+        self._publishers_max = publishers_max
+        self._seen: dict[str, RangeTracker] = {}
 
     def last(self, name: str) -> int:
-        return self._last.get(name, 0)
+        """The highest number that was published under this name."""
+        tracker = self._seen.get(name)
+        return 0 if tracker is None else tracker.prefix
 
-    def note(self, name: str, seq: int) -> None:
-        self._last.pop(name, None)
-        self._last[name] = seq
-        if len(self._last) > PUBLISHERS_MAX:
-            del self._last[next(iter(self._last))]
+    def take(self, name: str, first: int, last: int) -> tuple[int, int] | None:
+        """Use the numbers first..last; which of them are new, or `None`. Numbers may not be skipped: `WindowFull`."""
+        tracker = self._seen.pop(name, None) or RangeTracker(ranges_max=0)
+        try:
+            new = tracker.add(first, last)
+        finally:
+            self._remember(name, tracker)
+        return new[0] if new else None
+
+    def _remember(self, name: str, tracker: RangeTracker) -> None:
+        if tracker.prefix:
+            self._seen[name] = tracker
+        if len(self._seen) > self._publishers_max:
+            del self._seen[next(iter(self._seen))]
 
 
-def check_publication(client: str, batch: Batch, memory: PublisherMemory) -> str:
-    """What is wrong with a batch that this client published; empty if nothing is. Its numbers count as used."""
-    last = memory.last(client)
+def accept_publication(client: str, batch: Batch, memory: PublisherMemory) -> Batch | None:
+    """What is new of a batch that this client published, or `None` if all of it came before.
+
+    A client that is not sure sends again under the same numbers, maybe in other batches: only what is new goes on.
+    Raises `PublicationRefused` for what cannot be; if it is not for its numbers, they count as used.
+    """
     if batch.publisher != client:
-        return f"client {client} may publish under its own name only, not as {batch.publisher}"
-    if batch.first != last + 1:
-        return f"client {client} published #{batch.first}, but #{last + 1} is next"
-    memory.note(client, batch.last)
-    problem = _topic_problem(batch.topic)
+        raise PublicationRefused(f"client {client} may publish under its own name only, not as {batch.publisher}")
+    try:
+        new = memory.take(client, batch.first, batch.last)
+    except WindowFull:
+        due = memory.last(client) + 1
+        raise PublicationRefused(f"client {client} published #{batch.first}, but #{due} is next") from None
+    problem = topic_problem(batch.topic)
     if problem:
-        return problem
+        raise PublicationRefused(problem)
     try:
         batch.check()
     except BatchError as error:
+        raise PublicationRefused(str(error)) from None
+    return None if new is None else batch.part(*new)
+
+
+@lru_cache(maxsize=4096)
+def topic_problem(topic: str) -> str:
+    """Why nobody can publish on that topic; empty if one can."""
+    try:
+        check_topic(topic)
+    except LocalMisuse as error:
         return str(error)
     return ""
 
 
-@lru_cache(maxsize=4096)
-def _topic_problem(topic: str) -> str:
+def request_problem(message: SessionMessage) -> str:
+    """What is wrong with the topic, pattern or filter of a message that came over a link; empty if nothing is."""
+    if isinstance(message, Publish | TotalRequest):
+        return topic_problem(message.batch.topic)
+    if isinstance(message, Confirm | TotalMarker):
+        return topic_problem(message.topic)
+    if isinstance(message, Subscribe | Unsubscribe):
+        return _interest_problem(message.pattern, message.where)
+    if isinstance(message, TotalProcessed) and message.batch is not None:
+        return topic_problem(message.batch.topic)
+    if isinstance(message, Interests):
+        return next(filter(None, (_interest_problem(pattern, where) for pattern, where in message.entries)), "")
+    return ""
+
+
+def _interest_problem(pattern: str, where: str) -> str:
     try:
-        check_topic(topic)
+        check_pattern(pattern)
+        if where:
+            parse_filter(where)
     except LocalMisuse as error:
         return str(error)
     return ""

@@ -47,9 +47,10 @@ from holdfast.protocols.ginger.interests import InterestMap
 from holdfast.protocols.hub import BEAT_TIMER, Hub
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Effects, Report
-from holdfast.protocols.publishers import PublisherMemory, check_publication
+from holdfast.protocols.publishers import PublicationRefused, PublisherMemory, accept_publication, request_problem
 
 FROM_CLIENTS = (Publish, Subscribe, Unsubscribe, Confirm, ConfirmAck)
+ONLY_FOR_CLIENTS = (Rejected,)
 
 
 class Phase(Enum):
@@ -58,6 +59,15 @@ class Phase(Enum):
     SERVING = "serving"
     LEAVING = "leaving"
     GONE = "gone"
+
+
+class _Held:
+    """A message that waits; `arrived` is what its session brought, and counts as consumed when it goes on."""
+
+    __slots__ = ("arrived", "link", "message")
+
+    def __init__(self, link: Link, message: SessionMessage, arrived: SessionMessage) -> None:
+        self.link, self.message, self.arrived = link, message, arrived
 
 
 class GingerBroker:
@@ -74,9 +84,10 @@ class GingerBroker:
         self.cuts = CutMap(self, self.interests, self._send)
         self.confirmations = Confirmations(self._send)
         self.publishers = PublisherMemory()
-        self._lanes: dict[str, deque[SessionMessage]] = {}
+        self._lanes: dict[str, deque[_Held]] = {}
         self._under_way: dict[str, BatchId] = {}
         self._detached_at: dict[str, float] = {}
+        self._congested_at: dict[str, float] = {}
         self._retrying = self._retry_again = False
         self._now = 0.0
 
@@ -140,7 +151,8 @@ class GingerBroker:
     def admit(self, hello: Hello) -> Refusal | None:
         if self.phase is not Phase.SERVING:
             return Refusal("not-ready", f"broker {self.name} is {self.phase.value}: try again, or another broker")
-        if hello.kind == "client" and len(self.hub.links) >= self.config.sessions_max:
+        newcomer = hello.kind == "client" and hello.node not in self.hub.links
+        if newcomer and len(self.hub.links) >= self.config.sessions_max:
             return Refusal("full", f"broker {self.name} has {self.config.sessions_max} sessions: try another broker")
         return None
 
@@ -162,11 +174,11 @@ class GingerBroker:
         self.hub.out.append(Report("refused", peer=link.peer, detail=refusal.reason))
 
     def link_ended(self, link: Link, reason: str) -> None:
-        # What the client had published was accepted: it stays in its lane and goes out when it can.
         self._detached_at.pop(link.peer, None)
+        self._thin_out(link.peer)
         self.interests.drop(link.peer)
         self.confirmations.drop(link.peer)
-        self.cuts.pump()
+        self.cuts.drop(link.peer)
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
 
     def link_acknowledged(self, link: Link) -> None:
@@ -175,10 +187,41 @@ class GingerBroker:
 
     def link_message(self, link: Link, message: SessionMessage) -> None:
         if link.kind == "client":
-            if not isinstance(message, FROM_CLIENTS):
-                raise PeerViolation(f"client {link.peer} sent {type(message).__name__}, which only brokers may send")
-            self.hub.acknowledge_soon(link.peer)
-        self._take(link.peer, message)
+            self._from_client(link, message)
+            return
+        problem = request_problem(message)
+        if problem or isinstance(message, ONLY_FOR_CLIENTS):
+            raise PeerViolation(problem or f"broker {link.peer} sent {type(message).__name__}, which is for clients")
+        self._take(link, message, message)
+
+    def _from_client(self, link: Link, message: SessionMessage) -> None:
+        if not isinstance(message, FROM_CLIENTS):
+            raise PeerViolation(f"client {link.peer} sent {type(message).__name__}, which only brokers may send")
+        self.hub.acknowledge_soon(link.peer)
+        taken: SessionMessage | None = message
+        if isinstance(message, Publish):
+            taken = self._accepted(link.peer, message)
+        elif not isinstance(message, ConfirmAck):
+            problem = request_problem(message)
+            if problem:
+                self._send(link.peer, Rejected(message.token, 0, 0, problem))
+                taken = None
+        if taken is not None:
+            self._take(link, taken, message)
+        else:
+            self.hub.consumed(link, message)
+
+    def _accepted(self, client: str, message: Publish) -> Publish | None:
+        """What is new of a publication. Its numbers are used now, not when it goes on: its next session may ask."""
+        batch = message.batch
+        try:
+            new = accept_publication(client, batch, self.publishers)
+        except PublicationRefused as refused:
+            self._send(client, Rejected(0, batch.first, batch.last, str(refused)))
+            return None
+        if new is batch:
+            return message
+        return None if new is None else Publish(new)
 
     def _send(self, peer: str, message: SessionMessage) -> None:
         """To a session that is over nothing needs to be said."""
@@ -187,7 +230,7 @@ class GingerBroker:
 
     # ---------------------------------------------------------------------------------------------------- lanes
 
-    def _take(self, peer: str, message: SessionMessage) -> None:
+    def _take(self, link: Link, message: SessionMessage, arrived: SessionMessage) -> None:
         """Handle a message now, or let it wait.
 
         Behind what waits, everything from the same peer waits, whatever its topic and guarantee:
@@ -195,16 +238,27 @@ class GingerBroker:
         2. bob delivers y elsewhere and publishes z, which comes along the same link as x.
         3. z is after x in causal order, and nothing in z says so.
         """
-        lane = self._lanes.get(peer)
+        lane = self._lanes.get(link.peer)
         if lane is not None:
-            lane.append(message)
-        elif self._must_wait(peer, message):
-            self._lanes[peer] = deque((message,))
+            lane.append(_Held(link, message, arrived))
+        elif self._must_wait(link.peer, message):
+            self._lanes[link.peer] = deque((_Held(link, message, arrived),))
         else:
-            link = self.hub.links.get(peer)
-            if link is not None:
-                self.hub.consumed(link, message)
-            self._handle(peer, message)
+            self._consumed(link, arrived)
+            self._handle(link, message)
+
+    def _consumed(self, link: Link, arrived: SessionMessage) -> None:
+        """A session that is over, or another one under the same name, is granted nothing for it."""
+        if self.hub.links.get(link.peer) is link:
+            self.hub.consumed(link, arrived)
+
+    def _thin_out(self, peer: str) -> None:
+        """A session is over: what it published was accepted and goes out when it can, what it asked for is void."""
+        lane = self._lanes.pop(peer, None)
+        if lane is not None:
+            kept = deque(held for held in lane if isinstance(held.message, Publish | TotalRequest))
+            if kept:
+                self._lanes[peer] = kept
 
     def _must_wait(self, peer: str, message: SessionMessage) -> bool:
         if peer in self._under_way and isinstance(message, Publish | Confirm):
@@ -229,32 +283,29 @@ class GingerBroker:
                 self._run_lane(peer, self._lanes.pop(peer))
         self._retrying = False
 
-    def _run_lane(self, peer: str, held: deque[SessionMessage]) -> None:
-        if peer in self.interests.neighbours:
-            for message in held:
-                self._take(peer, message)
-            return
-        while held:
-            message = held.popleft()
-            more = _totals_to_merge(message, held)
+    def _run_lane(self, peer: str, lane: deque[_Held]) -> None:
+        while lane:
+            held = lane.popleft()
+            more = _totals_to_merge(held, lane) if held.link.kind == "client" else []
             if more and peer not in self._under_way and peer not in self._lanes:
-                link = self.hub.links.get(peer)
-                for part in more:
-                    if link is not None:
-                        self.hub.consumed(link, part)
-                self._handle(peer, Publish(merged([part.batch for part in more])))
+                for one in more:
+                    self._consumed(one.link, one.arrived)
+                batches = [one.message.batch for one in more if isinstance(one.message, Publish)]
+                self._handle(held.link, Publish(merged(batches)))
             else:
-                held.extendleft(reversed(more[1:]))
-                self._take(peer, message)
+                lane.extendleft(reversed(more[1:]))
+                self._take(held.link, held.message, held.arrived)
 
     # ------------------------------------------------------------------------------------------------- messages
 
-    def _handle(self, peer: str, message: SessionMessage) -> None:
+    def _handle(self, link: Link, message: SessionMessage) -> None:
+        peer = link.peer
         if isinstance(message, Publish):
-            if peer in self.interests.neighbours:
-                self._pass_on(message, peer)
+            if link.kind == "client" and message.batch.guarantee == TOTAL:
+                self._under_way[peer] = (message.batch.publisher, message.batch.first)
+                self.cuts.request(message.batch, peer)
             else:
-                self._on_publication(peer, message)
+                self._pass_on(message, peer)
         elif isinstance(message, Subscribe):
             self.interests.subscribe(peer, message)
             self.cuts.pump()
@@ -286,18 +337,6 @@ class GingerBroker:
         else:
             raise PeerViolation(f"broker {peer} sent {type(message).__name__}, which only goes to clients")
 
-    def _on_publication(self, client: str, message: Publish) -> None:
-        batch = message.batch
-        problem = check_publication(client, batch, self.publishers)
-        if problem:
-            self._send(client, Rejected(0, batch.first, batch.last, problem))
-            return
-        if batch.guarantee == TOTAL:
-            self._under_way[client] = (batch.publisher, batch.first)
-            self.cuts.request(batch, client)
-        else:
-            self._pass_on(message, client)
-
     def _pass_on(self, message: Publish, arrived_from: str) -> None:
         """To everybody who wants it, except back to the broker that it came from."""
         batch = message.batch
@@ -325,7 +364,7 @@ class GingerBroker:
 
     # -------------------------------------------------------------------------------------------- the cuts' owner
 
-    def deliver_here(self, batch: Batch) -> None:
+    def deliver_total(self, batch: Batch, source: str) -> None:  # noqa: ARG002
         message = Publish(batch)
         for destination, filters in self.interests.table.route(batch.topic).items():
             if destination not in self.interests.neighbours:
@@ -343,13 +382,19 @@ class GingerBroker:
     # ------------------------------------------------------------------------------------------------- sessions
 
     def _expire_sessions(self, now: float) -> None:
+        """End the sessions of those that do not come back, and of clients that do not take what they asked for."""
+        links, config = self.hub.links, self.config
         for peer, since in list(self._detached_at.items()):
-            if now - since >= self.config.session_keep_s or peer in self.hub.congested:
+            if now - since >= config.session_keep_s:
                 self.hub.end(peer, f"{peer} was away for {now - since:.1f} s", say=False)
-        for peer in list(self.hub.congested):
-            link = self.hub.links[peer]
-            if link.kind == "client" and now - link.progress_at >= self.config.stall_s:
-                self.hub.end(peer, f"{peer} took nothing from a full buffer for {self.config.stall_s:g} s")
+        # Time counts from a full buffer on: who was idle for long before is not to blame.
+        self._congested_at = {peer: self._congested_at.get(peer, now) for peer in self.hub.congested}
+        for peer, since in self._congested_at.items():
+            link, away = links[peer], peer in self._detached_at
+            idle_s = now - max(since, self._detached_at[peer] if away else link.progress_at)
+            limit_s = config.stall_away_s if away else config.stall_s
+            if link.kind == "client" and idle_s >= limit_s:
+                self.hub.end(peer, f"{peer} took nothing from a full buffer for {idle_s:.1f} s", say=not away)
 
     # ---------------------------------------------------------------------------------------------- inspection
 
@@ -406,30 +451,32 @@ class LockingBroker(GingerBroker):
 
     protocol = "ginger-locks"
 
-    def _take(self, peer: str, message: SessionMessage) -> None:
-        if isinstance(message, Publish) or peer not in self.interests.neighbours:
-            super()._take(peer, message)
+    def _take(self, link: Link, message: SessionMessage, arrived: SessionMessage) -> None:
+        if isinstance(message, Publish) or link.kind == "client":
+            super()._take(link, message, arrived)
         else:
-            self._handle(peer, message)
+            self._consumed(link, arrived)
+            self._handle(link, message)
 
     def _cut_off(self, peer: str, batch: Batch) -> bool:  # noqa: ARG002
         return bool(self.cuts.on(batch.topic, batch.key_set()))
 
 
-def _totals_to_merge(message: SessionMessage, held: deque[SessionMessage]) -> list[Publish]:
-    """The total publications at the head of a client's lane that may go as one batch; taken out of `held`."""
+def _totals_to_merge(held: _Held, lane: deque[_Held]) -> list[_Held]:
+    """The total publications at the head of a client's lane that may go as one batch; taken out of the lane."""
+    message = held.message
     if not isinstance(message, Publish) or message.batch.guarantee != TOTAL:
         return []
-    found, count, size = [message], message.batch.count, len(message.batch.payloads)
-    while held:
-        follower = held[0]
-        if not isinstance(follower, Publish) or not _adjacent(found[-1].batch, follower.batch):
+    found, last, count, size = [held], message.batch, message.batch.count, len(message.batch.payloads)
+    while lane:
+        follower = lane[0].message
+        if not isinstance(follower, Publish) or not _adjacent(last, follower.batch):
             break
-        count, size = count + follower.batch.count, size + len(follower.batch.payloads)
+        last = follower.batch
+        count, size = count + last.count, size + len(last.payloads)
         if count > TOTAL_BATCH_COUNT_MAX or size > BATCH_BYTES_MAX:
             break
-        held.popleft()
-        found.append(follower)
+        found.append(lane.popleft())
     return found
 
 

@@ -11,6 +11,16 @@ without faults (ERRATA, Ginger 12). Here a total batch m with keys K on topic t 
 4. Processed: with all acknowledgements in, the root delivers m and sends it down behind all it has passed; at each
    broker the cut ends there, m is delivered, and what waited at the cut goes on behind m.
 
+Cuts of different topics pass through different neighbours, and everything from a neighbour waits behind what waits. So
+a broker acknowledges in the order in which its cuts started, as far as that matters (`_acknowledge`):
+1. m and n are under way on topics t and u. At B, whose child E is outside t, m is acknowledged; at B', whose child E'
+   is outside u, n is.
+2. E publishes on t: that waits at B for the end of m, and E's acknowledgement of n behind it.
+3. E' publishes on u: that waits at B' for the end of n, and E's acknowledgement of m behind it.
+If B' does not acknowledge n before m, which started first there as at B, 3 does not happen. Two cuts started in the
+same order wherever both are: the topmost of these brokers sends their markers down, and markers start in the order in
+which they come.
+
 A broker's cut is open until it acknowledges: whatever it passes on K before that is ahead of its acknowledgement on the
 way up, and ahead of m on the way down, so it is before m everywhere. Once it has acknowledged, the cut is closed: what
 comes on K from outside the cut (a client, or a neighbour that is not in it) waits; what comes from inside was on its
@@ -45,8 +55,8 @@ class CutOwner(Protocol):
 
     parent: str | None
 
-    def deliver_here(self, batch: Batch) -> None:
-        """Deliver to this broker's own clients."""
+    def deliver_total(self, batch: Batch, source: str) -> None:
+        """Deliver a released batch, which came from `source` (or `ROOT`), to this broker's own clients."""
         ...
 
     def total_done(self, client: str, batch_id: BatchId) -> None:
@@ -61,17 +71,28 @@ class CutOwner(Protocol):
 class Cut:
     """A cut under way at this broker."""
 
-    __slots__ = ("awaiting", "batch", "batch_id", "keys", "participants", "source", "topic")
+    __slots__ = (
+        "awaiting",
+        "batch",
+        "batch_id",
+        "closed",
+        "keys",
+        "participants",
+        "serial",
+        "source",
+        "source_serial",
+        "topic",
+    )
 
     def __init__(self, batch_id: BatchId, topic: str, keys: Sequence[str], source: str, batch: Batch | None) -> None:
-        self.batch_id, self.topic, self.keys, self.source, self.batch = batch_id, topic, keys, source, batch
+        self.batch_id, self.topic, self.source, self.batch = batch_id, topic, source, batch
+        self.keys = tuple(dict.fromkeys(keys))
         self.participants: dict[str, None] = {}
         self.awaiting: set[str] = set()
-
-    @property
-    def closed(self) -> bool:
+        self.serial = self.source_serial = 0
+        """What our markers and our acknowledgement carry: see `TotalMarker`."""
+        self.closed = False
         """Whether this broker has acknowledged, so that what enters here now belongs after the batch."""
-        return not self.awaiting
 
     def includes(self, peer: str) -> bool:
         """Whether what comes from this peer now belongs before the batch."""
@@ -84,10 +105,14 @@ class CutMap:
     def __init__(self, owner: CutOwner, interests: InterestMap, send: Callable[[str, SessionMessage], None]) -> None:
         self._owner, self._interests, self._send = owner, interests, send
         self._cuts: dict[BatchId, Cut] = {}
+        """The cuts under way, in the order in which they started."""
         self._by_key: dict[tuple[str, str], Cut] = {}
         self._queue: list[Cut] = []
         self._came_from: dict[BatchId, list[str]] = {}
         self._pumping = self._pump_again = False
+        self._asked: dict[BatchId, tuple[str, Batch]] = {}
+        """Requests that were sent on, and to whom: they are asked for again if that neighbour leaves."""
+        self._namesakes: dict[BatchId, list[tuple[Batch, str]]] = {}
 
     # --------------------------------------------------------------------------------------------------- questions
 
@@ -114,12 +139,18 @@ class CutMap:
     def request(self, batch: Batch, came_from: str) -> None:
         """A total batch from a client, or on its climb from a neighbour."""
         batch_id = (batch.publisher, batch.first)
+        hop, _ = self._asked.get(batch_id, (ROOT, None))
+        if batch_id in self._came_from and came_from != hop:
+            # It is not ours that comes back: two clients of one name, at two brokers. The second waits for the first.
+            self._namesakes.setdefault(batch_id, []).append((batch, came_from))
+            return
         self._came_from.setdefault(batch_id, []).append(came_from)
         self._forward(Cut(batch_id, batch.topic, batch.key_set(), ROOT, batch))
         self.pump()
 
     def _forward(self, cut: Cut) -> None:
         """Send a request that has not started where it belongs, if that is not here."""
+        self._asked.pop(cut.batch_id, None)
         hop = self.next_hop(cut.topic)
         if hop == ROOT:
             self._queue.append(cut)
@@ -127,7 +158,11 @@ class CutMap:
         if hop is None:
             self._finish(cut.batch_id, ())
         elif cut.batch is not None:
-            self._send(hop, TotalRequest(cut.batch))
+            self._asked[cut.batch_id] = (hop, cut.batch)
+            self._ask(hop, cut.batch)
+
+    def _ask(self, hop: str, batch: Batch) -> None:
+        self._send(hop, TotalRequest(batch))
 
     def on_marker(self, peer: str, marker: TotalMarker) -> None:
         self._queue.append(Cut((marker.publisher, marker.first), marker.topic, marker.keys, peer, None))
@@ -148,15 +183,26 @@ class CutMap:
     def _pump_once(self) -> None:
         queue, self._queue = self._queue, []
         busy: set[tuple[str, str]] = set()
+        behind: set[str] = set()
         for cut in queue:
             keys = [(cut.topic, key) for key in cut.keys]
             if cut.source == ROOT and self.next_hop(cut.topic) != ROOT:
                 self._forward(cut)
-            elif any(key in busy or key in self._by_key for key in keys):
+            elif cut.source in behind or self._must_wait(cut) or any(key in busy for key in keys):
                 busy.update(keys)
                 self._queue.append(cut)
+                if cut.source != ROOT:
+                    behind.add(cut.source)
             else:
                 self._start(cut)
+
+    def _must_wait(self, cut: Cut) -> bool:
+        taken = cut.batch_id in self._cuts or any((cut.topic, key) in self._by_key for key in cut.keys)
+        return taken or self._gated(cut)
+
+    def _gated(self, cut: Cut) -> bool:  # noqa: ARG002
+        """Whether a cut may not start yet, whatever its keys."""
+        return False
 
     def _start(self, cut: Cut) -> None:
         inside = dict.fromkeys(
@@ -169,7 +215,7 @@ class CutMap:
         cut.participants, cut.awaiting = inside, set(inside)
         self._cuts[cut.batch_id] = cut
         self._by_key.update(((cut.topic, key), cut) for key in cut.keys)
-        marker = TotalMarker(*cut.batch_id, cut.topic, tuple(cut.keys))
+        marker = TotalMarker(*cut.batch_id, cut.topic, cut.keys)
         for peer in inside:
             self._send(peer, marker)
         if not inside:
@@ -178,15 +224,28 @@ class CutMap:
     def on_ack(self, peer: str, ack: TotalAck) -> None:
         cut = self._cuts.get((ack.publisher, ack.first))
         if cut is not None and peer in cut.awaiting:
-            cut.awaiting.discard(peer)
-            if not cut.awaiting:
-                self._complete(cut)
+            self._acknowledged(peer, cut)
+
+    def _acknowledged(self, peer: str, cut: Cut) -> None:
+        cut.awaiting.discard(peer)
+        if not cut.awaiting:
+            self._complete(cut)
+        self._acknowledge()
 
     def _complete(self, cut: Cut) -> None:
         if cut.source == ROOT:
             self._release(cut, cut.batch)
         else:
-            self._send(cut.source, TotalAck(*cut.batch_id))
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Acknowledge what is complete here, unless an earlier cut awaits somebody whose messages would then wait."""
+        awaited: set[str] = set()
+        for cut in self._cuts.values():
+            if not cut.closed and not cut.awaiting and cut.source != ROOT and awaited <= cut.participants.keys():
+                cut.closed = True
+                self._send(cut.source, TotalAck(*cut.batch_id))
+            awaited |= cut.awaiting
 
     def on_processed(self, peer: str, processed: TotalProcessed) -> None:
         batch_id = (processed.publisher, processed.first)
@@ -201,13 +260,16 @@ class CutMap:
         for key in cut.keys:
             del self._by_key[cut.topic, key]
         if batch is not None:
-            self._owner.deliver_here(batch)
+            self._owner.deliver_total(batch, cut.source)
         for peer in cut.participants:
             wanted = batch if self._interests.table.wants(peer, cut.topic) else None
-            self._send(peer, TotalProcessed(*cut.batch_id, wanted))
+            self._hand_down(peer, cut.batch_id, wanted)
         self._finish(cut.batch_id, (*cut.participants, cut.source))
         self.pump()
         self._owner.cut_ended()
+
+    def _hand_down(self, peer: str, batch_id: BatchId, batch: Batch | None) -> None:
+        self._send(peer, TotalProcessed(*batch_id, batch))
 
     def _finish(self, batch_id: BatchId, told: Sequence[str]) -> None:
         """Tell those that the request came from, unless they know: the publisher's later messages wait for it."""
@@ -217,6 +279,27 @@ class CutMap:
                     self._send(came_from, TotalProcessed(*batch_id, None))
             else:
                 self._owner.total_done(came_from, batch_id)
+        self._asked.pop(batch_id, None)
+        for batch, came_from in self._namesakes.pop(batch_id, ()):
+            self.request(batch, came_from)
+
+    def drop(self, peer: str) -> None:
+        """A neighbour has left: nobody waits for it, and what was asked of it is asked elsewhere.
+
+        It left with nothing under way, so a marker or a request that it did not answer has never reached it.
+        """
+        for cut in list(self._cuts.values()):
+            if self._cuts.get(cut.batch_id) is not cut:
+                continue
+            if cut.source == peer:
+                self._release(cut, None)
+            elif peer in cut.awaiting:
+                self._acknowledged(peer, cut)
+        self._queue = [cut for cut in self._queue if cut.source != peer]
+        for batch_id, (hop, batch) in list(self._asked.items()):
+            if hop == peer:
+                self._forward(Cut(batch_id, batch.topic, batch.key_set(), ROOT, batch))
+        self.pump()
 
     # -------------------------------------------------------------------------------------------------- inspection
 
@@ -233,6 +316,8 @@ class CutMap:
             whom = f"{cut.source}'s release"
             if cut.awaiting:
                 whom = f"acknowledgements of {', '.join(sorted(cut.awaiting))}"
+            elif not cut.closed:
+                whom = "acknowledgements of earlier cuts"
             reasons.append(f"{whom} for total batch {cut.batch_id[0]}#{cut.batch_id[1]} on {cut.topic}")
         waiting = [cut.batch_id for cut in self._queue]
         return reasons + [f"the keys of total batch {publisher}#{first}" for publisher, first in waiting]
