@@ -18,7 +18,7 @@ from holdfast.cluster.processes import ProcessError
 from holdfast.cluster.workers import WorkerError
 from holdfast.model.errors import HoldfastError
 
-EXIT_FAILED, EXIT_MISUSE, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED, EXIT_MISUSE = 1, 2
 
 app = typer.Typer(
     name="holdfast",
@@ -68,7 +68,7 @@ for panel, commands in (
 
 
 def main() -> None:
-    """The `holdfast` command."""
+    """Run the command that the arguments of this process name, and exit."""
     try:
         # A command returns nothing and raises its exit code, if it has one, as `typer.Exit`.
         sys.exit(app(standalone_mode=False))

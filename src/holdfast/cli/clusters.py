@@ -120,6 +120,10 @@ def status(
 
 
 async def _watch(cluster: Cluster) -> None:
+    if not console.is_terminal:
+        while True:
+            console.print(tree_of(await cluster_status(cluster)))
+            await asyncio.sleep(WATCH_S)
     with Live(console=console, auto_refresh=False) as live:
         while True:
             live.update(tree_of(await cluster_status(cluster)), refresh=True)

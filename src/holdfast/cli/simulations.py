@@ -1,10 +1,6 @@
 """`holdfast simulate`, `campaign`, `audit` and `protocols`: runs in virtual time, and the judgement of any run."""
 
-import multiprocessing
 import os
-import signal
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any, get_args
@@ -13,18 +9,17 @@ import typer
 
 from holdfast.cli.options import AsJson, ProtocolName, parse_seeds
 from holdfast.cli.output import console, note, print_json, print_line, progress, table
+from holdfast.cluster.campaign import Kind, Result, run_campaign
 from holdfast.model.errors import ConfigError
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.protocols.registry import PROTOCOLS, find_protocol
 from holdfast.simulation.checkers import Verdict, check
 from holdfast.simulation.scenarios import load_scenario
-from holdfast.simulation.workloads import FaultKind, Outcome, run_one
+from holdfast.simulation.workloads import FaultKind
 from holdfast.simulation.world import Simulation
 from holdfast.storage.traces import read_trace, write_trace
 
 COMPLAINTS_SHOWN_MAX = 10
-ALONE_MAX = 8
-"""So few runs are made in this process: starting others would take longer."""
 
 
 def simulate(
@@ -171,20 +166,23 @@ def campaign(
       holdfast campaign --protocol ginger --seeds 42 --fault reset
     """
     find_protocol(protocol)
-    kinds = _fault_kinds(faults or [])
-    numbers = parse_seeds(seeds)
+    kind, numbers = Kind(protocol, _fault_kinds(faults or [])), parse_seeds(seeds)
     began = monotonic()
+    broken: list[Result] = []
+    totals = {"runs": 0, "messages": 0, "deliveries": 0, "events": 0}
     with progress() as advance:
-        broken: list[Outcome] = []
-        totals = {"runs": 0, "messages": 0, "deliveries": 0, "events": 0}
-        for outcome in _outcomes(numbers, protocol, kinds, workers):
+
+        def on_result(result: Result) -> None:
             totals["runs"] += 1
-            totals["messages"] += outcome.messages
-            totals["deliveries"] += outcome.verdict.deliveries if outcome.verdict else 0
-            totals["events"] += outcome.events
-            if not outcome.ok:
-                broken.append(outcome)
-            advance(f"{protocol} ({len(broken)} broken)", totals["runs"], len(numbers))
+            totals["messages"] += result.messages
+            totals["deliveries"] += result.deliveries
+            totals["events"] += result.events
+            if not result.ok:
+                broken.append(result)
+            advance("runs", totals["runs"], len(numbers))
+            advance("broken", len(broken), len(numbers))
+
+        run_campaign(kind, numbers, workers, on_result)
     _say_campaign(protocol, sorted(broken, key=lambda one: one.seed), totals, monotonic() - began, as_json=as_json)
     if broken:
         raise typer.Exit(1)
@@ -198,31 +196,16 @@ def _fault_kinds(names: list[str]) -> tuple[FaultKind, ...]:
     return tuple(kind for kind in legal if kind in names)
 
 
-def _outcomes(seeds: range, protocol: str, kinds: tuple[FaultKind, ...], workers: int) -> Iterator[Outcome]:
-    run = partial(run_one, protocol=protocol, faults=kinds)
-    if workers == 1 or len(seeds) <= ALONE_MAX:
-        yield from map(run, seeds)
-        return
-    # Fresh interpreters: a copy of this one would have the progress bar's thread half in it.
-    with multiprocessing.get_context("spawn").Pool(min(workers, len(seeds)), _leave_interrupts) as pool:
-        yield from pool.imap_unordered(run, seeds, chunksize=4)
-
-
-def _leave_interrupts() -> None:
-    """Ctrl-C reaches every process of the terminal; the parent alone decides, and ends the others."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 def _say_campaign(
-    protocol: str, broken: list[Outcome], totals: dict[str, int], seconds: float, *, as_json: bool
+    protocol: str, broken: list[Result], totals: dict[str, int], seconds: float, *, as_json: bool
 ) -> None:
     if as_json:
-        violations = [{"seed": one.seed, "complaint": one.complaint(), "replay": one.replay} for one in broken]
+        violations = [{"seed": one.seed, "complaint": one.complaint, "replay": one.replay} for one in broken]
         result: dict[str, Any] = {"ok": not broken, "protocol": protocol, **totals, "seconds": round(seconds, 3)}
         print_json({**result, "violations": violations})
         return
     for one in broken[:COMPLAINTS_SHOWN_MAX]:
-        print_line(f"seed {one.seed}: {one.complaint()}")
+        print_line(f"seed {one.seed}: {one.complaint}")
     if len(broken) > COMPLAINTS_SHOWN_MAX:
         print_line(f"... and {len(broken) - COMPLAINTS_SHOWN_MAX} more")
     print_line(

@@ -33,9 +33,9 @@ class WorkerError(HoldfastError):
 class Worker:
     """One child process. Use `async with`: leaving the block ends it, whatever happened inside."""
 
-    def __init__(self, name: str, module: str, settings: dict[str, Any], log: Path) -> None:
-        self.name = name
-        self.log = log
+    def __init__(self, name: str, module: str, settings: dict[str, Any], log: Path, *, patient: bool = True) -> None:
+        """`patient`: give the worker time to end by itself before it is killed; one that only computes needs none."""
+        self.name, self.log, self._patient = name, log, patient
         self._command = [sys.executable, "-m", module, msgspec.json.encode(settings).decode()]
         self._process: asyncio.subprocess.Process | None = None
 
@@ -96,13 +96,13 @@ class Worker:
         return decoded
 
     async def stop(self) -> None:
-        """End the worker: first its input, then SIGTERM to it, then SIGKILL to its whole session."""
+        """End the worker: first its input, then SIGTERM, then SIGKILL, to its whole session."""
         process = self._process
         if process is None or process.returncode is not None:
             return
         if process.stdin is not None:
             process.stdin.close()
-        for number in (None, signal.SIGTERM, signal.SIGKILL):
+        for number in (None, signal.SIGTERM, signal.SIGKILL) if self._patient else (signal.SIGKILL,):
             if number is not None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, number)

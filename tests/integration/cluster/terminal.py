@@ -9,6 +9,8 @@ from pathlib import Path
 from threading import Event
 from time import monotonic
 
+from holdfast.cluster.pids import ProcessId, process_id
+
 LIMIT_S = 60.0
 POLL_S = 0.02
 
@@ -80,6 +82,20 @@ def processes_that_mention(text: str) -> list[int]:
                 continue
             if text.encode() in command:
                 found.append(int(entry.name))
+    return found
+
+
+def children(parent: int) -> list[ProcessId]:
+    """The living processes that a process has started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                state, ppid = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            except OSError:
+                continue
+            if int(ppid) == parent and state != "Z":
+                found.append(process_id(int(entry.name)))
     return found
 
 

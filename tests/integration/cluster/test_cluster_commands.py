@@ -118,6 +118,15 @@ def test_ctrl_c_ends_a_subscriber_quietly(terminal: Terminal, up: list[str]):
     assert press_ctrl_c(sub) == (130, "", "")
 
 
+def test_ctrl_c_ends_a_watched_status_and_leaves_the_cluster_alone(terminal: Terminal, up: list[str]):
+    watching = terminal.start("status", "--watch")
+    assert watching.stdout is not None
+    assert watching.stdout.readline() == "cluster holdfast, protocol ginger\n"
+    code, _, err = press_ctrl_c(watching)
+    assert (code, err) == (130, "")
+    assert terminal.run("status").returncode == 0
+
+
 def test_a_reader_that_goes_away_ends_a_subscriber_quietly(terminal: Terminal, up: list[str]):
     sub = terminal.start("sub", "numbers", "-a", up[0])
     assert sub.stderr is not None

@@ -1,0 +1,102 @@
+"""A campaign: one random run in virtual time for every seed, over several processes, each run judged.
+
+`python -m holdfast.cluster.campaign JSON` is one of these processes: it reads `FIRST LAST` and makes the runs of these
+seeds, reporting each.
+"""
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.cluster.workers import Worker, say, settings_of_this_process
+from holdfast.simulation.workloads import FaultKind, run_one
+
+MODULE = "holdfast.cluster.campaign"
+CHUNK = 4
+CHUNK_S = 600.0
+ALONE_MAX = 8
+"""So few runs are made in this process: starting others would take longer."""
+
+
+class Kind(Struct, frozen=True):
+    """What kind of runs: of which protocol, with which kinds of faults."""
+
+    protocol: str
+    faults: tuple[FaultKind, ...] = ()
+
+
+class Result(Struct, frozen=True):
+    """What one run came to; `complaint` and `replay` matter if it is not `ok`."""
+
+    seed: int
+    ok: bool
+    complaint: str
+    replay: str
+    messages: int
+    deliveries: int
+    events: int
+
+
+OnResult = Callable[[Result], None]
+
+
+def run_seed(kind: Kind, seed: int) -> Result:
+    """Make the run of that seed and judge it."""
+    outcome = run_one(seed, kind.protocol, kind.faults)
+    return Result(
+        seed,
+        outcome.ok,
+        "" if outcome.ok else outcome.complaint(),
+        outcome.replay,
+        outcome.messages,
+        outcome.verdict.deliveries if outcome.verdict else 0,
+        outcome.events,
+    )
+
+
+def run_campaign(kind: Kind, seeds: range, workers: int, on_result: OnResult) -> None:
+    """Make all runs, in no particular order; `on_result` is called with each."""
+    if workers == 1 or len(seeds) <= ALONE_MAX:
+        for seed in seeds:
+            on_result(run_seed(kind, seed))
+        return
+    asyncio.run(_run_over(kind, seeds, min(workers, len(seeds)), on_result))
+
+
+async def _run_over(kind: Kind, seeds: range, workers: int, on_result: OnResult) -> None:
+    # One iterator for all: whoever is done takes the next seeds.
+    chunks = iter(seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK))
+
+    async def keep_busy(worker: Worker) -> None:
+        for chunk in chunks:
+            worker.tell(f"{chunk[0]} {chunk[-1]}")
+            await worker.report("idle", CHUNK_S, lambda said: on_result(msgspec.convert(said["result"], Result)))
+
+    async with AsyncExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-campaign-")))
+        settings = msgspec.to_builtins(kind)
+        group = [Worker(f"worker {n}", MODULE, settings, directory / f"{n}.log", patient=False) for n in range(workers)]
+        for worker in group:
+            await stack.enter_async_context(worker)
+        async with asyncio.TaskGroup() as tasks:
+            for worker in group:
+                tasks.create_task(keep_busy(worker))
+
+
+def main() -> None:
+    kind = settings_of_this_process(Kind)
+    for line in sys.stdin:
+        first, last = map(int, line.split())
+        for seed in range(first, last + 1):
+            say("result", result=run_seed(kind, seed))
+        say("idle")
+
+
+if __name__ == "__main__":
+    main()
