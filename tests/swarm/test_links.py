@@ -5,8 +5,8 @@ import pytest
 from holdfast.simulation.workloads import FAULT_KINDS, FaultKind
 from tests.swarm.seeds import RUNS, chunks, complaints, name
 
-# A fifth as many of each kind as there are runs without faults.
-SOME = chunks(max(1, RUNS // 5))
+# A tenth as many of each kind as there are runs without faults.
+SOME = chunks(max(1, RUNS // 10))
 
 
 @pytest.mark.parametrize("seeds", SOME, ids=name)

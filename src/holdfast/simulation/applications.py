@@ -59,11 +59,11 @@ class ClientHost(Host):
         network: Network,
         disk: Disk,
         reports: Reports,
-        chance: Random,
+        chance_for: Callable[[str], Random],
         make_node: Callable[[int], ClientCommands],
         check_invariants: bool = False,
     ) -> None:
-        super().__init__(name, network, disk, reports, chance, make_node, check_invariants, is_broker=False)
+        super().__init__(name, network, disk, reports, chance_for, make_node, check_invariants, is_broker=False)
         self.broker = broker
         self.consume_s = 0.0
         self.ready = self.ended = False
@@ -144,6 +144,7 @@ class ClientHost(Host):
     def _gone(self) -> None:
         super()._gone()
         self.ready = False
+        self._refuse_all("the client is gone")
 
     # ------------------------------------------------------------------------------------------------------- effects
 
@@ -172,7 +173,9 @@ class ClientHost(Host):
     def _consume(self, eaten: tuple[ClientCommands, Batch]) -> None:
         """A slow application has got through a batch; one that was handed out before a crash concerns nobody now."""
         node, batch = eaten
-        if self.up and node is self.node:
+        if self.paused:
+            self.inbox.append((self._consume, eaten))
+        elif self.up and node is self.node:
             self._eaten.append(batch)
             if not self.touched:
                 self.touch()

@@ -20,10 +20,10 @@ class DiskConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class Disk:
     """The pairs that survive, and the writes that are under way."""
 
-    __slots__ = ("_chance", "_config", "_kernel", "_writing", "pairs", "syncs")
+    __slots__ = ("_config", "_kernel", "_make_chance", "_writing", "pairs", "syncs")
 
-    def __init__(self, kernel: Kernel, config: DiskConfig, chance: Random) -> None:
-        self._kernel, self._config, self._chance = kernel, config, chance
+    def __init__(self, kernel: Kernel, config: DiskConfig, make_chance: Callable[[], Random]) -> None:
+        self._kernel, self._config, self._make_chance = kernel, config, make_chance
         self.pairs: dict[str, bytes] = {}
         self._writing: list[Persist] = []
         self.syncs = 0
@@ -48,7 +48,7 @@ class Disk:
         """The power is gone: of the writes under way, a random number had reached the disk, in order."""
         writes, self._writing = self._writing, []
         if writes:
-            self._store(writes[: self._chance.randint(0, len(writes))])
+            self._store(writes[: self._make_chance().randint(0, len(writes))])
 
     def _store(self, writes: list[Persist]) -> None:
         for write in writes:

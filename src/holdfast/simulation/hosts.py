@@ -57,9 +57,10 @@ class Host:
     """The driver of one node. `receive` is the node's own entry point, bound at each start."""
 
     __slots__ = (
-        "_chance",
+        "_chance_for",
         "_check",
         "_disk",
+        "_lives",
         "_make_node",
         "_overdue",
         "_timers",
@@ -94,15 +95,16 @@ class Host:
         network: Network,
         disk: Disk,
         reports: Reports,
-        chance: Random,
+        chance_for: Callable[[str], Random],
         make_node: Callable[[int], Node],
         check_invariants: bool = False,
         is_broker: bool = True,
     ) -> None:
         self.name, self.network, self.kernel, self.is_broker = name, network, network.kernel, is_broker
-        self.reports, self._disk, self._chance, self._make_node = reports, disk, chance, make_node
+        self.reports, self._disk, self._chance_for, self._make_node = reports, disk, chance_for, make_node
+        self._lives = 0
         self.up = self.paused = self.frozen = self.writing = self.touched = False
-        self.skew_s = chance.uniform(0.0, SKEW_S_MAX)
+        self.skew_s = chance_for("clock").uniform(0.0, SKEW_S_MAX)
         self.inputs: dict[Stream, None] = {}
         self.streams: dict[str, Stream] = {}
         self.dialing: dict[str, int] = {}
@@ -123,7 +125,8 @@ class Host:
         if self.up:
             return
         self.up = True
-        self.node = self._make_node(self._chance.getrandbits(63))
+        self._lives += 1
+        self.node = self._make_node(self._chance_for(f"life {self._lives}").getrandbits(63))
         self.receive = self.node.receive
         if self._disk.pairs and isinstance(self.node, Restorable):
             self.node.restore(dict(self._disk.pairs))
@@ -175,7 +178,7 @@ class Host:
         self.report(Report("thaw"))
         timers = [(self.fire, timer) for timer in self._overdue]
         self._overdue.clear()
-        if self._chance.random() < 0.5:
+        if self._chance_for(f"thaw {self.kernel.now}").random() < 0.5:
             self.inbox.extend(timers)
         else:
             self.inbox.extendleft(reversed(timers))

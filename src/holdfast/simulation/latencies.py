@@ -45,12 +45,13 @@ class Lognormal(Struct, frozen=True, forbid_unknown_fields=True, tag="lognormal"
 Latency = Constant | Uniform | Exponential | Lognormal
 
 
-def sampler(latency: Latency, chance: Random) -> Sampler:
-    """A function that draws the next delay in seconds."""
-    draw = chance.random
+def sampler(latency: Latency, make_chance: Callable[[], Random]) -> Sampler:
+    """A function that draws the next delay in seconds. Chance is made only if it is needed: it is not small."""
     if isinstance(latency, Constant):
         fixed_s = max(latency.ms / 1000, LATENCY_S_MIN)
         return lambda: fixed_s
+    chance = make_chance()
+    draw = chance.random
     if isinstance(latency, Uniform):
         low_s = max(latency.low_ms / 1000, LATENCY_S_MIN)
         span_s = max(latency.high_ms / 1000 - low_s, 0.0)

@@ -303,7 +303,7 @@ class Network:
             link, own_factor = self._settings[pair]
             latency, bytes_per_s = link.latency or latency, link.bytes_per_s or bytes_per_s
             factor *= own_factor
-        return Path(sampler(latency, stream(self.seed, f"latency {name}")), factor, bytes_per_s)
+        return Path(sampler(latency, lambda: stream(self.seed, f"latency {name}")), factor, bytes_per_s)
 
     # --------------------------------------------------------------------------------------------------- dialling
 

@@ -2,9 +2,11 @@
 
 Every workload is a `Scenario`, so that one that goes wrong can be shrunk and written down. Keys are few and topics
 overlap, so that messages conflict; publishers react to deliveries, so that causal chains form; every direction of
-every link has its own speed, so that paths overtake each other. Half of the workloads are dense in one way: everybody
-wants the one topic that everybody publishes on (`crowded`), or two or three topics whose total messages meet in
-different corners of the tree (`tangled`). A broken rule that one kind hardly ever meets, another meets often.
+every link has its own speed, so that paths overtake each other.
+
+Half of the workloads are dense in one way, since a broken rule that one kind hardly ever meets, another meets often:
+`crowded` ones, where everybody wants the one topic that everybody publishes on, and `tangled` ones, where two topics
+have the heart of the tree in common and each leaf publishes on the one that it is outside of.
 """
 
 from random import Random
@@ -14,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.model.errors import HoldfastError
-from holdfast.model.guarantees import GUARANTEES
+from holdfast.model.guarantees import GUARANTEES, TOTAL
 from holdfast.protocols.config import LinkConfig
 from holdfast.protocols.registry import find_protocol
 from holdfast.simulation.checkers import Verdict
@@ -42,6 +44,7 @@ from holdfast.simulation.trees import Parents, print_tree, random_tree
 from holdfast.simulation.world import BrokerFactory, Simulation
 
 BROKERS_MAX = 31
+BROKERS_DENSE_MIN = 4
 CLIENTS_MAX = 10
 LIMIT_S = 120.0
 SPEEDS = (0.3, 1.0, 1.0, 3.0, 8.0)
@@ -60,6 +63,7 @@ FILTERS = (
 )
 KINDS = ("r", "g", "b", "rg")
 
+Kind = Literal["mixed", "crowded", "tangled"]
 FaultKind = Literal["reset", "cut", "freeze", "slow"]
 FAULT_KINDS: tuple[FaultKind, ...] = ("reset", "cut", "freeze", "slow")
 
@@ -163,14 +167,15 @@ class _Author:
         self.seed, self.protocol = seed, protocol
         self.ranks = find_protocol(protocol).guarantees
         shape = stream(seed, "shape")
-        self.kind = shape.choice(("mixed", "mixed", "crowded", "tangled"))
-        # Most trees are small, where messages meet most often, but every size comes up.
-        least = min(1 if self.kind == "mixed" else 3, brokers_max)
-        self.tree: Parents = random_tree(shape, least + int((brokers_max + 1 - least) * shape.random() ** 2))
-        brokers = list(self.tree)
-        self.clients = [f"c{n}@{shape.choice(brokers)}" for n in range(shape.randint(2, CLIENTS_MAX))]
-        self.topics = shape.sample(TOPICS, {"mixed": shape.randint(1, 3), "crowded": 1, "tangled": 3}[self.kind])
-        self.keys = [f"k{n}" for n in range(shape.randint(1, 4 if self.kind == "mixed" else 2))]
+        kinds: tuple[Kind, ...] = ("mixed", "mixed", "crowded", "tangled")
+        self.kind: Kind = shape.choice(kinds) if brokers_max >= BROKERS_DENSE_MIN else "mixed"
+        self.tree: Parents = random_tree(shape, self._brokers(shape, brokers_max))
+        places = list(self.tree)
+        if self.kind != "tangled":
+            places = shape.choices(places, k=shape.randint(2, CLIENTS_MAX))
+        self.clients = [f"c{number}@{place}" for number, place in enumerate(places)]
+        self.topics = shape.sample(TOPICS, {"mixed": shape.randint(1, 3), "crowded": 1, "tangled": 2}[self.kind])
+        self.keys = [f"k{n}" for n in range(shape.randint(1, {"mixed": 4, "crowded": 2, "tangled": 1}[self.kind]))]
         self.span_s = shape.choice((0.02, 0.1, 0.3, 1.0 if self.kind == "mixed" else 0.05))
         self.begin_s = shape.choice((0.0, 0.5, 2.0)) if self.kind == "mixed" else 2.0
         self.weights = [shape.choice((0, 1, 1, 3)) for _ in self.ranks]
@@ -178,9 +183,19 @@ class _Author:
             self.weights = [shape.choice((1, 3)) for _ in self.ranks]
         self.entries: list[Timed] = []
 
+    def _brokers(self, shape: Random, brokers_max: int) -> int:
+        # Most trees are small, where messages meet most often, but every size comes up.
+        least, most = {"mixed": (1, brokers_max), "crowded": (3, brokers_max), "tangled": (BROKERS_DENSE_MIN, 9)}[
+            self.kind
+        ]
+        return min(least + int((most + 1 - least) * shape.random() ** 2), brokers_max)
+
     def scenario(self, faults: tuple[FaultKind, ...]) -> Scenario:
-        self._subscriptions()
-        self._publications()
+        if self.kind == "tangled":
+            self._tangle()
+        else:
+            self._subscriptions()
+            self._publications()
         self._comings_and_goings()
         self._faults(faults)
         return Scenario(
@@ -239,9 +254,8 @@ class _Author:
     def _subscriptions(self) -> None:
         chance = stream(self.seed, "subscriptions")
         for client in self.clients:
-            if self.kind != "mixed" and chance.random() < 0.8:
-                for topic in chance.sample(self.topics, 1 if chance.random() < 0.7 else min(2, len(self.topics))):
-                    self._add(0.0, Subscribe(client, topic))
+            if self.kind == "crowded" and chance.random() < 0.85:
+                self._add(0.0, Subscribe(client, self.topics[0]))
                 continue
             for _ in range(chance.choice((0, 1, 1, 2, 3))):
                 self._subscription(client, chance)
@@ -299,6 +313,26 @@ class _Author:
             times=chance.randint(1, 6),
             after_s=chance.choice((0.0, 0.0, 0.01)),
         )
+
+    def _tangle(self) -> None:
+        chance = stream(self.seed, "tangle")
+        inner = {parent for parent in self.tree.values() if parent is not None}
+        heart = [client for client in self.clients if client.partition("@")[2] in inner]
+        fringe = {client: chance.choice(self.topics) for client in self.clients if client not in heart}
+        for client in self.clients:
+            for topic in (fringe[client],) if client in fringe else self.topics:
+                self._add(0.0, Subscribe(client, topic))
+        # A publisher waits for its own total messages, so those at the fringe, who are to wait for others', have none.
+        weaker = [GUARANTEES[rank].value for rank in self.ranks if rank != TOTAL] or ["total"]
+        strongest = GUARANTEES[max(self.ranks)].value
+        for _ in range(chance.randint(30, 100)):
+            if chance.random() < 0.5:
+                client, wanted = chance.choice(list(fringe.items()))
+                topic = next(topic for topic in self.topics if topic != wanted)
+                message = Publish(client, topic, b"", chance.choice(weaker), tuple(self.keys))
+            else:
+                message = Publish(chance.choice(heart), chance.choice(self.topics), b"", strongest, tuple(self.keys))
+            self._add(self._moment(chance), message)
 
     def _comings_and_goings(self) -> None:
         """Somebody comes late, publishes and subscribes; somebody who takes all subscriptions back leaves, for good."""

@@ -12,6 +12,7 @@ One seed gives one run, to the byte. Every use of chance has a stream of its own
 """
 
 from collections.abc import Callable
+from random import Random
 from time import perf_counter
 
 from msgspec.structs import replace
@@ -100,13 +101,18 @@ class Simulation:
             self.network,
             self._disk(name),
             self.reports,
-            stream(self.seed, f"host {name}"),
+            self._chance_for(name),
             lambda incarnation: make(config, incarnation),
             self._check_invariants,
         )
 
+    def _chance_for(self, name: str) -> Callable[[str], Random]:
+        """Where a host gets chance for a purpose. It keeps none: a world may have very many hosts."""
+        return lambda purpose: stream(self.seed, f"host {name} {purpose}")
+
     def _disk(self, name: str) -> Disk:
-        return Disk(self.kernel, self._disk_config, stream(self.seed, f"disk {name}"))
+        kernel, chance_for = self.kernel, self._chance_for(name)
+        return Disk(kernel, self._disk_config, lambda: chance_for(f"disk {kernel.now}"))
 
     def client(self, address: str) -> ClientHost:
         """The host of a client, `name@broker`; it is made when it is first named."""
@@ -132,7 +138,7 @@ class Simulation:
             self.network,
             self._disk(name),
             self.reports,
-            stream(self.seed, f"host {name}"),
+            self._chance_for(name),
             lambda incarnation: make(config, incarnation),
             self._check_invariants,
         )

@@ -117,7 +117,7 @@ def test_reports_stand_in_order_with_writes():
 @pytest.mark.parametrize("size_bytes", [0, 1_000_000])
 def test_a_write_takes_its_sync_and_its_bytes(size_bytes: int):
     kernel = Kernel()
-    disk = Disk(kernel, DiskConfig(write_ms=1.0, bytes_per_s=1e6), Random(1))
+    disk = Disk(kernel, DiskConfig(write_ms=1.0, bytes_per_s=1e6), Random)
     done: list[float] = []
     disk.write([Persist("", b"x" * size_bytes)], lambda _: done.append(kernel.now))
     kernel.run(10.0)
@@ -126,7 +126,7 @@ def test_a_write_takes_its_sync_and_its_bytes(size_bytes: int):
 
 def test_an_empty_value_erases_its_key():
     kernel = Kernel()
-    disk = Disk(kernel, DiskConfig(), Random(1))
+    disk = Disk(kernel, DiskConfig(), Random)
     for value in (b"v", b""):
         disk.write([Persist("k", value)], lambda _: None)
         kernel.run(kernel.now + 1.0)

@@ -17,7 +17,7 @@ from holdfast.simulation.latencies import (
 
 
 def draws(latency: Latency, count: int = 20_000) -> list[float]:
-    sample = sampler(latency, Random(5))
+    sample = sampler(latency, lambda: Random(5))
     return [sample() for _ in range(count)]
 
 
