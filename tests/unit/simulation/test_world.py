@@ -28,7 +28,7 @@ from holdfast.simulation.faults import (
     When,
 )
 from holdfast.simulation.world import NotQuiet, Simulation
-from tests.unit.simulation.toys import Talker, Toy, toy, toys
+from tests.unit.simulation.toys import Talker, Toy, hello, toy, toys
 
 # ------------------------------------------------------------------------------------------------ the driver's duties
 
@@ -146,6 +146,19 @@ def test_a_frozen_node_with_input_is_not_quiet():
     sim.at(0.001, Freeze("0"))
     with pytest.raises(NotQuiet, match="0 waits for frozen, with 1 inputs queued up"):
         sim.run_until_quiet(limit_s=5)
+
+
+def test_who_says_something_now_and_then_is_not_quiet_even_when_nothing_is_under_way():
+    class Remembering(Toy):
+        def peer_up(self, peer: str, now: float) -> Effects:
+            return [*super().peer_up(peer, now), SetTimer("by the way", 0.6)]
+
+        def timer(self, name: str, now: float) -> Effects:
+            super().timer(name, now)
+            return [Send("0", hello(self.name)), SetTimer(name, 0.6)]
+
+    with pytest.raises(NotQuiet):
+        toys("0-1", Remembering).run_until_quiet(limit_s=20)
 
 
 def test_nodes_that_chatter_for_ever_are_not_quiet():
