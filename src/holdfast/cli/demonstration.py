@@ -52,8 +52,12 @@ def demo(
 def _print_summary(summary: Summary, report: Path) -> None:
     console.print(_latency_table(summary))
     verdict = table("What was promised", "", "found")
-    verdict.add_row("messages", f"{summary.messages:,}")
-    verdict.add_row("deliveries", f"{summary.deliveries:,}")
+    for title, found, expected in (
+        ("messages", summary.messages, summary.messages_expected),
+        ("deliveries", summary.deliveries, summary.deliveries_expected),
+    ):
+        missing = "" if found == expected else f" of {expected:,}"
+        verdict.add_row(title, f"{found:,}{missing}", style="bold red" if missing else "")
     for kind, title in (
         ("lost", "lost"),
         ("duplicated", "duplicated"),

@@ -61,7 +61,9 @@ class Summary(Struct, frozen=True):
     seed: int
     seconds: float
     messages: int
+    messages_expected: int
     deliveries: int
+    deliveries_expected: int
     verdict: dict[str, Any]
     latencies: Sequence[Latency]
     balances: dict[str, str]
@@ -105,7 +107,9 @@ async def run_demo(plan: DemoPlan, progress: Progress = _silent) -> Summary:
     finally:
         await processes.stop()
     progress("checking", 0, 1)
-    summary = await asyncio.to_thread(_summed_up, plan, results, trace, monotonic() - started_at)
+    seconds = monotonic() - started_at
+    events = await asyncio.to_thread(read_trace, trace)
+    summary = await asyncio.to_thread(summed_up, plan, results, events, str(trace), seconds)
     (plan.report / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
     progress("checking", 1, 1)
     return summary
@@ -127,8 +131,8 @@ async def _play(
     plan: DemoPlan, cluster: Cluster, trace: Path, run: str, progress: Progress
 ) -> dict[str, dict[str, Any]]:
     """Start the clients, let them play, and return what each said at its end."""
-    replicas = Counter(client.topics[0] for client in cluster.clients)
-    total = plan.operations * sum(count * count for count in replicas.values())
+    replicas = _replicas(cluster)
+    total = deliveries_expected(plan)
     delivered: dict[str, int] = {}
     limit_s = SLACK_S + plan.operations * plan.interval_ms / 1000
     async with AsyncExitStack() as stack:
@@ -184,13 +188,26 @@ def _worker(plan: DemoPlan, cluster: Cluster, client: Client, replicas: int, tra
 # ---------------------------------------------------------------------------------------------------------- the proof
 
 
-def _summed_up(plan: DemoPlan, results: dict[str, dict[str, Any]], trace: Path, seconds: float) -> Summary:
-    events = read_trace(trace)
+def _replicas(cluster: Cluster) -> Counter[str]:
+    """How many replicas each bank (a topic) has."""
+    return Counter(client.topics[0] for client in cluster.clients)
+
+
+def deliveries_expected(plan: DemoPlan) -> int:
+    """Each replica publishes its operations, and each replica of the same bank delivers them, its own included."""
+    return plan.operations * sum(count * count for count in _replicas(plan.cluster).values())
+
+
+def summed_up(
+    plan: DemoPlan, results: dict[str, dict[str, Any]], events: Sequence[Event], trace: str, seconds: float
+) -> Summary:
+    """Judge the trace, and count: a trace that lacks a client's rows altogether would not be at fault by itself."""
     verdict = check(events)
     digests = {client.name: str(results[client.name]["digest"]) for client in plan.cluster.clients}
     equal = replicas_equal(plan.cluster, digests)
     messages = sum(event.event == "publish" for event in events)
-    complete = messages == plan.operations * len(plan.cluster.clients) and verdict.deliveries > 0
+    messages_wanted, deliveries_wanted = plan.operations * len(plan.cluster.clients), deliveries_expected(plan)
+    complete = (messages, verdict.deliveries) == (messages_wanted, deliveries_wanted)
     return Summary(
         ok=verdict.ok and equal and complete,
         brokers=len(plan.cluster.brokers),
@@ -199,13 +216,15 @@ def _summed_up(plan: DemoPlan, results: dict[str, dict[str, Any]], trace: Path, 
         seed=plan.seed,
         seconds=round(seconds, 3),
         messages=messages,
+        messages_expected=messages_wanted,
         deliveries=verdict.deliveries,
+        deliveries_expected=deliveries_wanted,
         verdict=_as_dict(verdict),
         latencies=latencies(events),
         balances=digests,
         replicas_equal=equal,
         refused_operations=sum(int(result["refused"]) for result in results.values()),
-        trace=str(trace),
+        trace=trace,
     )
 
 

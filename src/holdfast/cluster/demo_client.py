@@ -1,10 +1,12 @@
 """One client of the demonstration as a worker: a bank replica that also publishes its share of the workload.
 
 It says `ready` when it is subscribed, begins when it is told `go`, says `progress` on the way, and `done` when its last
-publication is confirmed and everything that everybody publishes on its topic has been delivered here.
+publication is confirmed and everything that everybody publishes on its topic has been delivered here. Told to `stop`,
+which means that everybody is done, it ends its trace before it closes.
 """
 
 import asyncio
+from pathlib import Path
 from random import Random
 from time import monotonic
 
@@ -12,8 +14,11 @@ from msgspec import Struct
 
 from holdfast.client import Receipt, connect
 from holdfast.cluster.workers import Orders, say, settings_of_this_process, work
+from holdfast.model.trace import Event
+from holdfast.runtime.tracing import own_file
 from holdfast.services.bank import account_numbers, workload
 from holdfast.services.replica import Replica, open_replica
+from holdfast.storage.traces import TraceWriter
 
 PROGRESS_S = 0.1
 
@@ -33,11 +38,37 @@ class DemoClientSettings(Struct, frozen=True):
     run: str
 
 
+class Record:
+    """The client's trace, up to the moment when everybody was done.
+
+    A client that closes takes its subscriptions back, and nothing is owed to a subscription that was taken back: with
+    those rows in it, no trace could show a loss.
+    """
+
+    def __init__(self, directory: str, name: str) -> None:
+        self._writer = TraceWriter(own_file(Path(directory), name), fresh=True)
+        self._ended = False
+
+    def __call__(self, event: Event) -> None:
+        if not self._ended:
+            self._writer.append(event)
+
+    def flush(self) -> None:
+        """Let others read what was recorded so far."""
+        if not self._ended:
+            self._writer.flush()
+
+    def end(self) -> None:
+        """Record nothing more."""
+        self._ended = True
+        self._writer.close()
+
+
 class DemoClient:
     """The replica and how far it is."""
 
-    def __init__(self, settings: DemoClientSettings, replica: Replica) -> None:
-        self._settings, self._replica = settings, replica
+    def __init__(self, settings: DemoClientSettings, replica: Replica, record: Record) -> None:
+        self._settings, self._replica, self._record = settings, replica, record
         self._complete = asyncio.Event()
         self._published = 0
         self._expected = settings.operations * settings.replicas
@@ -81,22 +112,25 @@ class DemoClient:
     async def _tell(self) -> None:
         while True:
             say("progress", published=self._published, delivered=self._replica.bank.applied)
+            self._record.flush()
             await asyncio.sleep(PROGRESS_S)
 
 
 async def serve(settings: DemoClientSettings) -> None:
     orders = Orders()
     orders.listen()
+    record = Record(settings.trace, settings.name)
     async with connect(
-        settings.address, name=settings.name, cluster=settings.cluster, trace=settings.trace, run=settings.run
+        settings.address, name=settings.name, cluster=settings.cluster, trace=record, run=settings.run
     ) as client:
         replica = await open_replica(client, settings.topic, account_numbers(settings.accounts))
         say("ready", broker=client.broker)
         await orders.wait_for("go")
-        await DemoClient(settings, replica).play()
+        await DemoClient(settings, replica, record).play()
         bank = replica.bank
         say("done", applied=bank.applied, refused=bank.refused, digest=bank.digest(), delivered=bank.applied)
         await orders.wait_for("stop")
+        record.end()
     say("closed")
 
 

@@ -28,7 +28,7 @@ class Trace:
         if callable(target):
             self._take = target
         else:
-            self._writer = TraceWriter(_own_file(Path(target), node), fresh=True)
+            self._writer = TraceWriter(own_file(Path(target), node), fresh=True)
 
     def __call__(self, report: Report) -> None:
         rows = self._recorder.record(
@@ -56,6 +56,6 @@ class Trace:
             self._writer.close()
 
 
-def _own_file(path: Path, node: str) -> Path:
+def own_file(path: Path, node: str) -> Path:
     """In a directory every node has a file of its own, named after it."""
     return path if path.suffix == SUFFIX else path / (quote(node, safe="") + SUFFIX)

@@ -24,6 +24,21 @@ def test_a_small_demonstration_ends_with_all_zeros(terminal: Terminal):
     assert processes_that_mention(str(report)) == []
 
 
+def test_a_loss_planted_in_the_trace_of_a_demonstration_is_found(terminal: Terminal):
+    assert terminal.run("demo", "--operations", 5, "--interval-ms", 0).returncode == 0
+    trace = terminal.directory / "report" / "trace" / "c2.jsonl"
+    lines = trace.read_text().splitlines(keepends=True)
+    # The closing takes subscriptions back, and is no part of what is judged: nothing would be owed after it.
+    assert not any('"unsubscribe"' in line for line in lines)
+    deliveries = [number for number, line in enumerate(lines) if '"deliver"' in line]
+    assert len(deliveries) == 10
+    for number in (deliveries[0], deliveries[-1]):
+        trace.write_text("".join(lines[:number] + lines[number + 1 :]))
+        audit = terminal.run("audit", "report/trace", "--json")
+        found = json.loads(audit.stdout)
+        assert (audit.returncode, found["ok"], found["lost"], found["deliveries"]) == (1, False, 1, 64)
+
+
 def test_a_cluster_file_can_be_demonstrated_too(terminal: Terminal, chain: Path):
     ran = terminal.run("demo", chain, "--operations", 10, "--interval-ms", 0, "--json", "--report", "here")
     assert ran.returncode == 0, ran.stderr
