@@ -35,7 +35,7 @@ check: setup-dev ## what a reviewer would run: ruff, mypy, tidiness, unit tests,
 	@$(BIN)/pytest -q -n $(TEST_WORKERS) $(CHECKED_TESTS)
 
 swarm: setup-dev ## many seeded random runs in the simulator (SWARM_RUNS=20000)
-	@SWARM_RUNS=$(SWARM_RUNS) $(BIN)/pytest -q tests/swarm
+	@SWARM_RUNS=$(SWARM_RUNS) $(BIN)/pytest -q -n $(TEST_WORKERS) tests/swarm
 
 bench: setup-bench ## measure Holdfast beside a bare relay in one run
 	@$(BIN)/holdfast bench
