@@ -27,10 +27,14 @@ SEQ_MAX = (1 << 53) - 1
 Name = Annotated[str, Meta(min_length=1, max_length=128)]
 TopicText = Annotated[str, Meta(min_length=1, max_length=1024)]
 Seq = Annotated[int, Meta(ge=1, le=SEQ_MAX)]
-Count = Annotated[int, Meta(ge=1, le=1 << 20)]
+Count = Annotated[int, Meta(ge=1, le=BATCH_COUNT_MAX)]
 Rank = Annotated[int, Meta(ge=0, le=3)]
-Keys = tuple[str, ...]
-Attributes = dict[str, Value]
+Key = Annotated[str, Meta(max_length=KEY_BYTES_MAX)]
+Keys = Annotated[tuple[Key, ...], Meta(max_length=KEYS_MAX)]
+Attributes = Annotated[dict[str, Value], Meta(max_length=ATTRIBUTES_MAX)]
+# The decoder sees these limits before it makes anything: a small frame cannot become a large batch.
+KeysColumn = Annotated[tuple[Keys, ...], Meta(max_length=BATCH_COUNT_MAX)]
+AttributesColumn = Annotated[tuple[Attributes, ...], Meta(max_length=BATCH_COUNT_MAX)]
 T = TypeVar("T")
 
 
@@ -64,8 +68,8 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
     guarantee: Rank
     payloads: bytes
     lengths: bytes = b""
-    keys: tuple[Keys, ...] = ()
-    attributes: tuple[Attributes, ...] = ()
+    keys: KeysColumn = ()
+    attributes: AttributesColumn = ()
 
     @property
     def last(self) -> int:
@@ -123,10 +127,16 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
         if self.lengths:
             if len(self.lengths) != 4 * self.count:
                 raise BatchError(f"{who} has {self.count} messages but {len(self.lengths)} bytes of lengths")
-            if sum(unpack_lengths(self.lengths)) != len(self.payloads):
+            lengths = unpack_lengths(self.lengths)
+            if sum(lengths) != len(self.payloads):
                 raise BatchError(f"{who} has lengths that do not add up to its {len(self.payloads)} payload bytes")
-        elif len(self.payloads) % self.count:
-            raise BatchError(f"{who} has {self.count} equal messages in {len(self.payloads)} payload bytes")
+            longest = max(lengths)
+        else:
+            longest, left = divmod(len(self.payloads), self.count)
+            if left:
+                raise BatchError(f"{who} has {self.count} equal messages in {len(self.payloads)} payload bytes")
+        if longest > PAYLOAD_BYTES_MAX:
+            raise BatchError(f"{who} has a payload of {longest} bytes; at most {PAYLOAD_BYTES_MAX} are allowed")
         for name, column in (("keys", self.keys), ("attributes", self.attributes)):
             if len(column) not in (0, 1, self.count):
                 raise BatchError(f"{who} has {self.count} messages but {len(column)} entries of {name}")
@@ -223,7 +233,7 @@ def make_batch(
         payloads[0] if count == 1 else b"".join(payloads),
         b"" if uniform else pack_lengths(sizes),
         _folded(keys),
-        _folded(attributes),
+        _folded_attributes(attributes),
     )
 
 
@@ -249,3 +259,13 @@ def _folded(column: Sequence[T]) -> tuple[T, ...]:
     if len(column) > 1 and column.count(column[0]) == len(column):
         return (column[0],)
     return tuple(column)
+
+
+def _folded_attributes(column: Sequence[Attributes]) -> tuple[Attributes, ...]:
+    """Folded if the entries are alike: 1, 1.0 and True are equal, but filters tell them apart."""
+    folded = _folded(column)
+    if len(folded) == 1:
+        kinds = {name: type(value) for name, value in folded[0].items()}
+        if any(type(one[name]) is not kind for one in column for name, kind in kinds.items()):
+            return tuple(column)
+    return folded

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from holdfast.model.batches import Batch, Name, Rank, Seq, TopicText
+from holdfast.model.batches import BATCH_COUNT_MAX, KEYS_MAX, Batch, Key, Name, Rank, Seq, TopicText
 
 WIRE_VERSION = 1
 
@@ -17,6 +17,8 @@ Counter = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Where = Annotated[str, Meta(max_length=4096)]
 Reason = Annotated[str, Meta(max_length=1024)]
 Interest = tuple[TopicText, Where]
+INTERESTS_MAX = 1024
+"""How many of them one message holds."""
 
 
 # ---------------------------------------------------------------------------------------------- session messages
@@ -55,7 +57,7 @@ class UnsubscribeAck(Struct, frozen=True, array_like=True, tag=24, gc=False):
 class Interests(Struct, frozen=True, array_like=True, tag=25, gc=False):
     """What is wanted on the sender's side of a link that is new; `complete` with the last part."""
 
-    entries: tuple[Interest, ...]
+    entries: Annotated[tuple[Interest, ...], Meta(max_length=INTERESTS_MAX)]
     complete: bool
 
 
@@ -97,7 +99,7 @@ class TotalMarker(Struct, frozen=True, array_like=True, tag=31, gc=False):
     publisher: Name
     first: Seq
     topic: TopicText
-    keys: tuple[str, ...]
+    keys: Annotated[tuple[Key, ...], Meta(max_length=KEYS_MAX * BATCH_COUNT_MAX)]
     serial: Counter = 0
 
 

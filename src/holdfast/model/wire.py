@@ -44,22 +44,32 @@ def decode(body: bytes | memoryview) -> Frame:
 
 
 class FrameReader:
-    """Cuts a byte stream into frames. Feed it what arrives, in any pieces."""
+    """Cuts a byte stream into frames. Feed it what arrives, in any pieces.
 
-    __slots__ = ("_rest",)
+    The beginning of a frame is kept in one buffer that grows with its pieces, so each byte of a frame is copied a
+    constant number of times however small the pieces are; what arrives whole is not copied at all.
+    """
+
+    __slots__ = ("_need", "_rest")
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
+        self._need = 0
+        """How many bytes it takes before the beginning that we have can become a frame, or tell how long it is."""
 
     @property
     def pending_bytes(self) -> int:
         """Bytes of a frame that is not complete yet."""
         return len(self._rest)
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are complete now."""
-        if self._rest:
-            data = self._rest + data
+    def feed(self, data: bytes | bytearray) -> list[Frame]:
+        """The frames that are complete now. After a `WireError` nothing more can be made of the stream."""
+        rest = self._rest
+        if rest:
+            rest += data
+            if len(rest) < self._need:
+                return []
+            data = rest
         frames: list[Frame] = []
         at, end = 0, len(data)
         view = memoryview(data)
@@ -72,5 +82,12 @@ class FrameReader:
                 break
             frames.append(decode(view[at + HEADER_BYTES : stop]))
             at = stop
-        self._rest = data[at:] if at else data
+        if data is rest:
+            view.release()
+            del rest[:at]
+        elif at < end:
+            rest += view[at:]
+        if at < end:
+            known = end - at >= HEADER_BYTES
+            self._need = HEADER_BYTES + LENGTH.unpack_from(rest)[0] if known else HEADER_BYTES
         return frames

@@ -1,0 +1,240 @@
+"""Frames on the wire: every kind round-trips, and no bytes make the decoder do anything but return or refuse."""
+
+import time
+import tracemalloc
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from holdfast.model.batches import make_batch
+from holdfast.model.messages import Ack, Data, Frame, Goodbye, Hello, Ping, Publish, SessionMessage, cost_bytes
+from holdfast.model.wire import FRAME_BYTES_MAX, HEADER_BYTES, FrameReader, WireError, decode, encode
+from tests.unit.model.drawn import FRAME_KINDS, SESSION_KINDS, frames, structs
+
+HUGE = 0xFFFFFFFF
+PUBLISH = b"\x93\x04\x01\x92\x14\x99\xa1p\x01\x01\xa1t\x00\xc4\x00\xc4\x00"
+"""Data 1 with a publication, up to its keys."""
+
+
+def read_all(data: bytes, cuts: list[int]) -> list[Frame]:
+    reader, found = FrameReader(), []
+    for start, stop in pairwise([0, *sorted(cuts), len(data)]):
+        found += reader.feed(data[start:stop])
+    return found
+
+
+def outcome(data: bytes, cuts: list[int]) -> list[Frame] | str:
+    try:
+        return read_all(data, cuts)
+    except WireError as error:
+        return str(error)
+
+
+# --------------------------------------------------------------------------------------------------- round trips
+
+
+@pytest.mark.parametrize("kind", FRAME_KINDS)
+def test_every_kind_of_frame_round_trips(kind: type[Frame]):
+    @given(structs(kind))
+    @settings(max_examples=40)
+    def round_trips(frame: Frame) -> None:
+        assert FrameReader().feed(encode(frame)) == [frame]
+
+    round_trips()
+
+
+@pytest.mark.parametrize("kind", SESSION_KINDS)
+def test_every_kind_of_session_message_round_trips(kind: type[SessionMessage]):
+    @given(structs(kind), st.integers(1, 1 << 40))
+    @settings(max_examples=40)
+    def round_trips(message: SessionMessage, seq: int) -> None:
+        [frame] = FrameReader().feed(encode(Data(seq, message)))
+        assert frame == Data(seq, message)
+        assert cost_bytes(message) > 0
+
+    round_trips()
+
+
+def test_no_two_kinds_of_frames_or_of_session_messages_share_a_tag():
+    for kinds in (FRAME_KINDS, SESSION_KINDS):
+        assert len({kind.__struct_config__.tag for kind in kinds}) == len(kinds)  # type: ignore[attr-defined]
+
+
+def test_a_frame_is_four_bytes_of_length_and_one_message():
+    data = encode(Ping(5))
+    assert data == b"\x00\x00\x00\x03\x92\x06\x05"
+    assert len(data) == HEADER_BYTES + 3
+
+
+# ------------------------------------------------------------------------------------------------------ any pieces
+
+
+@given(st.lists(frames, max_size=6), st.data())
+def test_the_pieces_in_which_a_stream_arrives_do_not_matter(sent: list[Frame], choice: st.DataObject):
+    data = b"".join(map(encode, sent))
+    cuts = choice.draw(st.lists(st.integers(0, len(data)), max_size=10))
+    assert read_all(data, cuts) == sent
+
+
+@given(st.lists(frames, min_size=1, max_size=3))
+def test_a_stream_may_arrive_byte_by_byte(sent: list[Frame]):
+    data = b"".join(map(encode, sent))
+    assert read_all(data, list(range(len(data)))) == sent
+
+
+@given(frames, st.data())
+def test_the_beginning_of_a_frame_is_pending_and_nothing_else(frame: Frame, choice: st.DataObject):
+    data = encode(frame)
+    length = choice.draw(st.integers(0, len(data) - 1))
+    reader = FrameReader()
+    assert reader.feed(encode(Ping(1)) + data[:length]) == [Ping(1)]
+    assert reader.pending_bytes == length
+    assert reader.feed(data[length:] + data[:length]) == [frame]
+    assert reader.pending_bytes == length
+
+
+def test_many_small_pieces_of_a_large_frame_are_not_copied_again_and_again():
+    """The same frame in pieces of 64 KiB and of 512 bytes: were the whole copied at each piece, 128 times as much."""
+    whole = encode(Data(1, Publish(make_batch("p", 1, "t", 0, [bytes(FRAME_BYTES_MAX - 1000)]))))
+
+    def cost_s(size: int) -> float:
+        pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+        best_s = float("inf")
+        for _ in range(5):
+            reader = FrameReader()
+            start = time.perf_counter()
+            frames = [frame for piece in pieces for frame in reader.feed(piece)]
+            best_s = min(best_s, time.perf_counter() - start)
+            assert len(frames) == 1
+        return best_s
+
+    assert cost_s(1 << 9) < 25 * cost_s(1 << 16)
+
+
+def test_the_beginning_of_a_large_frame_takes_little_more_memory_than_it_has_bytes():
+    tracemalloc.start()
+    try:
+        reader = FrameReader()
+        reader.feed(FRAME_BYTES_MAX.to_bytes(HEADER_BYTES, "big"))
+        for _ in range(1 << 18):
+            assert reader.feed(b"xy") == []
+        assert tracemalloc.get_traced_memory()[0] < 2 * reader.pending_bytes
+    finally:
+        tracemalloc.stop()
+
+
+# ------------------------------------------------------------------------------------------------------- any bytes
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))
+@example(b"\x00\x00\x00\x00", [])
+@example(b"\x00\x00\x00\x01\xc1", [])
+def test_any_bytes_give_frames_or_the_one_error_and_the_pieces_do_not_matter(data: bytes, cuts: list[int]):
+    whole, pieces = outcome(data, []), outcome(data, [cut for cut in cuts if cut <= len(data)])
+    assert whole == pieces
+
+
+@given(frames, st.data())
+@settings(max_examples=300)
+def test_a_frame_with_flipped_bits_gives_frames_or_the_one_error(frame: Frame, choice: st.DataObject):
+    data = bytearray(encode(frame))
+    for _ in range(choice.draw(st.integers(1, 3))):
+        data[choice.draw(st.integers(0, len(data) - 1))] ^= 1 << choice.draw(st.integers(0, 7))
+    found = outcome(bytes(data), [])
+    if isinstance(found, list):
+        # Whatever was understood can be said again.
+        assert read_all(b"".join(map(encode, found)), []) == found or "nan" in str(found)
+
+
+@given(frames, st.data())
+def test_a_body_that_is_cut_short_or_goes_on_is_refused(frame: Frame, choice: st.DataObject):
+    body = encode(frame)[HEADER_BYTES:]
+    shorter = body[: choice.draw(st.integers(0, len(body) - 1))]
+    longer = body + choice.draw(st.binary(min_size=1, max_size=3))
+    for wrong in (shorter, longer):
+        with pytest.raises(WireError, match=f"the peer sent {len(wrong)} bytes that are no Holdfast frame"):
+            decode(wrong)
+
+
+# Structures that msgpack can say in few bytes. `N` is what they announce, where they announce something.
+BOMBS = {
+    "an array of announced length": b"\xdd" + HUGE.to_bytes(4, "big"),
+    "interests of announced length": b"\x93\x04\x01\x93\x19\xdd" + HUGE.to_bytes(4, "big"),
+    "keys of announced length": PUBLISH + b"\xdd" + HUGE.to_bytes(4, "big"),
+    "keys of one message of announced length": PUBLISH + b"\x91\xdd" + HUGE.to_bytes(4, "big"),
+    "attributes of announced length": PUBLISH + b"\x90\x91\xdf" + HUGE.to_bytes(4, "big"),
+    "a payload of announced length": b"\x93\x04\x01\x92\x14\x99\xa1p\x01\x01\xa1t\x00\xc6" + HUGE.to_bytes(4, "big"),
+    "a name of announced length": b"\x93\x04\x01\x92\x14\x99\xdb" + HUGE.to_bytes(4, "big"),
+    "an extension of announced length": b"\xc9" + HUGE.to_bytes(4, "big") + b"\x01",
+    "arrays in arrays": b"\x91" * 500_000,
+    "maps in maps": b"\x81\x01" * 500_000,
+    "arrays in an attribute": PUBLISH + b"\x90\x91\x81\xa1n" + b"\x91" * 500_000,
+    "arrays where a frame has ended": b"\x93\x06\x01" + b"\x91" * 500_000,
+    "arrays under an unknown tag": b"\x92\x7f" + b"\x91" * 500_000,
+    "a million empty keys": PUBLISH + b"\xdd\x00\x0f\x42\x40" + b"\x90" * 1_000_000,
+    "a million empty attributes": PUBLISH + b"\x90\xdd\x00\x0f\x42\x40" + b"\x80" * 1_000_000,
+    "a million keys of one message": PUBLISH + b"\x91\xdd\x00\x0f\x42\x40" + b"\xa0" * 1_000_000,
+    "a million interests": b"\x93\x04\x01\x93\x19\xdd\x00\x0f\x42\x40" + b"\x92\xa1a\xa0" * 1_000_000 + b"\xc3",
+    "a million keys in a marker": b"\x93\x04\x01\x95\x1f\xa1p\x01\xa1t\xdd\x00\x0f\x42\x40" + b"\xa0" * 1_000_000,
+    "a million messages in no bytes": PUBLISH.replace(b"\x01\x01", b"\x01\xce\x00\x0f\x42\x40") + b"\x90\x90",
+}
+
+
+@pytest.mark.parametrize("body", BOMBS.values(), ids=BOMBS.keys())
+def test_what_announces_or_nests_much_is_refused_without_making_it(body: bytes):
+    tracemalloc.start()
+    try:
+        with pytest.raises(WireError):
+            decode(body)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_announced_frame_over_the_limit_is_refused_at_its_header():
+    reader = FrameReader()
+    with pytest.raises(WireError, match=f"announced a frame of {HUGE} bytes; the limit is {FRAME_BYTES_MAX}"):
+        reader.feed(HUGE.to_bytes(4, "big"))
+
+
+def test_a_header_that_arrives_in_pieces_is_refused_as_soon_as_it_is_whole():
+    reader = FrameReader()
+    for byte in (FRAME_BYTES_MAX + 1).to_bytes(4, "big")[:3]:
+        assert reader.feed(bytes([byte])) == []
+    with pytest.raises(WireError, match="announced"):
+        reader.feed(b"\x01")
+
+
+def test_a_frame_that_is_too_large_is_not_sent_either():
+    batch = make_batch("p", 1, "t", 0, [bytes(FRAME_BYTES_MAX)])
+    with pytest.raises(WireError, match="publish smaller batches"):
+        encode(Data(1, Publish(batch)))
+
+
+def test_a_name_that_is_no_text_is_refused():
+    body = msgspec.msgpack.encode(Goodbye("ab")).replace(b"ab", b"\xff\xfe")
+    with pytest.raises(WireError):
+        decode(body)
+
+
+@pytest.mark.parametrize(
+    "hello",
+    [
+        Hello(1, "", "client", "c", 1, False, 0, 0),
+        Hello(1, "x" * 129, "client", "c", 1, False, 0, 0),
+        Hello(1, "a", "king", "c", 1, False, 0, 0),  # type: ignore[arg-type]
+        Hello(1, "a", "client", "c", -1, False, 0, 0),
+    ],
+)
+def test_a_hello_outside_its_limits_is_refused(hello: Hello):
+    with pytest.raises(WireError):
+        decode(msgspec.msgpack.encode(hello))
+
+
+def test_the_limits_of_acknowledgements_are_those_of_a_signed_word():
+    assert decode(msgspec.msgpack.encode(Ack((1 << 63) - 1, 0))) == Ack((1 << 63) - 1, 0)
+    with pytest.raises(WireError):
+        decode(msgspec.msgpack.encode(Ack(1 << 63, 0)))
