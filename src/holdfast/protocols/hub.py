@@ -237,7 +237,8 @@ class Hub:
             ack = link.acknowledgement(grant, peer in self._eager)
             if ack is not None:
                 self.out.append(Send(peer, ack))
-            if link.state is not LinkState.OPEN or not link.owes_acknowledgement:
+            # What may not be granted is not asked for again at every tick: whoever is relieved wakes it up.
+            if link.state is not LinkState.OPEN or not link.owes(grant):
                 del self._owing[peer]
         self._eager.clear()
         if self._owing and not self._ack_timer_set:
@@ -325,7 +326,7 @@ class Hub:
         if peer in self.congested:
             self.congested.discard(peer)
             self.out.append(Report("relieved", peer=peer))
-            self._owing.update((name, None) for name, link in self.links.items() if link.owes_acknowledgement)
+            self._owing.update((name, None) for name, link in self.links.items() if link.owes(grant=True))
             self._eager.update(self._owing)
 
     def _drop(self, link: Link, reason: str) -> None:

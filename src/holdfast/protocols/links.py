@@ -163,9 +163,10 @@ class Link:
         self.credit_in, self.said_received, self.frames_unacked = credit, self.received, 0
         return Ack(self.received, credit)
 
-    @property
-    def owes_acknowledgement(self) -> bool:
-        return self.received > self.said_received or self.consumed_bytes + self.config.window_bytes > self.credit_in
+    def owes(self, grant: bool) -> bool:
+        """Whether there is something to acknowledge, or credit to give while `grant` is true."""
+        room = grant and self.consumed_bytes + self.config.window_bytes > self.credit_in
+        return room or self.received > self.said_received
 
     # ----------------------------------------------------------------------------------------------- connection
 

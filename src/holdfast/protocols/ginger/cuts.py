@@ -205,12 +205,7 @@ class CutMap:
         return False
 
     def _start(self, cut: Cut) -> None:
-        inside = dict.fromkeys(
-            peer for peer in self._interests.table.route(cut.topic) if peer in self._interests.neighbours
-        )
-        for other in self._cuts.values():
-            if other.topic == cut.topic:
-                inside.update(other.participants)
+        inside = self._inside(cut.topic)
         inside.pop(cut.source, None)
         cut.participants, cut.awaiting = inside, set(inside)
         self._cuts[cut.batch_id] = cut
@@ -220,6 +215,15 @@ class CutMap:
             self._send(peer, marker)
         if not inside:
             self._complete(cut)
+
+    def _inside(self, topic: str) -> dict[str, None]:
+        """The neighbours that want the topic, and those that are in a cut of it still."""
+        neighbours = self._interests.neighbours
+        inside = dict.fromkeys(peer for peer in self._interests.table.route(topic) if peer in neighbours)
+        for other in self._cuts.values():
+            if other.topic == topic:
+                inside.update(other.participants)
+        return inside
 
     def on_ack(self, peer: str, ack: TotalAck) -> None:
         cut = self._cuts.get((ack.publisher, ack.first))
