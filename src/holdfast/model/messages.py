@@ -155,10 +155,16 @@ Dead = tuple[tuple[Name, Counter], ...]
 
 
 class Unstable(Struct, frozen=True, array_like=True, tag=40, gc=False):
-    """Before a `Join`: a record of the joiner's link with its dead parent that may be needed."""
+    """Before a `Join`: a record of the joiner's link with its dead parent that may be needed.
 
-    flag: Literal["s", "r", "t"]
+    It was sent, received, asked for (`t`), or asked for, said to be done, and never seen here (`d`); the first `after`
+    of these records went by before that. `number` is its place in the joiner's processing order.
+    """
+
+    flag: Literal["s", "r", "t", "d"]
     batch: Batch
+    after: Counter
+    number: Counter
 
 
 class Join(Struct, frozen=True, array_like=True, tag=41):
@@ -175,13 +181,14 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
 
 
 class Open(Struct, frozen=True, array_like=True, tag=42):
-    """The receiver is taken in. The next `hold` records on the link settle the repair."""
+    """The receiver is taken in. The next `hold` records on the link settle the repair; `taken` of its own were used."""
 
     interests: tuple[Interest, ...]
     upward: Upward
     dead: Dead
     hold: Counter
     cuts: tuple[tuple[Name, Seq], ...]
+    taken: Counter
 
 
 class View(Struct, frozen=True, array_like=True, tag=43):
@@ -282,7 +289,9 @@ class Welcome(Struct, frozen=True, array_like=True, tag=2, gc=False):
 class Refusal(Struct, frozen=True, array_like=True, tag=3, gc=False):
     """The answer to a `Hello` that cannot be accepted; the connection closes after it."""
 
-    code: Literal["version", "cluster", "name", "unknown-session", "not-ready", "full", "misuse", "kind", "excluded"]
+    code: Literal[
+        "version", "cluster", "name", "unknown-session", "not-ready", "full", "misuse", "kind", "excluded", "moved"
+    ]
     reason: Reason
 
 

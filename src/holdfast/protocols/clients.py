@@ -22,6 +22,7 @@ from holdfast.model.messages import (
     ConfirmAck,
     Frame,
     Hello,
+    Levels,
     Publish,
     Refusal,
     Rejected,
@@ -88,6 +89,8 @@ class ClientNode:
 
     def __init__(self, config: ClientConfig, incarnation: int) -> None:
         self.name, self.config = config.name, config
+        self._broker = config.broker
+        """The name under which our driver knows the broker that has our session."""
         self._hub = _ClientHub(self, config.name, "client", config.cluster, config.link, incarnation)
         self._hub.may_begin = self._numbering
         self.next_seq = 1
@@ -203,8 +206,11 @@ class ClientNode:
         self._requests[token] = (verb, pattern, where)
         # A request stands behind the publications before it.
         self._flush(now)
-        self._hub.send(self.config.broker, make(token))
+        self._send_request(token, make(token))
         return token, self._hub.take()
+
+    def _send_request(self, token: int, message: SessionMessage) -> None:  # noqa: ARG002
+        self._hub.send(self._broker, message)
 
     def _check_open(self, verb: str) -> None:
         if self._ended:
@@ -213,21 +219,21 @@ class ClientNode:
     def consumed(self, batch: Batch) -> None:
         """The application has taken these messages: the broker may send as many more."""
         message = self._uneaten.pop((batch.publisher, batch.first), None)
-        link = self._hub.links.get(self.config.broker)
+        link = self._hub.links.get(self._broker)
         if message is not None and link is not None:
             self._hub.consumed(link, message)
 
     @property
     def backlog_bytes(self) -> int:
         """What was published and is not accepted by the broker yet."""
-        link = self._hub.links.get(self.config.broker)
+        link = self._hub.links.get(self._broker)
         return self._pending_bytes + (link.unacknowledged_bytes if link is not None else 0)
 
     # -------------------------------------------------------------------------------------------- entry points
 
     def start(self, now: float) -> Effects:
         self._hub.start()
-        self._hub.dial(self.config.broker, now)
+        self._hub.dial(self._broker, now)
         self._hub.out.append(SetTimer(GIVE_UP_TIMER, self.config.give_up_s))
         return self._hub.take()
 
@@ -238,7 +244,7 @@ class ClientNode:
 
     def timer(self, name: str, now: float) -> Effects:
         if not self._hub.timer(name, now) and name == GIVE_UP_TIMER and not self.attached:
-            self._hub.end(self.config.broker, f"no answer from the broker for {self.config.give_up_s:g} s")
+            self._hub.end(self._broker, f"no answer from the broker for {self.config.give_up_s:g} s")
         return self._hub.take()
 
     def peer_up(self, peer: str, now: float) -> Effects:
@@ -266,16 +272,18 @@ class ClientNode:
         if not self._batches:
             return
         batches, self._batches = self._batches, []
-        link = self._hub.links[self.config.broker]
         for batch in batches:
             self._hub.out.append(Report("publish", batch))
-            self._hub.send(self.config.broker, Publish(batch))
-            self._publications.append((link.queued, batch.last))
+            self._send_batch(batch)
         self._pending_bytes = 0
+
+    def _send_batch(self, batch: Batch) -> None:
+        self._hub.send(self._broker, Publish(batch))
+        self._publications.append((self._hub.links[self._broker].queued, batch.last))
 
     def _leave_if_drained(self) -> None:
         if self._stopping and self.attached and self._hub.drained():
-            self._hub.end(self.config.broker, "the client closed")
+            self._hub.end(self._broker, "the client closed")
 
     # ------------------------------------------------------------------------------------------ the hub's owner
 
@@ -286,6 +294,9 @@ class ClientNode:
         raise LocalMisuse(f"client {self.name} was asked to welcome {hello.node}")
 
     def link_opened(self, link: Link, fresh: bool) -> None:  # noqa: ARG002
+        self._attach(link)
+
+    def _attach(self, link: Link) -> None:
         said = self._hub.said
         if said is None:
             return
@@ -302,7 +313,7 @@ class ClientNode:
             return True
         if self.next_seq > 1:
             reason = f"{self.name} has published up to #{published} before; wait for the attachment, or choose a name"
-            self._hub.end(self.config.broker, reason)
+            self._hub.end(self._broker, reason)
             return False
         self.next_seq = published + 1
         self.accepted_seq = published
@@ -323,6 +334,9 @@ class ClientNode:
         self._hub.out.append(Ended(self._stopping and everything, reason))
         if self._stopping:
             self._hub.out.append(Report("stopped"))
+
+    def link_levels(self, link: Link, levels: Levels) -> None:
+        """A client that stays with its broker keeps nothing for others."""
 
     def link_acknowledged(self, link: Link) -> None:
         self._accept(link)
@@ -355,7 +369,10 @@ class ClientNode:
             raise PeerViolation(f"{link.peer} sent a client {type(message).__name__}, which only brokers take")
 
     def _on_publish(self, link: Link, message: Publish) -> None:
-        batch = message.batch
+        self._hand_over(link, message, message.batch)
+
+    def _hand_over(self, link: Link, message: Publish, batch: Batch) -> None:
+        """Deliver what the application wants of a batch that came in this message."""
         try:
             filters = self._table.route(batch.topic).get(self.name, ())
         except TopicError as error:
@@ -391,7 +408,7 @@ class ClientNode:
 
     def waiting_for(self) -> list[str]:
         reasons = [f"the broker's answer to {verb} {pattern}" for verb, pattern, _ in self._requests.values()]
-        link = self._hub.links.get(self.config.broker)
+        link = self._hub.links.get(self._broker)
         if link is not None and link.state is not LinkState.OPEN:
             reasons.append("a connection to its broker")
         if self._publications or self._batches or self._run:

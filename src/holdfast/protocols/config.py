@@ -34,6 +34,14 @@ class BrokerConfig(Struct, frozen=True):
     stall_away_s: float = 5.0
     """The same for a client that has lost its connection: everybody who publishes to it waits meanwhile."""
     sessions_max: int = 10_000
+    tolerance: int = 0
+    """How many adjacent brokers may be lost before a repair has ended; 0 repairs nothing."""
+    address: str = ""
+    """Where others reach this broker."""
+    suspect_s: float = 0.05
+    """How long a neighbour may be without a connection before it is given up."""
+    join_s: float = 1.0
+    """How long those below a dead broker may take to join before they are given up, too."""
 
 
 class ClientConfig(Struct, frozen=True):
@@ -43,5 +51,7 @@ class ClientConfig(Struct, frozen=True):
     broker: str = "broker"
     cluster: str = "holdfast"
     link: LinkConfig = LinkConfig()
+    move_s: float = 0.05
+    """How long to try to return to its broker before another one is asked."""
     give_up_s: float = 30.0
     """How long to try to return to a session before it counts as ended."""

@@ -21,6 +21,7 @@ from holdfast.model.messages import (
     Goodbye,
     Hello,
     Kind,
+    Levels,
     Ping,
     Pong,
     Refusal,
@@ -31,6 +32,8 @@ from holdfast.protocols.config import LinkConfig
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effects, Report, Send, SetTimer
 
+ENDING = ("excluded", "moved")
+"""Refusals that may come in the middle of a session."""
 ACK_TIMER = "acks"
 BEAT_TIMER = "heartbeat"
 REDIAL_TIMER = "redial:"
@@ -63,6 +66,10 @@ class Owner(Protocol):
         """The next message of the session. The owner calls `link.consume` when it is done with it."""
         ...
 
+    def link_levels(self, link: Link, levels: Levels) -> None:
+        """The peer says how stable what went over the link is."""
+        ...
+
     def link_acknowledged(self, link: Link) -> None:
         """The peer has more of what was sent to it."""
         ...
@@ -85,6 +92,9 @@ class Hub:
         self._eager: dict[str, None] = {}
         self._ack_timer_set = False
         self._ping = 0
+        self._addresses: dict[str, str] = {}
+        self.tolerance = 0
+        """What `Welcome` says of the loss of brokers."""
         self.granting = True
         """False while the node leaves: clients get no new credit."""
 
@@ -93,10 +103,11 @@ class Hub:
     def start(self) -> None:
         self.out.append(SetTimer(BEAT_TIMER, self.config.heartbeat_s))
 
-    def dial(self, peer: str, now: float) -> None:
+    def dial(self, peer: str, now: float, address: str = "") -> None:
         """Begin a session with that peer, as the one who dials."""
         self.links[peer] = Link(peer, "broker", self.incarnation, True, self.config, now)
-        self.out.append(Connect(peer))
+        self._addresses[peer] = address
+        self.out.append(Connect(peer, address))
 
     def take(self) -> Effects:
         """The effects so far; the list begins anew."""
@@ -133,6 +144,25 @@ class Hub:
             self.out.append(Disconnect(peer, reason))
         self._forget(peer)
         self.owner.link_ended(link, reason)
+
+    def refuse(self, peer: str, refusal: Refusal) -> None:
+        """End that peer's session and tell it why; the owner knows, so it is not told."""
+        link = self.links.pop(peer, None)
+        if link is not None and link.state is not LinkState.CLOSED:
+            self.out += [Send(peer, refusal), Disconnect(peer, refusal.reason)]
+        if link is not None:
+            self._forget(peer)
+
+    def abandon(self, reason: str) -> None:
+        """Forget every session, say goodbye on those that are connected, and stop."""
+        for peer, link in list(self.links.items()):
+            if link.state is not LinkState.CLOSED:
+                self.out += [Send(peer, Goodbye(reason)), Disconnect(peer, reason)]
+        self.links.clear()
+        self._owing.clear()
+        self._eager.clear()
+        self.congested.clear()
+        self.out += [CancelTimer(BEAT_TIMER), CancelTimer(ACK_TIMER)]
 
     def _forget(self, peer: str) -> None:
         self._owing.pop(peer, None)
@@ -199,8 +229,12 @@ class Hub:
         elif isinstance(frame, Ack):
             self._transmit(link, link.on_ack(frame.received, frame.credit, now))
             self.owner.link_acknowledged(link)
+        elif isinstance(frame, Levels):
+            self.owner.link_levels(link, frame)
         elif isinstance(frame, Ping):
             self.out.append(Send(link.peer, Pong(frame.number)))
+        elif isinstance(frame, Refusal) and frame.code in ENDING:
+            self._on_refusal(link, frame)
         elif isinstance(frame, Welcome | Refusal) and link.state is not LinkState.OPENING:
             raise PeerViolation(f"{link.peer} sent {type(frame).__name__}, but nobody had said hello to it")
         elif isinstance(frame, Welcome):
@@ -222,7 +256,7 @@ class Hub:
         elif name.startswith(REDIAL_TIMER):
             link = self.links.get(name.removeprefix(REDIAL_TIMER))
             if link is not None and link.state is LinkState.CLOSED:
-                self.out.append(Connect(link.peer))
+                self.out.append(Connect(link.peer, self._addresses.get(link.peer, "")))
         else:
             return False
         return True
@@ -288,7 +322,16 @@ class Hub:
             self.out += [Send(link.peer, Refusal("unknown-session", reason)), Disconnect(link.peer, reason)]
             return
         published, protocol, guarantees = self.owner.welcome(hello)
-        answer = Welcome(self.name, link.received, link.credit_in, published, protocol, guarantees, PAYLOAD_BYTES_MAX)
+        answer = Welcome(
+            self.name,
+            link.received,
+            link.credit_in,
+            published,
+            protocol,
+            guarantees,
+            PAYLOAD_BYTES_MAX,
+            self.tolerance,
+        )
         self.out.append(Send(link.peer, answer))
         self._transmit(link, link.open(hello.received, hello.credit, now))
         self._owing[link.peer] = None

@@ -86,6 +86,10 @@ class Link:
         self.heard_at = self.spoke_at = self.progress_at = now
         self.redial_s = config.redial_s
 
+    @property
+    def is_open(self) -> bool:
+        return self.state is LinkState.OPEN
+
     # ------------------------------------------------------------------------------------------------- outgoing
 
     @property

@@ -36,9 +36,13 @@ class Send(Struct, frozen=True, gc=False):
 
 
 class Connect(Struct, frozen=True, gc=False):
-    """Try once to connect to that peer; the answer is `peer_up` or `peer_down`."""
+    """Try once to connect to that peer; the answer is `peer_up` or `peer_down`.
+
+    `address` says where it is, if the node was told; else the driver knows.
+    """
 
     peer: str
+    address: str = ""
 
 
 class Disconnect(Struct, frozen=True, gc=False):
@@ -79,6 +83,12 @@ class Report(Struct, frozen=True, gc=False):
     where: str = ""
     peer: str = ""
     detail: str = ""
+
+
+class Restart(Struct, frozen=True, gc=False):
+    """This node was given up by the others: forget it and start a new one under a later incarnation."""
+
+    reason: str
 
 
 # ---- effects of clients, for the application above them
@@ -135,6 +145,7 @@ Effect = (
     | CancelTimer
     | Persist
     | Report
+    | Restart
     | Deliver
     | Attached
     | Accepted

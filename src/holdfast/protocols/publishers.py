@@ -44,6 +44,11 @@ class PublisherMemory:
         tracker = self._seen.get(name)
         return 0 if tracker is None else tracker.prefix
 
+    def resume(self, name: str, last: int) -> None:
+        """A publisher comes from another broker: everything up to `last` was taken there."""
+        self._seen.pop(name, None)
+        self._remember(name, RangeTracker(ranges_max=0, start=last))
+
     def take(self, name: str, first: int, last: int) -> tuple[int, int] | None:
         """Use the numbers first..last; which of them are new, or `None`. Numbers may not be skipped: `WindowFull`."""
         tracker = self._seen.pop(name, None) or RangeTracker(ranges_max=0)

@@ -7,7 +7,7 @@ from msgspec import Struct
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.guarantees import GUARANTEES, GuaranteeError, check_guarantee
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger import GingerBroker, LockingBroker
+from holdfast.protocols.ginger import GingerBroker, LockingBroker, make_ginger
 from holdfast.protocols.node import BrokerNode
 
 
@@ -33,7 +33,7 @@ PROTOCOLS: dict[str, ProtocolInfo] = {
             "a broker tree with a subtree per topic; total order by a consistent cut per key",
             GingerBroker.guarantees,
             "connection resets; crashes planned",
-            GingerBroker,
+            make_ginger,
         ),
         ProtocolInfo(
             "ginger-locks",

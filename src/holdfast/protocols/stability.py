@@ -17,7 +17,7 @@ is requested and not released) has its position from its request on and is level
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from holdfast.model.batches import Batch
 from holdfast.model.messages import Levels
@@ -28,13 +28,19 @@ RecordId = tuple[str, int]
 class Record:
     """A batch that was processed here, where it came from and where it went."""
 
-    __slots__ = ("batch", "ins", "outs", "pending", "places")
+    __slots__ = ("asked", "batch", "ins", "number", "outs", "pending", "places", "received_from")
 
     def __init__(self, batch: Batch, pending: bool = False) -> None:
         self.batch, self.pending = batch, pending
         self.ins: dict[str, int] = {}
         self.outs: dict[str, int] = {}
         self.places: dict[str, int] = {}
+        self.asked: dict[str, int] = {}
+        """For a total batch, the place of its request in the history of the link by which it climbed."""
+        self.number = 0
+        """Its place in this node's processing order; 0 if it only passed as a request."""
+        self.received_from = ""
+        """Whom a relabelled record is owed to although it was received, not sent, on that link."""
 
     @property
     def record_id(self) -> RecordId:
@@ -73,6 +79,8 @@ class StabilityLog:
     def append(self, batch: Batch, pending: bool = False) -> Record:
         """A batch is processed now."""
         record = Record(batch, pending)
+        if not pending:
+            self.renumber(record)
         self._log.append(record)
         self._by_id[record.record_id] = record
         self.bytes += batch.cost_bytes
@@ -112,9 +120,21 @@ class StabilityLog:
         self._clock += 1
         record.places[peer] = self._clock
 
+    def asked(self, record: Record, peer: str) -> None:
+        """The record's request goes to that peer: whatever went by on the link before comes before the record."""
+        self.went(record, peer)
+        record.asked[peer] = record.places[peer]
+
     def released(self, record: Record) -> None:
-        record.pending = False
-        self._changed = True
+        """It waits no longer; if it was for us, it is `renumber`ed, too."""
+        if record.pending:
+            record.pending = False
+            self._changed = True
+
+    def renumber(self, record: Record) -> None:
+        """The record is processed now, in its turn."""
+        self._clock += 1
+        record.number = self._clock
 
     # ----------------------------------------------------------------------------------------------------- links
 
@@ -129,6 +149,7 @@ class StabilityLog:
             record.ins.pop(peer, None)
             record.outs.pop(peer, None)
             record.places.pop(peer, None)
+            record.asked.pop(peer, None)
         self._changed = True
 
     def concerning(self, peer: str) -> list[Record]:
@@ -136,19 +157,43 @@ class StabilityLog:
         found = {record.record_id: record for record in self._log if record.concerns(peer)}
         return sorted(found.values(), key=lambda record: record.places[peer])
 
+    def history(self, peer: str) -> list[tuple[Record, int]]:
+        """The same, each with the number of those that went by on the link before it, or its request, was sent."""
+        records = self.concerning(peer)
+        return [
+            (record, sum(other.places[peer] < record.asked.get(peer, record.places[peer]) for other in records))
+            for record in records
+        ]
+
     def relabel(self, old: str, new: str) -> list[Record]:
         """What concerned a dead peer is now owed to another one, in the same order; positions begin anew."""
         records = self.concerning(old)
         self.link(new)
         flow = self.flows[new]
         for record in records:
-            record.ins.pop(old, None)
+            came = record.ins.pop(old, None) is not None or record.received_from == old
+            record.received_from = new if came else ""
             record.outs.pop(old, None)
             flow.sent += 1
             record.outs[new] = flow.sent
             record.places[new] = record.places.pop(old)
+            if old in record.asked:
+                record.asked[new] = record.asked.pop(old)
         self.unlink(old)
         return records
+
+    def restart(self, peer: str, places: Mapping[RecordId, int], sent: int) -> None:
+        """The peer's place is taken by another, which has these records at these positions, of so many in all."""
+        self.link(peer, sent=sent)
+        for record in self._log:
+            record.ins.pop(peer, None)
+            record.outs.pop(peer, None)
+            place = places.get(record.record_id)
+            record.asked.pop(peer, None)
+            if place is None:
+                record.places.pop(peer, None)
+            else:
+                record.outs[peer] = place
 
     # ------------------------------------------------------------------------------------------------- stability
 
@@ -158,6 +203,12 @@ class StabilityLog:
         if flow is not None and len(levels.came) == len(levels.went) == self.levels + 1:
             flow.acked = list(map(max, flow.acked, levels.came))
             flow.marked = list(map(max, flow.marked, levels.went))
+            self._changed = True
+
+    def say_again(self, peer: str) -> None:
+        flow = self.flows.get(peer)
+        if flow is not None:
+            flow.said = None
             self._changed = True
 
     def survey(self) -> dict[str, Levels]:

@@ -1,5 +1,12 @@
 """Ginger: a tree of brokers, a subtree per topic, four guarantees (thesis 000, chapter 3; ERRATA, Ginger 12-14)."""
 
+from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.broker import GingerBroker, LockingBroker
+from holdfast.protocols.ginger.healing import HealingBroker
 
-__all__ = ["GingerBroker", "LockingBroker"]
+__all__ = ["GingerBroker", "HealingBroker", "LockingBroker", "make_ginger"]
+
+
+def make_ginger(config: BrokerConfig, incarnation: int) -> GingerBroker:
+    """A broker that repairs the tree, or, without a tolerance, one that does not."""
+    return HealingBroker(config, incarnation) if config.tolerance else GingerBroker(config, incarnation)

@@ -26,6 +26,7 @@ from holdfast.model.messages import (
     Frame,
     Hello,
     Interests,
+    Levels,
     Publish,
     Refusal,
     Rejected,
@@ -181,6 +182,9 @@ class GingerBroker:
         self.cuts.drop(link.peer)
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
 
+    def link_levels(self, link: Link, levels: Levels) -> None:
+        """Without repairs nobody needs to know."""
+
     def link_acknowledged(self, link: Link) -> None:
         if self.phase is Phase.LEAVING and not link.sent:
             self._leave_if_drained()
@@ -291,10 +295,13 @@ class GingerBroker:
                 for one in more:
                     self._consumed(one.link, one.arrived)
                 batches = [one.message.batch for one in more if isinstance(one.message, Publish)]
-                self._handle(held.link, Publish(merged(batches)))
+                self._handle_merged(held.link, batches)
             else:
                 lane.extendleft(reversed(more[1:]))
                 self._take(held.link, held.message, held.arrived)
+
+    def _handle_merged(self, link: Link, batches: list[Batch]) -> None:
+        self._handle(link, Publish(merged(batches)))
 
     # ------------------------------------------------------------------------------------------------- messages
 

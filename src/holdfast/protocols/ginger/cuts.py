@@ -210,7 +210,7 @@ class CutMap:
         cut.participants, cut.awaiting = inside, set(inside)
         self._cuts[cut.batch_id] = cut
         self._by_key.update(((cut.topic, key), cut) for key in cut.keys)
-        marker = TotalMarker(*cut.batch_id, cut.topic, cut.keys)
+        marker = self._marker(cut)
         for peer in inside:
             self._send(peer, marker)
         if not inside:
@@ -225,9 +225,13 @@ class CutMap:
                 inside.update(other.participants)
         return inside
 
+    @staticmethod
+    def _marker(cut: Cut) -> TotalMarker:
+        return TotalMarker(*cut.batch_id, cut.topic, cut.keys, cut.serial)
+
     def on_ack(self, peer: str, ack: TotalAck) -> None:
         cut = self._cuts.get((ack.publisher, ack.first))
-        if cut is not None and peer in cut.awaiting:
+        if cut is not None and peer in cut.awaiting and ack.serial == cut.serial:
             self._acknowledged(peer, cut)
 
     def _acknowledged(self, peer: str, cut: Cut) -> None:
@@ -248,7 +252,7 @@ class CutMap:
         for cut in self._cuts.values():
             if not cut.closed and not cut.awaiting and cut.source != ROOT and awaited <= cut.participants.keys():
                 cut.closed = True
-                self._send(cut.source, TotalAck(*cut.batch_id))
+                self._send(cut.source, TotalAck(*cut.batch_id, cut.source_serial))
             awaited |= cut.awaiting
 
     def on_processed(self, peer: str, processed: TotalProcessed) -> None:

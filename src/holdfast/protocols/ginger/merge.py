@@ -1,20 +1,25 @@
 """The order in which a repair settles what a dead broker had passed to some and not to others.
 
 Each participant contributes the records of its link with the dead broker, in that link's order, each flagged: sent to
-it, received from it, or asked of it (a total batch requested and, as far as this participant knows, not released).
+it, received from it, or asked of it (a total batch, whose place on the link is that of its request).
 
-What is certain, and must be kept: a publisher's order; for one participant, whatever it had sent or received before it
-sent b comes before b; and what it received comes in the received order when one of the two is total and they share a
-key of a topic, since that order is the same everywhere. What a participant received *after* it sent something is in no
-order with it: enforcing that makes cycles (FLUSH.md, trap 2). Everything else is a preference: the order in which
-somebody received two records is kept if it can be, and what nobody alive has sent comes last, since its dependencies
-died with its entry point (trap 16). A participant that received a and lacks b, though it wants it, shows that the dead
-broker had passed a before b: that is kept if it can be, too.
+What is certain, and must be kept:
+- a publisher's order;
+- for one participant, whatever it had sent or received before it sent b, or asked for b, comes before b;
+- where one of the two is total and they share a key of a topic, the order in which anybody has processed them, or will
+  because it has one and lacks the other: that order is the same everywhere.
+
+What a participant received *after* it sent something is in no order with it: enforcing that makes cycles (FLUSH.md,
+trap 2). Everything else is a preference: the order in which somebody received two records is kept if it can be; what
+nobody alive has sent comes last, since its dependencies died with its entry point (trap 16); and a participant that
+received a and lacks b, though it wants it, shows that the dead broker had passed a before b.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
+
+from msgspec import Struct
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
@@ -27,59 +32,106 @@ class Flag(Enum):
     SENT = "s"
     RECEIVED = "r"
     ASKED = "t"
+    DONE = "d"
+
+    @property
+    def is_request(self) -> bool:
+        """Whether its place on the link is that of the request, not of the record."""
+        return self in (Flag.ASKED, Flag.DONE)
 
 
-Contribution = tuple[RecordId, Flag]
+Contribution = tuple[RecordId, Flag, int, int]
+"""A record, what the participant had to do with it, how many of its records went by on the link before it was sent or
+asked for, and its place in the participant's processing order."""
+
+
+class History(Struct, frozen=True):
+    """What one participant contributes, in the order of its link with the dead broker.
+
+    `passes` tells whether it has itself processed what it sent: brokers have, a client's own message has to come back.
+    """
+
+    entries: Sequence[Contribution]
+    passes: bool
+
+    def place(self, record_id: RecordId) -> int:
+        return next(place for place, entry in enumerate(self.entries) if entry[0] == record_id)
 
 
 class Merge:
-    """One merge; `order` is its result. `forced` counts how often a certain order had to be broken: never."""
+    """One merge; `order` is its result. `forced` counts how often a certain order had to be broken: never.
+
+    `settled` are the records that the coordinator holds, in its processing order; `new` those that it has yet to
+    process for somebody outside the repair.
+    """
 
     def __init__(
         self,
-        contributions: Mapping[str, Sequence[Contribution]],
+        histories: Mapping[str, History],
         batches: Mapping[RecordId, Batch],
         lacks: Callable[[str, Batch], bool],
+        settled: Sequence[RecordId],
+        new: set[RecordId],
     ) -> None:
-        self._lists = {who: list(entries) for who, entries in sorted(contributions.items())}
         self._batches = batches
-        self._sent = {rid for entries in self._lists.values() for rid, flag in entries if flag is not Flag.RECEIVED}
+        self._sent: set[RecordId] = set()
         self._before: dict[RecordId, set[RecordId]] = {rid: set() for rid in batches}
         self._liked: dict[RecordId, set[RecordId]] = {rid: set() for rid in batches}
         self._shown: dict[RecordId, set[RecordId]] = {rid: set() for rid in batches}
         self.forced = 0
-        self._constrain(lacks)
+        self._keep_publishers()
+        for who, history in sorted(histories.items()):
+            passed = self._keep_history(history)
+            missing = [rid for rid, batch in batches.items() if lacks(who, batch)]
+            self._keep_shown(passed, missing)
+        self._keep_settled(settled, new)
         self.order = self._sorted()
 
-    def _constrain(self, lacks: Callable[[str, Batch], bool]) -> None:
+    def _keep_publishers(self) -> None:
         by_publisher: dict[str, list[RecordId]] = {}
         for rid in sorted(self._batches):
             by_publisher.setdefault(rid[0], []).append(rid)
         for own in by_publisher.values():
             for early, late in pairwise(own):
                 self._before[late].add(early)
-        for who, entries in self._lists.items():
-            known = [(rid, flag) for rid, flag in entries if rid in self._batches]
-            self._constrain_by(known)
-            received = {rid for rid, flag in known if flag is Flag.RECEIVED}
-            for rid, batch in self._batches.items():
-                if lacks(who, batch):
-                    self._shown[rid] |= received - {rid}
 
-    def _constrain_by(self, entries: list[Contribution]) -> None:
-        earlier: list[RecordId] = []
+    def _keep_history(self, history: History) -> dict[RecordId, Flag]:
+        """Constrain by one participant's history; returns what it has processed of it."""
+        entries = [entry for entry in history.entries if entry[0] in self._batches]
         received: list[RecordId] = []
-        for rid, flag in entries:
+        for rid, flag, after, _ in entries:
+            if flag is not Flag.RECEIVED or after < history.place(rid):
+                # Sent or asked for when `after` of the others had gone by: those are before it.
+                self._sent.add(rid)
+                earlier = {one for one, kind, *_ in history.entries[:after] if not kind.is_request}
+                self._before[rid] |= (earlier & self._batches.keys()) - {rid}
             if flag is Flag.RECEIVED:
-                for other in received:
-                    (self._before if self._conflict(other, rid) else self._liked)[rid].add(other)
+                self._liked[rid].update(other for other in received if not self._conflict(other, rid))
                 received.append(rid)
-            else:
-                self._before[rid].update(earlier)
-            if flag is not Flag.ASKED:
-                earlier.append(rid)
-        for rid in self._before:
-            self._before[rid].discard(rid)
+        passed = [entry for entry in entries if entry[1] is Flag.RECEIVED or (entry[1] is Flag.SENT and history.passes)]
+        self._keep_processed([rid for rid, *_ in sorted(passed, key=lambda entry: entry[3])])
+        return {rid: flag for rid, flag, *_ in passed}
+
+    def _keep_processed(self, order: Sequence[RecordId]) -> None:
+        for place, rid in enumerate(order):
+            self._before[rid].update(other for other in order[:place] if self._conflict(other, rid))
+
+    def _keep_shown(self, passed: Mapping[RecordId, Flag], missing: Sequence[RecordId]) -> None:
+        """Who has a and lacks b will have a before b."""
+        for rid in missing:
+            for other, kind in passed.items():
+                if other == rid:
+                    continue
+                if self._conflict(other, rid):
+                    self._before[rid].add(other)
+                elif kind is Flag.RECEIVED:
+                    self._shown[rid].add(other)
+
+    def _keep_settled(self, settled: Sequence[RecordId], new: set[RecordId]) -> None:
+        """What the coordinator has passed on keeps its order, and comes before what is new, where they share a key."""
+        self._keep_processed(settled)
+        for rid in new:
+            self._before[rid].update(other for other in settled if self._conflict(other, rid))
 
     def _conflict(self, one: RecordId, other: RecordId) -> bool:
         first, second = self._batches[one], self._batches[other]

@@ -1,0 +1,134 @@
+"""One repair, or one newcomer, at the broker that takes the joiners in.
+
+A flush is over when everybody expected has joined or is dead, and everybody who would have to repair it has heard of
+the change. Until then nothing travels between the coordinator and the joiners but what the flush itself needs; all
+other links flow on. A `Settlement` works out what is to be passed to whom, and in which order.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from holdfast.model.batches import Batch
+from holdfast.model.guarantees import TOTAL
+from holdfast.model.messages import Join, Twig, Unstable
+from holdfast.protocols.ginger.merge import Contribution, Flag, History, Merge
+from holdfast.protocols.stability import Record, RecordId, StabilityLog
+
+Lacks = Callable[[str, Batch], bool]
+
+
+class Joiner:
+    """Somebody who asks to be taken in, with what it knows."""
+
+    __slots__ = ("join", "records", "taken")
+
+    def __init__(self, join: Join, records: list[Unstable]) -> None:
+        self.join, self.records = join, records
+        own = [one.batch.last for one in records if one.batch.publisher == join.twig.name]
+        self.taken = max([join.published, *own])
+        """Of a client: everything that it published up to this number is taken."""
+
+    @property
+    def is_client(self) -> bool:
+        return self.join.twig.kind == "client"
+
+    def has_processed(self, batch: Batch) -> bool:
+        return self.join.processed.get(batch.publisher, 0) >= batch.last
+
+    def uses(self, one: Unstable) -> bool:
+        """Whether a contribution is taken; a client sends again what is not."""
+        return not self.is_client or one.batch.publisher != self.join.twig.name or one.batch.last <= self.taken
+
+    def lacks_of(self, batch: Batch) -> Batch | None:
+        """What of a batch it has not processed; a total one only if it was in its cut, or is its publisher's."""
+        own = self.is_client and self.join.twig.name == batch.publisher
+        if batch.guarantee == TOTAL and not self.is_client and (batch.publisher, batch.first) not in self.join.cuts:
+            return None
+        last = self.join.processed.get(batch.publisher, 0)
+        if own or last < batch.first:
+            return batch if last < batch.last else None
+        return batch.part(last + 1, batch.last) if last < batch.last else None
+
+
+class Flush:
+    """The repair of `key`'s loss; `key` is empty for a newcomer."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.dead = {key} if key else set()
+        self.waiting: dict[str, Twig] = {}
+        self.joined: dict[str, Joiner] = {}
+        self.known: dict[str, tuple[Twig, ...]] = {}
+        self.version = 0
+
+    def concerns(self, dead: Iterable[str]) -> bool:
+        return not self.dead.isdisjoint(dead)
+
+
+class Settlement:
+    """What a flush comes to: every record that some participant has and another may lack, in order.
+
+    `asked` are total batches that somebody has asked for and nobody is known to have released. What a client published
+    after such a batch has gone nowhere: it is not taken, and the client sends it again, in order.
+    """
+
+    def __init__(
+        self,
+        own: str,
+        mine: list[tuple[Record, int]],
+        key: str,
+        joined: Mapping[str, Joiner],
+        lacks: Lacks,
+        log: StabilityLog,
+        is_processed: Callable[[Batch], bool],
+    ) -> None:
+        self.batches: dict[RecordId, Batch] = {}
+        self.asked: list[tuple[str, Batch]] = []
+        self.done: list[tuple[str, Batch]] = []
+        """What a broker has asked for and does not know to be released."""
+        # The coordinator's processing order is known exactly: it is `settled`.
+        histories = {own: History(self._of_records(mine, key), passes=False)}
+        for joiner in joined.values():
+            for one in joiner.records:
+                if one.flag != "t" and not (joiner.is_client and one.flag == "s"):
+                    self.batches[one.batch.publisher, one.batch.first] = one.batch
+
+        def released(batch: Batch) -> bool:
+            known = (batch.publisher, batch.first) in self.batches or is_processed(batch)
+            return known or any(joiner.has_processed(batch) for joiner in joined.values())
+
+        for name, joiner in joined.items():
+            histories[name] = History(self._of_joiner(name, joiner, released), passes=not joiner.is_client)
+        held = [record for record in map(log.find, self.batches) if record is not None and record.number]
+        settled = [record.record_id for record in sorted(held, key=lambda record: record.number)]
+        new = {record_id for record_id, batch in self.batches.items() if lacks(own, batch)} - set(settled)
+        merge = Merge(histories, self.batches, lacks, settled, new)
+        self.order = merge.order
+        self.forced = merge.forced
+
+    def _of_records(self, records: list[tuple[Record, int]], key: str) -> list[Contribution]:
+        entries: list[Contribution] = []
+        for record, after in records:
+            if record.pending:
+                entries.append((record.record_id, Flag.ASKED, after, 0))
+                continue
+            self.batches[record.record_id] = record.batch
+            if not record.number:
+                entries.append((record.record_id, Flag.DONE, after, 0))
+                continue
+            flag = Flag.RECEIVED if key in record.ins else Flag.SENT
+            entries.append((record.record_id, flag, after, record.number))
+        return entries
+
+    def _of_joiner(self, name: str, joiner: Joiner, released: Callable[[Batch], bool]) -> list[Contribution]:
+        if joiner.is_client:
+            asked = [one.batch.first for one in joiner.records if one.flag == "t" and not released(one.batch)]
+            joiner.taken = min([joiner.taken, *(first - 1 for first in asked)])
+        entries: list[Contribution] = []
+        for one in joiner.records:
+            record_id = (one.batch.publisher, one.batch.first)
+            entries.append((record_id, Flag(one.flag), one.after, one.number))
+            if one.flag == "t" and not joiner.is_client:
+                (self.done if released(one.batch) else self.asked).append((name, one.batch))
+            elif one.flag == "s" and joiner.is_client and joiner.uses(one):
+                self.batches.setdefault(record_id, one.batch)
+        return entries

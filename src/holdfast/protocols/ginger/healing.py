@@ -1,0 +1,322 @@
+"""A Ginger broker that survives the loss of its neighbours (thesis 000, chapter 4; FLUSH.md; ERRATA, Ginger 1-11).
+
+The problem: a broker dies having passed some messages to some of its neighbours. The idea: whoever were its neighbours
+settle that among themselves before the new links carry anything else. Its children, brokers and clients alike, join its
+parent with what they keep (`recording`, `stability`); the parent merges, hands to each what it lacks, and opens the
+links (`taking_in`). Only those links wait; everything else flows on. If the coordinator dies in the middle, nothing
+special happens: what was joined is unstable traffic like any other, and its holders join the next contact.
+
+Every node keeps its records until they are K-stable and knows the tree K+1 hops around (`treeview`), K being the
+tolerance: that many adjacent brokers may be lost before a repair has ended.
+
+A link begins with `Join` and `Open`, for newcomers and for repairs alike. Whoever is suspected is dead in its epoch: it
+is refused ever after, and comes back as a newcomer under a later one.
+"""
+
+from typing import Literal
+
+from holdfast.model.messages import (
+    Hello,
+    Join,
+    Open,
+    Publish,
+    Refusal,
+    SessionMessage,
+    TotalAbort,
+    TotalProcessed,
+    TotalRequest,
+    Twig,
+    Unstable,
+    View,
+    ViewAck,
+)
+from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.ginger.broker import Phase
+from holdfast.protocols.ginger.cuts import BatchId
+from holdfast.protocols.ginger.taking_in import JOIN_TIMER, TakingInBroker
+from holdfast.protocols.links import Link
+from holdfast.protocols.node import Effects, Report, Restart, SetTimer
+from holdfast.protocols.stability import Record
+from holdfast.protocols.treeview import find_twigs
+
+SUSPECT_TIMER = "suspect:"
+
+
+class HealingBroker(TakingInBroker):
+    """One broker of a tree that repairs itself."""
+
+    def __init__(self, config: BrokerConfig, incarnation: int) -> None:
+        super().__init__(config, incarnation)
+        self._fence_base = self._fence_version = 0
+        self._kept: tuple[BatchId, ...] = ()
+
+    # --------------------------------------------------------------------------------------------------- sessions
+
+    def admit(self, hello: Hello) -> Refusal | None:
+        if self.view.is_gone(hello.node, hello.session):
+            return Refusal("excluded", f"{self.name} has given this epoch of {hello.node} up: begin a new one")
+        return super().admit(hello)
+
+    def link_opened(self, link: Link, fresh: bool) -> None:
+        self._detached_at.pop(link.peer, None)
+        self.hub.out.append(Report("attach" if fresh else "resume", peer=link.peer))
+        self.log.say_again(link.peer)
+        if fresh and link.dialler:
+            self._join(link)
+        elif fresh:
+            self._records_of[link.peer] = []
+
+    def link_closed(self, link: Link) -> None:
+        super().link_closed(link)
+        if link.kind == "broker":
+            self.hub.out.append(SetTimer(SUSPECT_TIMER + link.peer, self.config.suspect_s))
+
+    def link_refused(self, link: Link, refusal: Refusal) -> None:
+        super().link_refused(link, refusal)
+        if refusal.code == "excluded":
+            self._give_up(refusal.reason)
+        elif refusal.code == "unknown-session":
+            self.suspect(link.peer, self._epoch_of(link), refusal.reason)
+
+    def link_ended(self, link: Link, reason: str) -> None:
+        self._detached_at.pop(link.peer, None)
+        self._records_of.pop(link.peer, None)
+        self.hub.out.append(Report("end", peer=link.peer, detail=reason))
+        self.suspect(link.peer, self._epoch_of(link), reason)
+
+    def _epoch_of(self, link: Link) -> int:
+        if not link.dialler:
+            return link.session
+        for contact in (*self.view.chain, *self.view.senior):
+            if contact.name == link.peer:
+                return contact.epoch
+        return 0
+
+    def timer(self, name: str, now: float) -> Effects:
+        self._now = now
+        if name.startswith(SUSPECT_TIMER):
+            link = self.hub.links.get(name.removeprefix(SUSPECT_TIMER))
+            if link is not None and not link.is_open:
+                self.suspect(link.peer, self._epoch_of(link), "its connection is gone")
+        elif name.startswith(JOIN_TIMER):
+            self._join_overdue(name.removeprefix(JOIN_TIMER))
+        else:
+            return super().timer(name, now)
+        return self.hub.take()
+
+    def peer_down(self, peer: str, now: float) -> Effects:
+        # A contact that cannot be reached before it ever let us in counts as lost, too.
+        link = self.hub.links.get(peer)
+        if link is not None and link.dialler and not link.resumable and peer == self._fenced:
+            self.hub.out.append(SetTimer(SUSPECT_TIMER + peer, self.config.suspect_s))
+        return super().peer_down(peer, now)
+
+    def _may_tell(self, peer: str) -> bool:
+        return peer != self._fenced and super()._may_tell(peer)
+
+    def _send(self, peer: str, message: SessionMessage) -> None:
+        """What is said to a parent that has not opened the link yet is worked out anew when it does."""
+        if peer != self._fenced:
+            super()._send(peer, message)
+
+    def _give_up(self, reason: str) -> None:
+        """We were suspected and are alive: nobody may hear from this epoch any more."""
+        self.phase = Phase.GONE
+        self.hub.abandon("this broker was given up and begins anew")
+        self.hub.out.append(Report("excluded", detail=reason))
+        self.hub.out.append(Restart(reason))
+
+    # ---------------------------------------------------------------------------------------------------- messages
+
+    def link_message(self, link: Link, message: SessionMessage) -> None:
+        if isinstance(message, Unstable):
+            self.hub.consumed(link, message)
+            self._records_of.setdefault(link.peer, []).append(message)
+        elif isinstance(message, Join):
+            self.hub.consumed(link, message)
+            self._on_join(link, message)
+        elif isinstance(message, Open | View | ViewAck) and link.kind == "broker":
+            # They overtake what waits in a lane: a repair may have to end before the lane can move.
+            self.hub.consumed(link, message)
+            self._on_tree(link.peer, message)
+        else:
+            super().link_message(link, message)
+
+    def _on_tree(self, peer: str, message: Open | View | ViewAck) -> None:
+        if isinstance(message, Open):
+            self._on_open(peer, message)
+        elif isinstance(message, View):
+            self._on_view(peer, message)
+        else:
+            self.view.on_ack(peer, message.version)
+            self._tick()
+
+    def _handle(self, link: Link, message: SessionMessage) -> None:
+        super()._handle(link, message)
+        settles = isinstance(message, Publish) or (isinstance(message, TotalProcessed) and message.batch is not None)
+        if settles and self._hold and link.peer == self.parent:
+            self._hold -= 1
+            if not self._hold:
+                self._settled()
+
+    def _handle_from_neighbour(self, peer: str, message: SessionMessage) -> None:
+        if isinstance(message, TotalAbort):
+            self.healing_cuts.on_abort(peer, message)
+        else:
+            super()._handle_from_neighbour(peer, message)
+
+    def _on_view(self, peer: str, view: View) -> None:
+        for name, epoch in view.dead:
+            self.suspect(name, epoch, f"{peer} says so")
+        if peer not in self.interests.neighbours or self.phase is Phase.GONE:
+            return
+        known = self.view.children.get(peer)
+        if view.twigs is not None and known is not None:
+            self.view.children[peer] = Twig(known.name, known.kind, known.epoch, known.address, view.twigs)
+        elif view.upward is not None and peer == self.parent:
+            self.view.learn(view.upward)
+            if not view.hops:
+                self._tell_down()
+        if not view.version:
+            return
+        if view.hops:
+            neighbours = self._neighbours_alive()
+            self.view.tell(self.parent, neighbours, view.hops - 1, lambda: self._send(peer, ViewAck(view.version)))
+        else:
+            self._send(peer, ViewAck(view.version))
+
+    # ---------------------------------------------------------------------------------------------------- suspicion
+
+    def suspect(self, name: str, epoch: int, reason: str) -> None:
+        """That node is dead in that epoch, whatever it may think itself."""
+        if name == self.name:
+            if epoch >= self.view.epoch and self.phase is not Phase.GONE:
+                self._give_up(reason)
+            return
+        if self.phase is Phase.GONE or self.view.is_gone(name, epoch):
+            return
+        self.view.bury(name, epoch)
+        self.hub.out.append(Report("suspect", peer=name, detail=reason))
+        below = self._forget_session(name, epoch)
+        for flush in self._flushes:
+            if name in flush.waiting or name in flush.joined:
+                flush.waiting.pop(name, None)
+                flush.joined.pop(name, None)
+                flush.dead.add(name)
+                self._expect(flush, below or flush.known.get(name, ()))
+        if name == self.parent:
+            self._orphaned(name)
+        elif name in self.interests.neighbours:
+            if not any(flush.key == name for flush in self._flushes):
+                self._begin_repair(name, below)
+        elif name in self.log.flows:
+            self._client_left(name)
+        self.view.settle()
+        self._tick()
+
+    def _forget_session(self, name: str, epoch: int) -> tuple[Twig, ...]:
+        """End the session, drop what it sent and was not processed; returns what was below it."""
+        link = self.hub.links.get(name)
+        if link is not None and (link.dialler or link.session <= epoch):
+            self.hub.refuse(name, Refusal("excluded", f"{self.name} has given {name} up"))
+        if name in self.interests.neighbours:
+            self._lanes.pop(name, None)
+        below = find_twigs(self.view.children.values(), name)
+        self.view.lose(name, epoch)
+        self.view.give_up_on(name)
+        return below
+
+    def _client_left(self, name: str) -> None:
+        self._thin_out(name)
+        self.log.unlink(name)
+        self.interests.drop(name)
+        self.confirmations.drop(name)
+        self.cuts.pump()
+        if self.parent is not None:
+            self._send(self.parent, self.view.message(True, 0, 0, False))
+
+    # -------------------------------------------------------------------------------------------- losing the parent
+
+    def _orphaned(self, old: str) -> None:
+        """Turn to the next contact; whoever finds itself first in line is the root now."""
+        contact = self.view.next_contact()
+        if contact is None or contact.name == self.name:
+            self.parent, self._fenced, self._hold = None, "", 0
+            self.view.become_root()
+            self.hub.out.append(Report("root", detail=f"in the place of {old}"))
+            self._begin_repair(old, tuple(twig for twig in self.view.siblings if twig.name != self.name))
+            return
+        self.hub.out.append(Report("repair_start", peer=old, detail=f"asking {contact.name} to take us in"))
+        self.parent, self._fenced, self._hold = contact.name, contact.name, 0
+        self.log.relabel(old, contact.name)
+        self.interests.rename(old, contact.name)
+        self.healing_cuts.rename(old, contact.name)
+        self.confirmations.rename(old, contact.name)
+        self.view.also_wait_for(contact.name)
+        self.hub.dial(contact.name, self._now, contact.address)
+
+    def _join(self, link: Link) -> None:
+        """The first words on a link that we dialled."""
+        peer = link.peer
+        if peer not in self.log.flows:
+            self.log.link(peer)
+            self.interests.neighbours[peer] = None
+            self.interests.suspend(peer)
+        for record, after in self.log.history(peer):
+            self.hub.send(peer, Unstable(_flag(record, peer), record.batch, after, record.number))
+        self._fence_base, self._fence_version = self.log.flows[peer].sent, self.view.version
+        join = Join(
+            self.view.twig(),
+            "",
+            self.view.dead(),
+            dict(self.processed),
+            self._wanted_besides(peer),
+            self.healing_cuts.listed(),
+            self.view.version,
+            0,
+        )
+        self.hub.send(peer, join)
+        self._fenced = peer
+
+    def _on_open(self, peer: str, message: Open) -> None:
+        if peer != self._fenced:
+            return
+        self._fenced = ""
+        self.view.learn(message.upward)
+        for name, epoch in message.dead:
+            self.suspect(name, epoch, f"{peer} says so")
+        if self.parent != peer or self.phase is Phase.GONE:
+            return
+        self._hold, self._kept = message.hold, message.cuts
+        self._send_behind_fence(peer)
+        self.interests.replace(peer, {peer: message.interests})
+        self.confirmations.replace(peer, (peer,), self.interests.table.wants)
+        self.view.on_ack(peer, self._fence_version)
+        if self.view.version > self._fence_version:
+            self._send(peer, self.view.message(True, self.view.version, max(0, self.view.hops - 2), False))
+        if self.phase is Phase.JOINING:
+            self._enter(Phase.SERVING)
+        self._tell_down()
+        if not self._hold:
+            self._settled()
+        self._tick()
+
+    def _send_behind_fence(self, peer: str) -> None:
+        """What was processed for the parent while it had not opened the link."""
+        behind = [record for record in self.log.concerning(peer) if record.outs.get(peer, 0) > self._fence_base]
+        for record in sorted(behind, key=lambda record: record.outs[peer]):
+            self._send(peer, TotalRequest(record.batch) if record.pending else Publish(record.batch))
+
+    def _settled(self) -> None:
+        """Everything that the new parent handed over to settle the repair is here."""
+        if self.parent is not None:
+            self.healing_cuts.reopened(self.parent, self._kept)
+            self.hub.out.append(Report("repair_end", peer=self.parent))
+        self.cuts.pump()
+        self._retry()
+
+
+def _flag(record: Record, peer: str) -> Literal["s", "r", "t", "d"]:
+    if not record.number:
+        return "t" if record.pending else "d"
+    return "r" if record.received_from == peer else "s"

@@ -1,0 +1,209 @@
+"""Cuts that survive the loss of brokers.
+
+A total batch is either released at its root, and then it is a record like any other that a repair settles, or it is
+not, and then it is asked for again: every broker on its climb keeps the request until it hears that it is done, and a
+repair submits the request anew. Cuts under way are kept or given up:
+
+- A broker whose parent died keeps its cuts closed until the new parent has opened the link and handed over what settles
+  the repair. A cut that the new parent has too goes on with it as its source; any other is given up, here and below:
+  its batch was either among what was handed over, or nobody has released it.
+- The parent of a broker that died replaces it in its cuts by those that joined. If the dead one had acknowledged, those
+  that have the cut are inside, and closed already; if not, all that want the topic get the marker (again).
+- Nothing starts on a topic while a repair is pending on a link that wants it (FLUSH.md, trap 13).
+
+An acknowledgement repeats the serial of its marker: one that was under way when an attempt was given up does not count
+for the next.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+from holdfast.model.batches import Batch
+from holdfast.model.messages import SessionMessage, TotalAbort, TotalAck, TotalMarker
+from holdfast.protocols.ginger.cuts import ROOT, BatchId, Cut, CutMap, CutOwner
+from holdfast.protocols.ginger.interests import InterestMap
+from holdfast.protocols.stability import StabilityLog
+
+
+class HealingOwner(CutOwner, Protocol):
+    """What healing cuts ask of their broker besides."""
+
+    log: StabilityLog
+
+    def is_processed(self, publisher: str, seq: int) -> bool:
+        """Whether that message was released, or passed on, here."""
+        ...
+
+    def unsettled(self, topic: str) -> bool:
+        """Whether a repair is pending that may bring something on this topic."""
+        ...
+
+
+class HealingCuts(CutMap):
+    """The cuts of a broker that takes part in repairs."""
+
+    def __init__(
+        self, owner: HealingOwner, interests: InterestMap, send: Callable[[str, SessionMessage], None]
+    ) -> None:
+        super().__init__(owner, interests, send)
+        self._healer = owner
+        self._serials = 0
+
+    # ------------------------------------------------------------------------------------------------- the climb
+
+    def request(self, batch: Batch, came_from: str) -> None:
+        batch_id = (batch.publisher, batch.first)
+        log = self._healer.log
+        record = log.find(batch_id)
+        if record is None and not self._healer.is_processed(batch.publisher, batch.last):
+            record = log.append(batch, pending=True)
+        log.came(record, came_from)
+        self.submit(batch, came_from)
+
+    def submit(self, batch: Batch, came_from: str) -> None:
+        """A request whose record is in the log already."""
+        batch_id = (batch.publisher, batch.first)
+        sources = self._came_from.setdefault(batch_id, [])
+        if came_from not in sources:
+            sources.append(came_from)
+        if self._healer.is_processed(batch.publisher, batch.last):
+            self._finish(batch_id, ())
+        elif not self._is_here(batch_id):
+            self._forward(Cut(batch_id, batch.topic, batch.key_set(), ROOT, batch))
+            self.pump()
+
+    def _is_here(self, batch_id: BatchId) -> bool:
+        """Whether the batch waits, or is being cut for, with this broker as its root."""
+        cut = self._cuts.get(batch_id)
+        waiting = any(one.batch_id == batch_id and one.source == ROOT for one in self._queue)
+        return waiting or (cut is not None and cut.source == ROOT)
+
+    def _ask(self, hop: str, batch: Batch) -> None:
+        record = self._healer.log.find((batch.publisher, batch.first))
+        if record is not None:
+            self._healer.log.asked(record, hop)
+        super()._ask(hop, batch)
+
+    def _gated(self, cut: Cut) -> bool:
+        return cut.source == ROOT and self._healer.unsettled(cut.topic)
+
+    def _start(self, cut: Cut) -> None:
+        self._serials += 1
+        cut.serial = self._serials
+        super()._start(cut)
+
+    def on_marker(self, peer: str, marker: TotalMarker) -> None:
+        batch_id = (marker.publisher, marker.first)
+        cut = self._cuts.get(batch_id)
+        if cut is None or cut.source == ROOT:
+            cut = next((one for one in self._queue if one.batch_id == batch_id and one.source != ROOT), None)
+        if cut is None:
+            cut = Cut(batch_id, marker.topic, marker.keys, peer, None)
+            self._queue.append(cut)
+        cut.source, cut.source_serial = peer, marker.serial
+        if cut.closed:
+            self._send(peer, TotalAck(*batch_id, marker.serial))
+        self.pump()
+
+    def _hand_down(self, peer: str, batch_id: BatchId, batch: Batch | None) -> None:
+        record = self._healer.log.find(batch_id)
+        if batch is not None and record is not None:
+            self._healer.log.went(record, peer)
+        super()._hand_down(peer, batch_id, batch)
+
+    def _finish(self, batch_id: BatchId, told: Sequence[str]) -> None:
+        self._queue = [cut for cut in self._queue if cut.batch_id != batch_id or cut.source != ROOT]
+        record = self._healer.log.find(batch_id)
+        if record is not None:
+            self._healer.log.released(record)
+        super()._finish(batch_id, told)
+
+    # -------------------------------------------------------------------------------------------------- repairs
+
+    def listed(self) -> tuple[BatchId, ...]:
+        """The cuts under way here that somebody else is the root of."""
+        return tuple(cut.batch_id for cut in self._cuts.values() if cut.source != ROOT)
+
+    def rename(self, old: str, new: str) -> None:
+        """The parent died; until the new one opens the link, everything waits for it."""
+        self._queue = [cut for cut in self._queue if cut.source != old]
+        for cut in self._cuts.values():
+            if cut.source == old:
+                cut.source = new
+        self._forget_source(old)
+        for batch_id, (hop, batch) in self._asked.items():
+            if hop == old:
+                self._asked[batch_id] = (new, batch)
+
+    def _forget_source(self, old: str) -> None:
+        for sources in self._came_from.values():
+            if old in sources:
+                sources.remove(old)
+
+    def reopened(self, source: str, kept: Collection[BatchId]) -> None:
+        """What settles the repair has come: go on with the cuts that the new parent has, give up the rest."""
+        for cut in [cut for cut in self._cuts.values() if cut.source == source and cut.batch_id not in kept]:
+            self._abort(cut)
+
+    def on_abort(self, peer: str, abort: TotalAbort) -> None:
+        batch_id = (abort.publisher, abort.first)
+        self._queue = [one for one in self._queue if one.source != peer or one.batch_id != batch_id]
+        cut = self._cuts.get(batch_id)
+        if cut is not None and cut.source == peer:
+            self._abort(cut)
+
+    def _abort(self, cut: Cut) -> None:
+        del self._cuts[cut.batch_id]
+        for key in cut.keys:
+            del self._by_key[cut.topic, key]
+        for peer in cut.participants:
+            self._send(peer, TotalAbort(*cut.batch_id))
+        self._acknowledge()
+        self.pump()
+        self._owner.cut_ended()
+
+    def kept_by(self, listed: Collection[BatchId], dead: str) -> tuple[BatchId, ...]:
+        """Which of a joiner's cuts go on with this broker: those that it has itself, not from the dead one."""
+        return tuple(one for one in listed if one in self._cuts and self._cuts[one].source != dead)
+
+    def replace(self, old: str, joined: Mapping[str, Collection[BatchId]]) -> None:
+        """Those that joined are in the cuts in the place of the dead one."""
+        self._forget_source(old)
+        changed = [cut for cut in self._cuts.values() if old in cut.participants]
+        for cut in changed:
+            self._replace_in(cut, old, joined)
+        for cut in changed:
+            if not cut.awaiting and not cut.closed and self._cuts.get(cut.batch_id) is cut:
+                self._complete(cut)
+        for batch_id, (hop, batch) in list(self._asked.items()):
+            if hop == old:
+                self._forward(Cut(batch_id, batch.topic, batch.key_set(), ROOT, batch))
+        self._acknowledge()
+        self.pump()
+
+    def _replace_in(self, cut: Cut, old: str, joined: Mapping[str, Collection[BatchId]]) -> None:
+        acknowledged = old not in cut.awaiting
+        del cut.participants[old]
+        cut.awaiting.discard(old)
+        for peer, listed in joined.items():
+            if acknowledged and cut.batch_id in listed:
+                cut.participants[peer] = None
+            elif not acknowledged and (cut.batch_id in listed or self._interests.table.wants(peer, cut.topic)):
+                cut.participants[peer] = None
+                cut.awaiting.add(peer)
+                self._send(peer, self._marker(cut))
+
+    def settle_record(self, batch_id: BatchId, batch: Batch, skip: Collection[str]) -> None:
+        """A repair shows that the batch was released: release it here, if we are in its cut, to all but `skip`."""
+        cut = self._cuts.get(batch_id)
+        if cut is None:
+            self._finish(batch_id, tuple(skip))
+            return
+        for peer in skip:
+            cut.participants.pop(peer, None)
+        self._release(cut, batch)
+
+    def check_invariants(self) -> None:
+        super().check_invariants()
+        for batch_id in self._asked:
+            assert batch_id in self._came_from, f"{batch_id} was asked for by nobody"

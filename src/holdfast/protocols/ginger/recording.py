@@ -1,0 +1,104 @@
+"""A Ginger broker that keeps what it processes until nobody can need it any more.
+
+Every batch that is passed on becomes a record in the stability log, with the links that it came and went by. What was
+processed is remembered by publisher, so that a batch that comes a second time, by another way after a repair, is
+recognised: its fate is then tied to the record that is held already.
+"""
+
+from holdfast.model.batches import Batch
+from holdfast.model.messages import Levels, Publish
+from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.ginger.broker import GingerBroker, Phase
+from holdfast.protocols.ginger.cuts import ROOT
+from holdfast.protocols.links import Link
+from holdfast.protocols.node import Effects, Send
+from holdfast.protocols.stability import Record, StabilityLog
+
+PROCESSED_MAX = 100_000
+
+
+class RecordingBroker(GingerBroker):
+    """The data path of a broker that takes part in repairs."""
+
+    def __init__(self, config: BrokerConfig, incarnation: int) -> None:
+        super().__init__(config, incarnation)
+        self.hub.tolerance = config.tolerance
+        self.log = StabilityLog(config.tolerance)
+        self.processed: dict[str, int] = {}
+
+    def is_processed(self, publisher: str, seq: int) -> bool:
+        return seq <= self.processed.get(publisher, 0)
+
+    def _pass_on(self, message: Publish, arrived_from: str) -> None:
+        batch = message.batch
+        last = self.processed.get(batch.publisher, 0)
+        if batch.last <= last:
+            self.log.came(self.log.find((batch.publisher, batch.first)), arrived_from)
+        else:
+            fresh = batch if batch.first > last else batch.part(last + 1, batch.last)
+            self._spread(self._process(fresh, arrived_from), arrived_from)
+
+    def _handle_merged(self, link: Link, batches: list[Batch]) -> None:
+        super()._handle_merged(link, batches)
+        # The publisher counts a record for each of them.
+        record = self.log.find((batches[0].publisher, batches[0].first))
+        for _ in batches[1:]:
+            self.log.came(record, link.peer)
+
+    def _process(self, batch: Batch, came_from: str) -> Record:
+        self._note_processed(batch)
+        record = self.log.find((batch.publisher, batch.first)) or self.log.append(batch)
+        self.log.released(record)
+        self.log.renumber(record)
+        if came_from != ROOT:
+            self.log.came(record, came_from)
+        return record
+
+    def _note_processed(self, batch: Batch) -> None:
+        last = max(batch.last, self.processed.pop(batch.publisher, 0))
+        self.processed[batch.publisher] = last
+        if len(self.processed) > PROCESSED_MAX:
+            del self.processed[next(iter(self.processed))]
+
+    def _spread(self, record: Record, arrived_from: str, skip: frozenset[str] = frozenset()) -> None:
+        """To everybody who wants it, except those in `skip`, and not back to the broker that it came from."""
+        batch, neighbours, message = record.batch, self.interests.neighbours, Publish(record.batch)
+        for destination, filters in self.interests.table.route(batch.topic).items():
+            if destination in skip:
+                continue
+            if destination not in neighbours:
+                self._deliver_record(destination, record, batch.matching(filters))
+            elif destination != arrived_from and batch.wanted_by(filters):
+                self.log.went(record, destination)
+                self._send(destination, message)
+
+    def _deliver_record(self, client: str, record: Record, parts: list[Batch]) -> None:
+        if parts and client in self.log.flows:
+            self.log.went(record, client, len(parts))
+            for part in parts:
+                self._send(client, Publish(part))
+
+    def deliver_total(self, batch: Batch, source: str) -> None:
+        record = self._process(batch, source)
+        for destination, filters in self.interests.table.route(batch.topic).items():
+            if destination not in self.interests.neighbours:
+                self._deliver_record(destination, record, batch.matching(filters))
+
+    def link_opened(self, link: Link, fresh: bool) -> None:
+        super().link_opened(link, fresh)
+        # What was said last may have died with the old connection.
+        self.log.say_again(link.peer)
+
+    def link_levels(self, link: Link, levels: Levels) -> None:
+        self.log.on_levels(link.peer, levels)
+
+    def settle(self, now: float) -> Effects:
+        if self.phase is not Phase.GONE:
+            for peer, levels in self.log.survey().items():
+                if self._may_tell(peer):
+                    self.hub.out.append(Send(peer, levels))
+        return super().settle(now)
+
+    def _may_tell(self, peer: str) -> bool:
+        link = self.hub.links.get(peer)
+        return link is not None and link.is_open

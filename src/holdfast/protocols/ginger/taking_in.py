@@ -1,0 +1,302 @@
+"""A broker that takes others in: newcomers, and those whose broker has died (thesis 000, section 4.2.3).
+
+The parent of a dead broker coordinates its repair (for a dead root, its senior child, which is the root now). It
+expects everybody whom it knows below the dead one, waits until all have joined or are dead and until its own neighbours
+know of the change, settles what the dead one had passed to some and not to others, and opens the links. Those that
+joined are its children from then on.
+"""
+
+from abc import abstractmethod
+
+from holdfast.model.batches import Batch
+from holdfast.model.guarantees import TOTAL
+from holdfast.model.messages import Interest, Join, Open, Publish, Refusal, TotalProcessed, Twig, Unstable
+from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.ginger.broker import Phase
+from holdfast.protocols.ginger.flush import Flush, Joiner, Lacks, Settlement
+from holdfast.protocols.ginger.healing_cuts import HealingCuts
+from holdfast.protocols.ginger.recording import RecordingBroker
+from holdfast.protocols.links import Link
+from holdfast.protocols.node import Report, SetTimer
+from holdfast.protocols.stability import Record
+from holdfast.protocols.treeview import TreeView
+
+JOIN_TIMER = "join:"
+REPAIRED_MAX = 1000
+
+
+class TakingInBroker(RecordingBroker):
+    """The coordinator's side of a repair. `HealingBroker` is the whole."""
+
+    def __init__(self, config: BrokerConfig, incarnation: int) -> None:
+        super().__init__(config, incarnation)
+        self.healing_cuts = HealingCuts(self, self.interests, self._send)
+        self.cuts = self.healing_cuts
+        self.view = TreeView(config.name, incarnation, config.address, config.tolerance + 1, self._send)
+        self._flushes: list[Flush] = []
+        self._records_of: dict[str, list[Unstable]] = {}
+        self._repaired: dict[str, None] = {}
+        """Whose loss was repaired here, the latest last."""
+        self._fenced = ""
+        """The parent that we have asked to take us in, until it opens the link."""
+        self._hold = 0
+        """How many records our new parent will still send to settle the repair."""
+
+    @abstractmethod
+    def suspect(self, name: str, epoch: int, reason: str) -> None:
+        """That node is dead in that epoch, whatever it may think itself."""
+
+    def unsettled(self, topic: str) -> bool:
+        """Whether a repair is pending that may bring something on this topic."""
+        wants = self.interests.table.wants
+        if any(flush.key and wants(flush.key, topic) for flush in self._flushes):
+            return True
+        return self.parent is not None and bool(self._fenced or self._hold) and wants(self.parent, topic)
+
+    # ----------------------------------------------------------------------------------------------- expecting
+
+    def _begin_repair(self, key: str, below: tuple[Twig, ...]) -> None:
+        self.hub.out.append(Report("repair_start", peer=key))
+        flush = Flush(key)
+        self._expect(flush, below)
+        flush.version = self._tell(self.view.hops - 2)
+        self._flushes.append(flush)
+        self.hub.out.append(SetTimer(JOIN_TIMER + key, self.config.join_s))
+
+    def _expect(self, flush: Flush, twigs: tuple[Twig, ...]) -> None:
+        for twig in twigs:
+            flush.known[twig.name] = twig.twigs
+            if twig.name == self.name or twig.name in flush.joined:
+                continue
+            if self.view.is_gone(twig.name, twig.epoch):
+                flush.dead.add(twig.name)
+                self._expect(flush, twig.twigs)
+            elif twig.name not in self.log.flows:
+                flush.waiting[twig.name] = twig
+                self.view.children.setdefault(twig.name, twig)
+
+    def _join_overdue(self, key: str) -> None:
+        """Whoever was expected and has not come is given up; a client is merely not waited for."""
+        for flush in [flush for flush in self._flushes if flush.key == key]:
+            for name, twig in list(flush.waiting.items()):
+                if twig.kind == "client":
+                    flush.waiting.pop(name, None)
+                    self.view.lose(name, twig.epoch)
+                else:
+                    self.suspect(name, twig.epoch, "it did not join in time")
+            if flush.waiting:
+                self.hub.out.append(SetTimer(JOIN_TIMER + key, self.config.join_s))
+        self._tick()
+
+    # -------------------------------------------------------------------------------------------------- joining
+
+    def _on_join(self, link: Link, join: Join) -> None:
+        name = link.peer
+        records = self._records_of.pop(name, [])
+        for dead, epoch in join.dead:
+            self.suspect(dead, epoch, f"{name} says so")
+        if self.phase is Phase.GONE or self.hub.links.get(name) is not link:
+            return
+        if join.old and not any(name in flush.waiting for flush in self._flushes) and join.old not in self._repaired:
+            self.hub.refuse(name, Refusal("moved", f"{self.name} does not repair the loss of {join.old}: ask others"))
+            return
+        self.view.adopt(join.twig, self.parent is None)
+        flush = self._flush_for(name, join) or Flush("")
+        flush.waiting.pop(name, None)
+        flush.known[name] = join.twig.twigs
+        flush.joined[name] = Joiner(join, records)
+        if flush not in self._flushes:
+            flush.version = self._tell(self.view.hops - 2)
+            self._flushes.append(flush)
+        self._tick()
+
+    def _flush_for(self, name: str, join: Join) -> Flush | None:
+        dead = dict(join.dead)
+        for flush in self._flushes:
+            if name in flush.waiting:
+                return flush
+        for flush in self._flushes:
+            if flush.concerns(dead) and flush.key != name:
+                return flush
+        return None
+
+    def _tick(self) -> None:
+        """End every flush that can end."""
+        for flush in list(self._flushes):
+            blocked = any(other.key in flush.joined for other in self._flushes if other is not flush)
+            known = self.view.acknowledged(flush.version)
+            ready = not flush.waiting and not blocked and known and not self._meets_a_cut(flush)
+            if flush in self._flushes and ready:
+                self._flushes.remove(flush)
+                self._finish_flush(flush)
+
+    def _meets_a_cut(self, flush: Flush) -> bool:
+        """Whether the joiners bring something that a closed cut here would hold: then the flush waits for its end."""
+        return any(
+            one.flag in ("s", "r")
+            and one.batch.guarantee != TOTAL
+            and not self.is_processed(one.batch.publisher, one.batch.last)
+            and self._cut_off(flush.key, one.batch)
+            for joiner in flush.joined.values()
+            for one in joiner.records
+        )
+
+    def cut_ended(self) -> None:
+        super().cut_ended()
+        self._tick()
+
+    # ------------------------------------------------------------------------------------------------- settling
+
+    def _finish_flush(self, flush: Flush) -> None:
+        key, joined = flush.key, flush.joined
+        table = self.interests.table
+        for name, joiner in joined.items():
+            for interest in joiner.join.interests:
+                table.add(*interest, name)
+
+        def lacks(who: str, batch: Batch) -> bool:
+            if who == self.name:
+                return not self.is_processed(batch.publisher, batch.last) and self._wanted_outside(flush, batch)
+            part, route = joined[who].lacks_of(batch), table.route(batch.topic)
+            return part is not None and who in route and part.wanted_by(route[who])
+
+        settlement = Settlement(
+            self.name,
+            self.log.history(key) if key else [],
+            key,
+            joined,
+            lacks,
+            self.log,
+            lambda batch: self.is_processed(batch.publisher, batch.last),
+        )
+        if settlement.forced:
+            self.hub.out.append(Report("forced", detail=f"{settlement.forced} records out of a certain order"))
+        self._open_links(flush, settlement, lacks)
+        self._pass_settlement(flush, settlement, lacks)
+        self._replace(flush)
+        for name, batch in settlement.asked:
+            self._ask_again(name, batch)
+        for name, batch in settlement.done:
+            if not lacks(name, batch):
+                self._send(name, TotalProcessed(batch.publisher, batch.first, None))
+        self._note_repaired(flush)
+        self.hub.out.append(Report("repair_end" if key else "taken_in", peer=key or ",".join(joined)))
+        self._tell_down()
+        self.cuts.pump()
+        self._retry()
+        self._tick()
+
+    def _wanted_outside(self, flush: Flush, batch: Batch) -> bool:
+        """Whether somebody who takes no part in the flush wants some of it."""
+        return any(
+            destination != flush.key and destination not in flush.joined and batch.wanted_by(filters)
+            for destination, filters in self.interests.table.route(batch.topic).items()
+        )
+
+    def _note_repaired(self, flush: Flush) -> None:
+        for name in sorted(flush.dead):
+            self._repaired.pop(name, None)
+            self._repaired[name] = None
+        while len(self._repaired) > REPAIRED_MAX:
+            del self._repaired[next(iter(self._repaired))]
+
+    def _open_links(self, flush: Flush, settlement: Settlement, lacks: Lacks) -> None:
+        for name, joiner in flush.joined.items():
+            self.log.link(name, received=len(joiner.records))
+            hold = sum(lacks(name, settlement.batches[record_id]) for record_id in settlement.order)
+            wanted = () if joiner.is_client else self._wanted_besides(name, flush.key)
+            kept = self.healing_cuts.kept_by(joiner.join.cuts, flush.key)
+            upward = self.view.upward(self.parent is None)
+            self.hub.send(name, Open(wanted, upward, self.view.dead(), hold, kept, joiner.taken))
+            if joiner.is_client:
+                self.publishers.resume(name, joiner.taken)
+
+    def _wanted_besides(self, *peers: str) -> tuple[Interest, ...]:
+        """Everything that somebody else than these peers wants."""
+        table = self.interests.table
+        return tuple(one for one in table.distinct() if any(source not in peers for source in table.sources(*one)))
+
+    def _pass_settlement(self, flush: Flush, settlement: Settlement, lacks: Lacks) -> None:
+        skip = frozenset((flush.key, *flush.joined))
+        places = {
+            name: {
+                (one.batch.publisher, one.batch.first): place
+                for place, one in enumerate(joiner.records, 1)
+                if joiner.uses(one)
+            }
+            for name, joiner in flush.joined.items()
+        }
+        for record_id in settlement.order:
+            batch = settlement.batches[record_id]
+            new = not self.is_processed(batch.publisher, batch.last)
+            record = self.log.find(record_id)
+            if record is None:
+                record = self.log.append(batch)
+            else:
+                self.log.append_again(record)
+            for name, place in places.items():
+                if record_id in place:
+                    record.ins[name] = place[record_id]
+                    self.log.stamp(record, name)
+            if new:
+                self._settle_new(record, skip)
+            for name, joiner in flush.joined.items():
+                if lacks(name, batch):
+                    self._give(name, joiner, record)
+
+    def _settle_new(self, record: Record, skip: frozenset[str]) -> None:
+        self._note_processed(record.batch)
+        self.log.renumber(record)
+        if record.batch.guarantee == TOTAL:
+            self.healing_cuts.settle_record(record.record_id, record.batch, skip)
+            self.log.released(record)
+        else:
+            self._spread(record, "", skip)
+
+    def _give(self, name: str, joiner: Joiner, record: Record) -> None:
+        part = joiner.lacks_of(record.batch)
+        if part is None:
+            return
+        if joiner.is_client:
+            filters = self.interests.table.route(part.topic).get(name, ())
+            self._deliver_record(name, record, part.matching(filters))
+            return
+        self.log.went(record, name)
+        total = part.guarantee == TOTAL
+        self.hub.send(name, TotalProcessed(part.publisher, part.first, part) if total else Publish(part))
+
+    def _replace(self, flush: Flush) -> None:
+        """Those that joined are our neighbours and clients now, in the place of the dead one."""
+        brokers = {name: one for name, one in flush.joined.items() if not one.is_client}
+        if flush.key:
+            self.log.unlink(flush.key)
+        self.interests.replace(flush.key, {name: joiner.join.interests for name, joiner in brokers.items()})
+        if flush.key:
+            self.healing_cuts.reopened(flush.key, ())
+        self.healing_cuts.replace(flush.key, {name: joiner.join.cuts for name, joiner in brokers.items()})
+        self.confirmations.replace(flush.key, tuple(flush.joined), self.interests.table.wants)
+
+    def _ask_again(self, name: str, batch: Batch) -> None:
+        """A request that was under way when the broker died, and nobody is known to have released it."""
+        record = self.log.find((batch.publisher, batch.first))
+        if record is None and not self.is_processed(batch.publisher, batch.last):
+            record = self.log.append(batch, pending=True)
+        if record is not None and name in self.log.flows:
+            record.ins.setdefault(name, self.log.flows[name].received)
+            self.log.stamp(record, name)
+        self.healing_cuts.submit(batch, name)
+
+    # -------------------------------------------------------------------------------------------------- telling
+
+    def _neighbours_alive(self) -> list[str]:
+        return [peer for peer in self.interests.neighbours if peer in self.hub.links or peer == self._fenced]
+
+    def _tell(self, hops: int) -> int:
+        return self.view.tell(self.parent, self._neighbours_alive(), hops, self._tick)
+
+    def _tell_down(self) -> None:
+        """Everybody below learns who is above; nobody waits for it."""
+        message = self.view.message(False, 0, 0, self.parent is None)
+        for peer in self.hub.links:
+            if peer != self.parent and peer in self.log.flows:
+                self._send(peer, message)

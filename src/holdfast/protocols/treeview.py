@@ -1,0 +1,148 @@
+"""What a node knows of the tree around it: enough to repair it, and never more than its neighbourhood.
+
+Downwards: its children and what is below them, `hops` deep. Upwards: its chain of ancestors, and the root's children by
+seniority with what the root knows of them, for the day when the root dies. And the dead, each with the epoch in which
+it died: the same name in a later epoch is alive again.
+
+A change is told to the neighbours and, through them, `hops - 1` links far; it is acknowledged when all of them know.
+Nobody forwards for a child that those who would repair its loss have not heard of (FLUSH.md, trap 9).
+"""
+
+from collections.abc import Callable, Iterable
+
+from holdfast.model.messages import Contact, Dead, SessionMessage, Twig, Upward, View, ViewAck
+
+
+class TreeView:
+    """One node's view. `send` is called for its neighbours only."""
+
+    def __init__(self, name: str, epoch: int, address: str, hops: int, send: Callable[[str, SessionMessage], None]):
+        self.name, self.epoch, self.address, self.hops = name, epoch, address, hops
+        self._send = send
+        self.children: dict[str, Twig] = {}
+        self.chain: tuple[Contact, ...] = ()
+        self.senior: tuple[Contact, ...] = ()
+        self.siblings: tuple[Twig, ...] = ()
+        self.gone: dict[str, int] = {}
+        self.version = 0
+        self._pending: dict[int, tuple[set[str], Callable[[], None]]] = {}
+
+    # ------------------------------------------------------------------------------------------------- the dead
+
+    def is_gone(self, name: str, epoch: int) -> bool:
+        return epoch <= self.gone.get(name, -1)
+
+    def dead(self) -> Dead:
+        return tuple(sorted(self.gone.items()))
+
+    def bury(self, name: str, epoch: int) -> None:
+        self.gone[name] = max(epoch, self.gone.get(name, -1))
+
+    # ------------------------------------------------------------------------------------------------- contacts
+
+    def next_contact(self) -> Contact | None:
+        """Whom to turn to when the parent is dead: the first ancestor alive, else the root's senior child."""
+        line = [contact for contact in (*self.chain, *self.senior) if not self.is_gone(contact.name, contact.epoch)]
+        return line[0] if line else None
+
+    def contact(self) -> Contact:
+        return Contact(self.name, self.epoch, self.address)
+
+    def become_root(self) -> None:
+        """The old root's other children stand before our own (trap 12)."""
+        mine = [twig for twig in self.children.values() if twig.kind == "broker"]
+        known = {contact.name for contact in self.senior}
+        others = [one for one in self.senior if one.name != self.name and not self.is_gone(one.name, one.epoch)]
+        self.chain = ()
+        self.senior = tuple(others + [_contact_of(twig) for twig in mine if twig.name not in known])
+
+    def adopt(self, twig: Twig, as_root: bool) -> None:
+        self.children[twig.name] = twig
+        if as_root and twig.kind == "broker" and all(one.name != twig.name for one in self.senior):
+            self.senior = (*self.senior, _contact_of(twig))
+
+    def lose(self, name: str, epoch: int) -> None:
+        twig = self.children.get(name)
+        if twig is not None and twig.epoch <= epoch:
+            del self.children[name]
+        self.senior = tuple(one for one in self.senior if one.name != name or one.epoch > epoch)
+
+    # --------------------------------------------------------------------------------------------------- telling
+
+    def twig(self, kind: str = "broker") -> Twig:
+        """Ourselves, as our parent should know us."""
+        return Twig(self.name, "client" if kind == "client" else "broker", self.epoch, self.address, self._cut())
+
+    def _cut(self) -> tuple[Twig, ...]:
+        return tuple(_cut(twig, self.hops - 1) for twig in self.children.values())
+
+    def upward(self, is_root: bool) -> Upward:
+        """What our children should know of what is above them."""
+        return Upward((self.contact(), *self.chain), self.senior, self._cut() if is_root else ())
+
+    def learn(self, upward: Upward) -> None:
+        self.chain, self.senior, self.siblings = upward.chain, upward.senior, upward.siblings
+
+    def tell(self, parent: str | None, neighbours: Iterable[str], hops: int, then: Callable[[], None]) -> int:
+        """Tell the neighbours; `then` is called when all of them have acknowledged."""
+        self.version += 1
+        version = self.version
+        waiting = set(neighbours)
+        self._pending[version] = (waiting, then)
+        for peer in sorted(waiting):
+            self._send(peer, self.message(peer == parent, version, hops, parent is None))
+        self._settle()
+        return version
+
+    def message(self, to_parent: bool, version: int, hops: int, is_root: bool) -> View:
+        twigs = self._cut() if to_parent else None
+        return View(version, hops, twigs, None if to_parent else self.upward(is_root), self.dead())
+
+    def acknowledged(self, version: int) -> bool:
+        """Whether everybody concerned knows this version."""
+        return version not in self._pending
+
+    def on_ack(self, peer: str, version: int) -> None:
+        for pending, (waiting, _) in self._pending.items():
+            if pending <= version:
+                waiting.discard(peer)
+        self._settle()
+
+    def give_up_on(self, peer: str) -> None:
+        """A neighbour that died acknowledges nothing."""
+        for waiting, _ in self._pending.values():
+            waiting.discard(peer)
+
+    def also_wait_for(self, peer: str) -> None:
+        """What is not acknowledged yet must be known to the new parent, too: its `Open` says so."""
+        for waiting, _ in self._pending.values():
+            waiting.add(peer)
+
+    def _settle(self) -> None:
+        for version in [version for version, (waiting, _) in self._pending.items() if not waiting]:
+            entry = self._pending.pop(version, None)
+            if entry is not None:
+                entry[1]()
+
+    def settle(self) -> None:
+        self._settle()
+
+
+def find_twigs(twigs: Iterable[Twig], name: str) -> tuple[Twig, ...]:
+    """What is below the node of that name."""
+    for twig in twigs:
+        if twig.name == name:
+            return twig.twigs
+    return ()
+
+
+def _cut(twig: Twig, depth: int) -> Twig:
+    below = tuple(_cut(child, depth - 1) for child in twig.twigs) if depth > 0 else ()
+    return Twig(twig.name, twig.kind, twig.epoch, twig.address, below)
+
+
+def _contact_of(twig: Twig) -> Contact:
+    return Contact(twig.name, twig.epoch, twig.address)
+
+
+__all__ = ["TreeView", "ViewAck", "find_twigs"]
