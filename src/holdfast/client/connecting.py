@@ -13,6 +13,10 @@ from holdfast.runtime.process import new_incarnation
 from holdfast.runtime.tracing import RUN, Trace, TraceTarget
 
 NAME_BYTES_MAX = 128
+MOVE_S = 0.035
+"""A little longer than brokers take to give one of theirs up: whoever is asked then knows why."""
+LINK = LinkConfig(heartbeat_s=0.2, silence_s=0.7, redial_s=0.005, redial_max_s=0.5)
+"""A frozen broker is noticed within a second; a connection that merely broke is there again at once."""
 
 
 def connect(
@@ -31,8 +35,9 @@ def connect(
     """Connect to a broker: `async with holdfast.connect("holdfast://127.0.0.1:7400") as client`, or await it.
 
     Of several addresses (separated by commas, or a list) the first that takes the client in is used. A connection that
-    breaks is made again, and nothing is lost, repeated or reordered; only after `give_up_s` without an answer is the
-    session lost, and everybody who waits for something gets `SessionLost`.
+    breaks is made again, and where brokers repair their tree a client whose broker is lost moves to another one:
+    nothing is lost, repeated or reordered. Only after `give_up_s` without an answer is the session lost, and everybody
+    who waits for something gets `SessionLost`.
 
     - `name` identifies the publisher: `(name, seq)` is a message's identity. Without one a random name is made.
     - `cluster` must be the brokers' own; it keeps a client out of the wrong one.
@@ -45,7 +50,7 @@ def connect(
     """
     addresses = parse_addresses(address)
     who = _checked_name(random_name() if name is None else name)
-    config = ClientConfig(who, cluster=cluster, link=link or LinkConfig(), give_up_s=give_up_s)
+    config = ClientConfig(who, cluster=cluster, link=link or LINK, move_s=MOVE_S, give_up_s=give_up_s)
     settings = ClientSettings(timeout_s=timeout_s, backlog_bytes_max=backlog_bytes_max)
 
     async def begin() -> Client:

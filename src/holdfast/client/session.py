@@ -29,8 +29,8 @@ from holdfast.model.errors import HoldfastError, Refused
 from holdfast.model.filters import Value, parse_filter
 from holdfast.model.guarantees import GUARANTEES, RANKS
 from holdfast.model.topics import CHECKED_MAX, check_pattern, check_topic
-from holdfast.protocols.clients import ClientNode
 from holdfast.protocols.config import ClientConfig
+from holdfast.protocols.moving import MovingClient
 from holdfast.protocols.node import Accepted, Attached, Completed, Deliver, Effect, Ended, Failed
 from holdfast.runtime.connection import ConnectionLimits
 from holdfast.runtime.driver import Driver
@@ -54,7 +54,10 @@ class ClientSettings(Struct, frozen=True, kw_only=True):
 
 
 class Client:
-    """A session with a broker. Made by `holdfast.connect`."""
+    """A session with a broker; where brokers repair their tree it moves to another one when its own is lost.
+
+    Made by `holdfast.connect`. `broker` is the name of the broker that has the session now.
+    """
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class Client:
         self._trace = trace
         self._log = Log("holdfast.client", node=config.name)
         self._book = AddressBook(addresses)
-        machine = self._machine = ClientNode(config, incarnation)
+        machine = self._machine = MovingClient(config, incarnation)
         self._driver = Driver(
             machine,
             lambda _: self._book.next(),
@@ -111,7 +114,7 @@ class Client:
     @property
     def address(self) -> Address:
         """Where the broker is that has, or was last asked for, the session."""
-        return self._book.current
+        return self._driver.dialled or self._book.current
 
     # ------------------------------------------------------------------------------------------------ opening
 

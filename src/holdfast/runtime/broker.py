@@ -2,6 +2,9 @@
 
 `run_broker` returns the exit code: 0 after an orderly stop (SIGTERM or SIGINT: drain, then leave; a second signal does
 not wait), 1 if the node failed, 2 if it could not begin, with one sentence on stderr.
+
+Where brokers repair the tree (`tolerance` above 0), a broker that the others gave up, or that was started again after a
+crash, is a newcomer: it asks its parent and then the others of `join`, one after the other, until one takes it in.
 """
 
 import argparse
@@ -17,19 +20,27 @@ from msgspec import Struct
 
 from holdfast.model.errors import ConfigError, LocalMisuse
 from holdfast.protocols.config import BrokerConfig, LinkConfig
-from holdfast.protocols.node import BrokerNode, Report
+from holdfast.protocols.node import BrokerNode, Report, Restart
 from holdfast.protocols.registry import make_broker
 from holdfast.runtime.connection import ConnectionLimits
 from holdfast.runtime.driver import Driver, Sink
 from holdfast.runtime.health import Health
+from holdfast.runtime.joining import Candidates
 from holdfast.runtime.logs import Log, install
 from holdfast.runtime.process import new_incarnation, run, tune_collector
 from holdfast.runtime.tracing import RUN, Trace
 
 EXIT_STOPPED, EXIT_FAILED, EXIT_MISUSE = 0, 1, 2
 
-WARNINGS = frozenset({"congested", "refused", "violation"})
+WARNINGS = frozenset({"congested", "excluded", "forced", "refused", "suspect", "violation"})
 """Reports that somebody should look at; the others are for information."""
+
+STEADY_LINK = LinkConfig()
+WATCHFUL_LINK = LinkConfig(heartbeat_s=0.2, silence_s=0.7, redial_s=0.005, redial_max_s=0.5)
+"""Where silence means a repair it must be noticed within a second; a connection that merely broke is there again long
+before the other end gives up on it."""
+TOLERANCE_MAX = 2
+ANY_HOST = ("0.0.0.0", "::", "")
 
 
 class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,6 +57,20 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """`None`: no health endpoint."""
     addresses: dict[str, tuple[str, int]] = {}
     """Where other brokers are, the parent at least."""
+    tolerance: int = 0
+    """How many adjacent brokers may be lost before a repair of the tree has ended; 0 repairs nothing."""
+    advertised: str = ""
+    """`host:port` where others reach this broker; empty: where it listens."""
+    join: tuple[str, ...] = ()
+    """Brokers of `addresses` that may take this one in when it is a newcomer and its parent does not."""
+    newcomer: bool = False
+    """The tree is there already: ask to be taken in, whether there is a parent or not."""
+    suspect_s: float = 0.03
+    """How long a neighbour may be without a connection before it is given up."""
+    join_s: float = 1.0
+    """How long those below a lost broker may take to turn to us before they are given up, too."""
+    experiments: bool = False
+    """Obey `POST /cut?peer=NAME` and `POST /heal` on the health port."""
     trace: str = ""
     """A `.jsonl` file or a directory for the trace of this broker; empty for none."""
     run: str = RUN
@@ -54,15 +79,46 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     log_level: str = "info"
     drain_s: float = 10.0
     """How long a stop may wait for what is under way to arrive."""
-    link: LinkConfig = LinkConfig()
+    link: LinkConfig | None = None
+    """`None`: what suits the tolerance."""
     limits: ConnectionLimits = ConnectionLimits()
 
     def check(self) -> None:
+        if not 0 <= self.tolerance <= TOLERANCE_MAX:
+            raise ConfigError(
+                f"broker {self.name}: tolerance {self.tolerance} cannot be; 0 repairs nothing, 1 survives the loss of "
+                f"one broker at a time, {TOLERANCE_MAX} that of two adjacent ones at once"
+            )
+        if self.tolerance and not self.advertised and self.host in ANY_HOST:
+            raise ConfigError(f"broker {self.name} listens everywhere: say in `advertised` where others reach it")
+        for name in self.join:
+            if name not in self.addresses:
+                raise ConfigError(f"broker {self.name} may join {name}, but is not told where that is")
+        if self.newcomer and not self.candidates():
+            raise ConfigError(f"broker {self.name} is a newcomer, but is told nobody who could take it in")
         if self.parent is not None and self.parent not in self.addresses:
             raise ConfigError(f"broker {self.name} has the parent {self.parent}, but is not told where that is")
         for what, port in (("port", self.port), ("health_port", self.health_port or 0)):
             if not 0 <= port <= 65535:
                 raise ConfigError(f"broker {self.name}: {what} {port} is no port; it is between 0 and 65535")
+
+    def candidates(self) -> tuple[str, ...]:
+        """Who may take this broker in, in the order in which they are asked."""
+        parent = () if self.parent is None else (self.parent,)
+        return tuple(dict.fromkeys((*parent, *self.join)))
+
+    def config(self, parent: str | None, port: int) -> BrokerConfig:
+        """What the node is told; `port` is where it listens."""
+        return BrokerConfig(
+            self.name,
+            parent,
+            self.cluster,
+            self.link or (WATCHFUL_LINK if self.tolerance else STEADY_LINK),
+            tolerance=self.tolerance,
+            address=self.advertised or (f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"),
+            suspect_s=self.suspect_s,
+            join_s=self.join_s,
+        )
 
 
 class BrokerProcess:
@@ -75,8 +131,8 @@ class BrokerProcess:
         self.settings = settings
         self._ssl_server = ssl_server
         self._log = Log("holdfast.broker", node=settings.name)
-        config = BrokerConfig(settings.name, settings.parent, settings.cluster, settings.link)
-        self.node: BrokerNode = make_broker(settings.protocol, config, new_incarnation())
+        self._candidates = Candidates(settings.candidates(), self._attempt, self._joined)
+        self.node = self._new_node(settings.parent, settings.port)
         self._trace = Trace(settings.trace, settings.name, settings.run) if settings.trace else None
         self._stopped = asyncio.Event()
         self._signals: asyncio.Queue[str] = asyncio.Queue()
@@ -89,12 +145,53 @@ class BrokerProcess:
         self.driver = Driver(
             self.node,
             settings.addresses.get,
+            handlers={Restart: lambda restart: self._restart(restart.reason)},
             sinks=sinks,
             limits=settings.limits,
             log=self._log,
             ssl_client=ssl_client,
         )
-        self._health = Health(settings.name, self.ready, self.status)
+        commands = {"/cut": self._cut, "/heal": self._heal} if settings.experiments else {}
+        self._health = Health(settings.name, self.ready, self.status, commands)
+
+    # ---------------------------------------------------------------------------------------------- being somebody
+
+    def _new_node(self, parent: str | None, port: int) -> BrokerNode:
+        return make_broker(self.settings.protocol, self.settings.config(parent, port), new_incarnation())
+
+    def _restart(self, reason: str) -> None:
+        """The others have given this broker up: it begins anew, when what it said last has been carried out."""
+        self._log.warning("begins anew", reason=reason)
+        asyncio.get_running_loop().call_soon(self._candidates.begin)
+
+    def _attempt(self, parent: str) -> None:
+        """Begin anew as a newcomer below that broker."""
+        if not self.stopping:
+            self._log.info("asks to be taken in", peer=parent)
+            self.node = self._new_node(parent, self.port)
+            self.driver.replace(self.node)
+            self.driver.start()
+
+    def _joined(self, parent: str) -> tuple[bool, bool]:
+        """Whether the broker serves, and whether that parent has at least answered."""
+        links = self.node.status().get("links")
+        return self.node.ready(), isinstance(links, dict) and links.get(parent) == "open"
+
+    # ------------------------------------------------------------------------------------------------ experiments
+
+    def _cut(self, query: dict[str, str]) -> dict[str, object]:
+        peer = query.get("peer", "")
+        if not peer:
+            raise LocalMisuse("say whom to be cut off from, as in /cut?peer=b1")
+        self._log.warning("cut off", peer=peer)
+        self.driver.cut(peer)
+        return {"cut_off": self.driver.cuts}
+
+    def _heal(self, query: dict[str, str]) -> dict[str, object]:  # noqa: ARG002
+        self.driver.heal()
+        return {"cut_off": self.driver.cuts}
+
+    # ------------------------------------------------------------------------------------------------------- life
 
     def ready(self) -> bool:
         return not self.stopping and not self.driver.failed.done() and self.node.ready()
@@ -107,6 +204,8 @@ class BrokerProcess:
             "ready": self.ready(),
             "stopping": self.stopping,
             "connected": self.driver.peers,
+            "cut_off": self.driver.cuts,
+            "tolerance": self.settings.tolerance,
             "waiting_for": self.node.waiting_for(),
         }
 
@@ -117,6 +216,13 @@ class BrokerProcess:
         if settings.health_port is not None:
             self.health_port = await self._health.listen(settings.host, settings.health_port)
         self._log.info("listening", host=settings.host, port=self.port, health_port=self.health_port)
+        if settings.newcomer:
+            self._candidates.begin()
+            return
+        if not settings.port:
+            # Now it is known where this broker is.
+            self.node = self._new_node(settings.parent, self.port)
+            self.driver.replace(self.node)
         self.driver.start()
 
     def stop(self, why: str) -> None:
@@ -154,6 +260,7 @@ class BrokerProcess:
             self._log.warning("left before everything had drained", waiting_for=self.node.waiting_for())
 
     async def _close(self) -> None:
+        self._candidates.close()
         self._health.close()
         await self.driver.close()
         if self._trace is not None:
@@ -163,6 +270,8 @@ class BrokerProcess:
     def _note(self, report: Report) -> None:
         if report.event == "stopped":
             self._stopped.set()
+        elif report.event == "refused":
+            self._candidates.refused(report.peer)
         if report.batch is not None:
             # What happens with every message is the trace's, not the log's.
             return

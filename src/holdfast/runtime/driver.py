@@ -6,6 +6,9 @@ future and no timer per message.
 
 What ends a connection is told apart: a peer that breaks the rules of the wire is cut and logged with its fault; a node
 that raises anything else has a bug, its state is not to be trusted, and the driver stops driving it (`failed`).
+
+For experiments a driver can be cut off from some of its peers: it then behaves as if the network between them were
+gone, until it is healed.
 """
 
 import asyncio
@@ -30,6 +33,7 @@ Address = tuple[str, int]
 Handler = Callable[[Any], None]
 Sink = Callable[[Report], None]
 _NO_ADDRESS = "no address is known for it"
+_CUT_OFF = "it is cut off"
 
 
 class ListenError(LocalMisuse):
@@ -39,8 +43,9 @@ class ListenError(LocalMisuse):
 class Driver:
     """One node, its connections and its timers.
 
-    `address_of` says where a peer that the node wants to connect to is; it is asked anew for every attempt. `handlers`
-    carry out the effects that only the caller understands (those of clients); `sinks` get every `Report`.
+    `address_of` says where a peer that the node wants to connect to is, unless the node knows it itself; it is asked
+    anew for every attempt. `handlers` carry out the effects that only the caller understands (those of clients, and a
+    broker's `Restart`); `sinks` get every `Report`.
     """
 
     def __init__(
@@ -77,6 +82,10 @@ class Driver:
         self._open: set[Connection] = set()
         self._strangers: dict[Connection, asyncio.TimerHandle] = {}
         self._dials: dict[str, asyncio.Task[None]] = {}
+        self._places: dict[str, Address | None] = {}
+        self._cut_off: set[str] = set()
+        self.dialled: Address | None = None
+        """Where the last attempt to connect went."""
         self._unflushed: list[Connection] = []
         self._server: asyncio.Server | None = None
         self._all_ended = asyncio.Event()
@@ -117,6 +126,22 @@ class Driver:
         for connection in list(self._open):
             connection.close() if linger else connection.abort()
         await self._all_ended.wait()
+
+    def replace(self, node: Node) -> None:
+        """Drive another node from now on, on the same listener; nothing that the old one knew is left.
+
+        Not from inside an entry point. Whoever was connected has to say hello anew.
+        """
+        self._flush()
+        self._timers.close()
+        for dial in self._dials.values():
+            dial.cancel()
+        self._dials.clear()
+        self._places.clear()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._node = node
 
     def _fail_quietly(self) -> None:
         if not self.failed.done():
@@ -224,6 +249,8 @@ class Driver:
 
     def _connect(self, effect: Connect) -> None:
         peer = effect.peer
+        if effect.address:
+            self._places[peer] = place_of(effect.address)
         if peer in self._dials:
             return
         self._drop(peer)
@@ -246,8 +273,11 @@ class Driver:
     # --------------------------------------------------------------------------------------------- connections
 
     async def _dial(self, peer: str) -> None:
-        address = self._address_of(peer)
+        address = self._places[peer] if peer in self._places else self._address_of(peer)
+        self.dialled = address
         try:
+            if peer in self._cut_off:
+                raise OSError(_CUT_OFF)
             if address is None:
                 raise OSError(_NO_ADDRESS)
             async with asyncio.timeout(self._limits.connect_s):
@@ -295,6 +325,8 @@ class Driver:
         """The name in the first frame of an accepted connection, which is from now on the connection's."""
         if not isinstance(first, Hello):
             raise WireError(f"the first frame was a {type(first).__name__}; whoever connects says Hello first")
+        if first.node in self._cut_off:
+            raise PeerViolation(f"{first.node} is cut off from here")
         self._strangers.pop(connection).cancel()
         connection.peer = first.node
         self._adopt(first.node, connection)
@@ -333,10 +365,34 @@ class Driver:
         self._log.debug("connection ended", peer=peer, address=connection.address, reason=reason)
         self.enter(lambda now: self._node.peer_down(peer, now))
 
+    # --------------------------------------------------------------------------------------------------- cuts
+
+    def cut(self, peer: str) -> None:
+        """Be without a connection with that peer, whoever dials, until `heal`."""
+        self._cut_off.add(peer)
+        connection = self._connections.get(peer)
+        if connection is not None:
+            connection.abort()
+
+    def heal(self) -> None:
+        """Take every cut back."""
+        self._cut_off.clear()
+
+    @property
+    def cuts(self) -> list[str]:
+        """From whom this driver is cut off."""
+        return sorted(self._cut_off)
+
     @property
     def peers(self) -> list[str]:
         """Who is connected now."""
         return sorted(self._connections)
+
+
+def place_of(address: str) -> Address | None:
+    """The host and the port in a `host:port` that a peer told the node; `None` if that is no such thing."""
+    host, _, port = address.rpartition(":")
+    return (host.strip("[]"), int(port)) if host and port.isdecimal() else None
 
 
 def listen_error(who: str, host: str, port: int, error: OSError) -> ListenError:

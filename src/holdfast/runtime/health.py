@@ -1,16 +1,19 @@
 """The health endpoint: two questions over HTTP, answered and closed.
 
 `GET /health` is 200 when the node serves clients and 503 when it does not (yet, or any more); `GET /status` is what the
-node says of itself, as JSON. That is all, so there is no HTTP library here; whatever is not such a request is refused.
+node says of itself, as JSON. A process that takes part in experiments obeys some commands, too, as `POST`. That is all,
+so there is no HTTP library here; whatever is not such a request is refused.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import cast
+from urllib.parse import parse_qsl
 
 import msgspec
 
+from holdfast.model.errors import LocalMisuse
 from holdfast.runtime.driver import listen_error
 
 REQUEST_BYTES_MAX = 8192
@@ -18,13 +21,20 @@ ANSWER_S = 5.0
 CONNECTIONS_MAX = 64
 
 Answer = tuple[HTTPStatus, dict[str, object]]
+Command = Callable[[dict[str, str]], dict[str, object]]
 
 
 class Health:
-    """What is answered: `ready` and `status` are asked anew for every request."""
+    """What is answered: `ready` and `status` are asked anew for every request. `commands` are paths to `POST` to."""
 
-    def __init__(self, name: str, ready: Callable[[], bool], status: Callable[[], dict[str, object]]) -> None:
-        self._name, self._ready, self._status = name, ready, status
+    def __init__(
+        self,
+        name: str,
+        ready: Callable[[], bool],
+        status: Callable[[], dict[str, object]],
+        commands: Mapping[str, Command] | None = None,
+    ) -> None:
+        self._name, self._ready, self._status, self._commands = name, ready, status, commands or {}
         self._server: asyncio.Server | None = None
         self.connections: set[asyncio.Transport] = set()
 
@@ -43,7 +53,12 @@ class Health:
         for transport in list(self.connections):
             transport.abort()
 
-    def answer(self, method: str, path: str) -> Answer:
+    def answer(self, method: str, path: str, query: str = "") -> Answer:
+        if method == "POST" and path in self._commands:
+            try:
+                return HTTPStatus.OK, self._commands[path](dict(parse_qsl(query)))
+            except LocalMisuse as misuse:
+                return HTTPStatus.BAD_REQUEST, {"error": str(misuse)}
         if method not in ("GET", "HEAD"):
             return HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"{method} is not answered here: use GET"}
         if path == "/health":
@@ -83,7 +98,8 @@ class _Request(asyncio.Protocol):
         words = self._received.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             return HTTPStatus.BAD_REQUEST, {"error": "this is no HTTP/1 request"}
-        return self._health.answer(words[0], words[1].split("?", 1)[0])
+        path, _, query = words[1].partition("?")
+        return self._health.answer(words[0], path, query)
 
     def _respond(self, status: HTTPStatus, body: dict[str, object]) -> None:
         content = msgspec.json.encode(body, enc_hook=str) + b"\n"

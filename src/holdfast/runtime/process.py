@@ -5,13 +5,15 @@ import ctypes
 import gc
 from collections.abc import Coroutine
 from secrets import randbits
+from time import time_ns
 from typing import Any, TypeVar
 
 import uvloop
 
 T = TypeVar("T")
 
-INCARNATION_BITS = 63
+CHANCE_BITS = 10
+"""The last bits of an incarnation are drawn, so that two that begin at the same microsecond differ."""
 MALLOPT = (
     (-1, 64 << 20),  # M_TRIM_THRESHOLD: how much may be free at the end of the heap
     (-2, 1 << 20),  # M_TOP_PAD: by how much the heap grows at least
@@ -53,6 +55,18 @@ def tune_collector() -> None:
     gc.set_threshold(YOUNG_OBJECTS_MAX, 20, 100)
 
 
+class _Incarnations:
+    """The numbers that this process has given, of which each is greater than the one before."""
+
+    last = 0
+
+
 def new_incarnation() -> int:
-    """A number that no other start of any node has: the identity of its sessions."""
-    return randbits(INCARNATION_BITS)
+    """A number that no other start of any node has, and that is greater than those of the same node's earlier starts.
+
+    It is the identity of the node's sessions, and a broker's epoch: what was given up in one is let in again in a later
+    one. So it comes from the clock, in nanoseconds; a machine whose clock was set back waits until it has caught up.
+    """
+    drawn = time_ns() >> CHANCE_BITS << CHANCE_BITS | randbits(CHANCE_BITS)
+    _Incarnations.last = max(drawn, _Incarnations.last + 1)
+    return _Incarnations.last
