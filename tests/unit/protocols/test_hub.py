@@ -13,6 +13,7 @@ from holdfast.model.messages import (
     Goodbye,
     Hello,
     Kind,
+    Levels,
     Ping,
     Pong,
     Publish,
@@ -66,6 +67,9 @@ class Owner:
 
     def link_acknowledged(self, link: Link) -> None:
         self.told.append(("acknowledged", link.peer))
+
+    def link_levels(self, link: Link, levels: Levels) -> None:
+        self.told.append(("levels", link.peer, levels))
 
     # ---- what a driver does
 

@@ -1,0 +1,79 @@
+"""Receipts of delivery: questions go to everybody behind, answers are gathered on the way back."""
+
+from holdfast.model.messages import Confirm, ConfirmAck, SessionMessage
+from holdfast.protocols.confirmations import Confirmations
+
+
+class Desk:
+    """Confirmations, and what they sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, SessionMessage]] = []
+        self.confirmations = Confirmations(lambda peer, message: self.sent.append((peer, message)))
+
+    def take(self) -> list[tuple[str, SessionMessage]]:
+        sent = list(self.sent)
+        self.sent.clear()
+        return sent
+
+
+def question(token: int = 3) -> Confirm:
+    return Confirm(token, "t", "alice", 5)
+
+
+def test_a_message_that_nobody_wanted_is_everywhere_at_once():
+    desk = Desk()
+    desk.confirmations.begin("alice", question(), [])
+    assert desk.take() == [("alice", ConfirmAck(3))]
+    assert desk.confirmations.waiting_for() == []
+
+
+def test_the_source_is_answered_when_everybody_behind_has_answered():
+    desk = Desk()
+    desk.confirmations.begin("alice", question(), ["b1", "bob"])
+    assert desk.take() == [("b1", Confirm(1, "t", "alice", 5)), ("bob", Confirm(1, "t", "alice", 5))]
+    assert desk.confirmations.waiting_for() == ["b1, bob to confirm alice#5"]
+    desk.confirmations.on_ack("bob", 1)
+    assert desk.take() == []
+    desk.confirmations.on_ack("b1", 1)
+    assert desk.take() == [("alice", ConfirmAck(3))]
+
+
+def test_questions_with_the_same_number_from_different_sources_are_kept_apart():
+    desk = Desk()
+    desk.confirmations.begin("alice", question(), ["b1"])
+    desk.confirmations.begin("b2", question(), ["b1"])
+    assert desk.take() == [("b1", Confirm(1, "t", "alice", 5)), ("b1", Confirm(2, "t", "alice", 5))]
+    desk.confirmations.on_ack("b1", 2)
+    assert desk.take() == [("b2", ConfirmAck(3))]
+
+
+def test_an_answer_that_comes_twice_or_to_no_question_is_nothing():
+    desk = Desk()
+    desk.confirmations.begin("alice", question(), ["b1", "b2"])
+    desk.take()
+    desk.confirmations.on_ack("b1", 1)
+    desk.confirmations.on_ack("b1", 1)
+    desk.confirmations.on_ack("b1", 99)
+    assert desk.take() == []
+    desk.confirmations.on_ack("b2", 1)
+    assert desk.take() == [("alice", ConfirmAck(3))]
+
+
+def test_nobody_waits_for_the_answer_of_a_session_that_is_over():
+    desk = Desk()
+    desk.confirmations.begin("alice", question(), ["b1", "bob"])
+    desk.confirmations.on_ack("b1", 1)
+    desk.take()
+    desk.confirmations.drop("bob")
+    assert desk.take() == [("alice", ConfirmAck(3))]
+
+
+def test_the_question_of_a_session_that_is_over_is_not_answered_to_the_next_one_under_its_name():
+    desk = Desk()
+    desk.confirmations.begin("alice", question(), ["b1"])
+    desk.take()
+    desk.confirmations.drop("alice")
+    desk.confirmations.on_ack("b1", 1)
+    assert desk.take() == []
+    assert desk.confirmations.waiting_for() == []

@@ -1,0 +1,649 @@
+"""One broker of the tree: whom it admits, what it passes on, what waits in its lanes, and how it leaves."""
+
+import json
+
+import pytest
+
+from holdfast.model.batches import PAYLOAD_BYTES_MAX, Batch, make_batch
+from holdfast.model.guarantees import CAUSAL, EVENTUAL, FIFO, TOTAL
+from holdfast.model.messages import (
+    WIRE_VERSION,
+    Ack,
+    Confirm,
+    ConfirmAck,
+    Data,
+    Goodbye,
+    Hello,
+    Interests,
+    Kind,
+    Publish,
+    Refusal,
+    Rejected,
+    SessionMessage,
+    Subscribe,
+    SubscribeAck,
+    TotalAck,
+    TotalMarker,
+    TotalProcessed,
+    TotalRequest,
+    Unsubscribe,
+    UnsubscribeAck,
+    Welcome,
+)
+from holdfast.protocols.config import BrokerConfig, LinkConfig
+from holdfast.protocols.ginger import GingerBroker, LockingBroker
+from holdfast.protocols.hub import BEAT_TIMER
+from holdfast.protocols.links import LinkState
+from holdfast.protocols.node import Connect, Disconnect, Effects, Report, Send, SetTimer
+
+CREDIT = 1 << 30
+KEY = ("k",)
+Said = tuple[str, SessionMessage]
+
+
+class Stage:
+    """A broker between scripted peers. What it says to them comes back as (peer, message), in order."""
+
+    def __init__(
+        self, parent: str | None = None, config: BrokerConfig | None = None, kind: type[GingerBroker] = GingerBroker
+    ) -> None:
+        self.broker = kind(config or BrokerConfig("b0", parent), 7)
+        self.now = 0.0
+        self.frames: list[tuple[str, object]] = []
+        self.reports: list[Report] = []
+        self.ended: list[str] = []
+        self._sent: dict[str, int] = {}
+        self._enter(self.broker.start(0.0))
+
+    def _enter(self, effects: Effects) -> list[Said]:
+        said: list[Said] = []
+        for effect in effects:
+            if isinstance(effect, Send):
+                self.frames.append((effect.peer, effect.frame))
+                if isinstance(effect.frame, Data):
+                    said.append((effect.peer, effect.frame.message))
+            elif isinstance(effect, Report):
+                self.reports.append(effect)
+            elif isinstance(effect, Disconnect):
+                self.ended.append(effect.peer)
+        self.broker.check_invariants()
+        return said
+
+    def hello(self, peer: str, kind: Kind, session: int = 1, resume: bool = False, received: int = 0) -> object:
+        """Say hello as that peer; what it is answered."""
+        self.frames.clear()
+        frame = Hello(WIRE_VERSION, peer, kind, "holdfast", session, resume, received, CREDIT)
+        said = self._enter(self.broker.receive(peer, frame, self.now))
+        if not resume:
+            self._sent[peer] = 0
+        self.told = said
+        return self.frames[0][1]
+
+    def join(self, *children: str) -> "Stage":
+        for child in children:
+            assert isinstance(self.hello(child, "broker"), Welcome)
+        return self
+
+    def attach(self, *clients: str) -> "Stage":
+        for client in clients:
+            assert isinstance(self.hello(client, "client"), Welcome)
+        return self
+
+    def says(self, peer: str, message: SessionMessage) -> list[Said]:
+        """That peer sends a message; what the broker says because of it."""
+        self._sent[peer] = self._sent.get(peer, 0) + 1
+        return self._enter(self.broker.receive(peer, Data(self._sent[peer], message), self.now))
+
+    def want(self, topic: str, *peers: str, where: str = "") -> "Stage":
+        """These peers want the topic, and every neighbour confirms it."""
+        for peer in peers:
+            said = self.says(peer, Subscribe(1, topic, where))
+            for neighbour, message in said:
+                if isinstance(message, Subscribe):
+                    self.says(neighbour, SubscribeAck(message.token))
+        return self
+
+    def lose(self, peer: str) -> None:
+        self._enter(self.broker.peer_down(peer, self.now))
+
+    def beat(self, now: float) -> None:
+        self.now = now
+        self._enter(self.broker.timer(BEAT_TIMER, now))
+
+    def settle(self) -> list[Said]:
+        return self._enter(self.broker.settle(self.now))
+
+    def stop(self) -> list[Said]:
+        return self._enter(self.broker.stop(self.now))
+
+    def connected(self) -> list[str]:
+        return [link.peer for link in self.broker.hub.links.values() if link.state is LinkState.OPEN]
+
+
+def batch(publisher: str, first: int, guarantee: int = CAUSAL, topic: str = "t", keys: tuple[str, ...] = ()) -> Batch:
+    return make_batch(publisher, first, topic, guarantee, [b"x"], [keys])
+
+
+def publish(
+    publisher: str, first: int, guarantee: int = CAUSAL, topic: str = "t", keys: tuple[str, ...] = ()
+) -> Publish:
+    return Publish(batch(publisher, first, guarantee, topic, keys))
+
+
+def marker(one: Batch) -> TotalMarker:
+    return TotalMarker(one.publisher, one.first, one.topic, tuple(one.key_set()))
+
+
+def child_stage(*children: str) -> Stage:
+    """A broker below `parent`, serving, with these children."""
+    stage = Stage("parent")
+    stage._enter(stage.broker.peer_up("parent", 0.0))
+    stage._enter(stage.broker.receive("parent", Welcome("parent", 0, CREDIT, 0, "ginger", (), PAYLOAD_BYTES_MAX), 0.0))
+    stage.says("parent", Interests((), True))
+    return stage.join(*children)
+
+
+# ---------------------------------------------------------------------------------------------------------- joining
+
+
+def test_a_root_serves_at_once():
+    broker = GingerBroker(BrokerConfig("b0"), 7)
+    assert broker.start(0.0) == [SetTimer(BEAT_TIMER, 2.0), Report("serving")]
+    assert broker.ready()
+
+
+def test_a_broker_with_a_parent_serves_nobody_before_it_knows_what_is_wanted():
+    stage = Stage("parent")
+    broker = stage.broker
+    assert not broker.ready()
+    assert broker.waiting_for() == ["a connection to its parent parent"]
+    refusal = stage.hello("alice", "client")
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.reason) == ("not-ready", "broker b0 is joining: try again, or another broker")
+    stage._enter(broker.peer_up("parent", 0.0))
+    stage._enter(broker.receive("parent", Welcome("parent", 0, CREDIT, 0, "ginger", (), PAYLOAD_BYTES_MAX), 0.0))
+    stage.says("parent", Interests((("t", ""),), False))
+    assert not broker.ready()
+    stage.says("parent", Interests((("u", ""),), True))
+    assert broker.ready()
+    assert broker.interests.table.interests("parent") == [("t", ""), ("u", "")]
+
+
+def test_a_child_that_joins_is_told_what_is_wanted():
+    stage = Stage().attach("alice").want("t", "alice")
+    stage.hello("c1", "broker")
+    assert stage.told == [("c1", Interests((("t", ""),), True))]
+
+
+def test_a_broker_that_is_full_takes_no_new_client_but_an_old_one_that_returns():
+    stage = Stage(config=BrokerConfig("b0", sessions_max=1)).attach("alice")
+    refusal = stage.hello("bob", "client")
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "full"
+    assert isinstance(stage.hello("alice", "client", session=2), Welcome)
+    assert isinstance(stage.hello("c1", "broker"), Welcome)
+
+
+# -------------------------------------------------------------------------------------------------------- passing on
+
+
+def test_a_publication_goes_to_every_client_and_neighbour_that_wants_it():
+    stage = Stage().join("c1", "c2").attach("alice", "bob", "carol").want("t", "c1", "alice", "bob")
+    message = publish("alice", 1)
+    assert stage.says("alice", message) == [("alice", message), ("bob", message), ("c1", message)]
+
+
+def test_a_publication_does_not_go_back_to_the_broker_that_it_came_from():
+    stage = Stage().join("c1", "c2").attach("alice").want("t", "c1", "c2", "alice")
+    message = publish("zoe", 9)
+    assert stage.says("c1", message) == [("alice", message), ("c2", message)]
+
+
+def test_a_client_gets_the_messages_that_it_wants_and_a_neighbour_the_whole_batch():
+    stage = Stage().join("c1").attach("alice", "bob").want("t", "alice", "c1", where="n = 1")
+    mixed = make_batch("bob", 1, "t", FIFO, [b"a", b"b"], attributes=[{"n": 1}, {"n": 2}])
+    assert stage.says("bob", Publish(mixed)) == [("alice", Publish(mixed.part(1, 1))), ("c1", Publish(mixed))]
+    other = make_batch("bob", 3, "t", FIFO, [b"a"], attributes=[{"n": 2}])
+    assert stage.says("bob", Publish(other)) == []
+
+
+def test_accepted_publications_that_come_again_in_other_batches_are_passed_on_once():
+    stage = Stage().attach("alice", "bob").want("t", "bob")
+    whole = make_batch("alice", 1, "t", FIFO, [b"a", b"b", b"c", b"d"])
+    assert stage.says("alice", Publish(whole.part(1, 2))) == [("bob", Publish(whole.part(1, 2)))]
+    assert stage.says("alice", Publish(whole.part(2, 4))) == [("bob", Publish(whole.part(3, 4)))]
+    assert stage.says("alice", Publish(whole)) == []
+    assert stage.says("alice", publish("alice", 6)) == [
+        ("alice", Rejected(0, 6, 6, "client alice published #6, but #5 is next"))
+    ]
+
+
+# --------------------------------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        (Subscribe(4, "a/#/b", ""), "goes on after '#'"),
+        (Subscribe(4, "a", "n >"), "is missing after '>'"),
+        (Unsubscribe(4, "a//b", ""), "empty level"),
+        (Confirm(4, "a/+", "alice", 1), "wildcard"),
+    ],
+)
+def test_a_clients_request_that_cannot_be_is_rejected_and_the_broker_lives(message: SessionMessage, sentence: str):
+    stage = Stage().attach("alice")
+    [(peer, answer)] = stage.says("alice", message)
+    assert peer == "alice"
+    assert isinstance(answer, Rejected)
+    assert (answer.token, answer.first, answer.last) == (4, 0, 0)
+    assert sentence in answer.reason.lower()
+    assert stage.says("alice", Subscribe(5, "t", "")) == [("alice", SubscribeAck(5))]
+
+
+@pytest.mark.parametrize(
+    "wrong", [publish("alice", 1, topic="a/#"), publish("bob", 1), Publish(Batch("alice", 1, 2, "t", 0, b"abc"))]
+)
+def test_a_publication_that_cannot_be_is_rejected_by_its_numbers(wrong: Publish):
+    stage = Stage().attach("alice")
+    [(peer, answer)] = stage.says("alice", wrong)
+    assert peer == "alice"
+    assert isinstance(answer, Rejected)
+    assert (answer.token, answer.first, answer.last) == (0, wrong.batch.first, wrong.batch.last)
+
+
+def test_a_client_that_talks_like_a_broker_loses_its_connection():
+    stage = Stage().attach("alice")
+    assert stage.says("alice", TotalAck("bob", 1)) == []
+    assert stage.reports[-2].detail == "client alice sent TotalAck, which only brokers may send"
+    assert stage.ended == ["alice"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Rejected(1, 0, 0, "no"),
+        publish("alice", 1, topic="a/#"),
+        Subscribe(1, "a", "n >"),
+        TotalMarker("alice", 1, "a/#", KEY),
+        TotalRequest(batch("alice", 1, TOTAL, "a//b", KEY)),
+    ],
+)
+def test_a_neighbour_that_sends_what_cannot_be_loses_its_connection_and_the_broker_lives(message: SessionMessage):
+    stage = Stage().join("c1").attach("alice")
+    assert stage.says("c1", message) == []
+    assert stage.ended == ["c1"]
+    assert stage.says("alice", Subscribe(5, "t", "")) == []
+    assert isinstance(stage.hello("c1", "broker", resume=True), Welcome)
+
+
+# ------------------------------------------------------------------------------------------------- total, at the edge
+
+
+def test_what_a_publisher_sends_behind_its_total_batch_waits_until_that_is_released():
+    stage = Stage().join("c1", "c2").attach("alice").want("t", "c1", "c2")
+    total = batch("alice", 1, TOTAL, keys=KEY)
+    assert stage.says("alice", Publish(total)) == [("c1", marker(total)), ("c2", marker(total))]
+    later = publish("alice", 2, EVENTUAL, "other")
+    question = Confirm(3, "t", "alice", 1)
+    assert stage.says("alice", later) == []
+    assert stage.says("alice", question) == []
+    assert stage.broker.waiting_for()[-2:] == [
+        "a cut to end, for 2 messages from alice",
+        "the release of alice's total batch #1",
+    ]
+    stage.says("c1", TotalAck("alice", 1))
+    said = stage.says("c2", TotalAck("alice", 1))
+    assert said == [
+        ("c1", TotalProcessed("alice", 1, total)),
+        ("c2", TotalProcessed("alice", 1, total)),
+        ("c1", Confirm(1, "t", "alice", 1)),
+        ("c2", Confirm(1, "t", "alice", 1)),
+    ]
+
+
+def test_a_subscription_does_not_wait_for_a_total_batch_unless_something_waits_before_it():
+    stage = Stage().join("c1", "c2").attach("alice").want("t", "c1", "c2")
+    stage.says("alice", publish("alice", 1, TOTAL, keys=KEY))
+    assert [message for _, message in stage.says("alice", Subscribe(2, "u", ""))] == [
+        Subscribe(3, "u", ""),
+        Subscribe(4, "u", ""),
+    ]
+    stage.says("alice", publish("alice", 2))
+    assert stage.says("alice", Subscribe(3, "v", "")) == []
+
+
+def test_total_batches_that_waited_for_one_of_their_publisher_go_on_as_one():
+    stage = Stage().join("c1", "c2").attach("alice").want("t", "c1", "c2")
+    for first in (1, 2, 3):
+        stage.says("alice", publish("alice", first, TOTAL, keys=(f"k{first}",)))
+    stage.says("c1", TotalAck("alice", 1))
+    said = stage.says("c2", TotalAck("alice", 1))
+    assert said[-2:] == [
+        ("c1", TotalMarker("alice", 2, "t", ("k2", "k3"))),
+        ("c2", TotalMarker("alice", 2, "t", ("k2", "k3"))),
+    ]
+
+
+# --------------------------------------------------------------------------------------------------------- closed cuts
+
+
+def closed_stage() -> tuple[Stage, Batch]:
+    """A broker that has acknowledged a cut on t/k; c1 is inside it, c2 and the clients are outside."""
+    stage = child_stage("c1", "c2").attach("alice", "bob")
+    stage.says("parent", Subscribe(1, "t", ""))
+    stage.want("t", "c1", "bob").want("u", "c2", "bob")
+    total = batch("zoe", 5, TOTAL, keys=KEY)
+    assert stage.says("parent", marker(total)) == [("c1", marker(total))]
+    assert stage.says("c1", TotalAck("zoe", 5)) == [("parent", TotalAck("zoe", 5))]
+    return stage, total
+
+
+def test_what_enters_at_a_closed_cut_waits_and_follows_the_total_batch():
+    stage, total = closed_stage()
+    message = publish("alice", 1, keys=KEY)
+    assert stage.says("alice", message) == []
+    assert stage.says("parent", TotalProcessed("zoe", 5, total)) == [
+        ("bob", Publish(total)),
+        ("c1", TotalProcessed("zoe", 5, total)),
+        ("bob", message),
+        ("c1", message),
+        ("parent", message),
+    ]
+
+
+def test_what_comes_from_inside_a_closed_cut_was_on_its_way_and_passes():
+    """ERRATA, Ginger 12: with a lock on the key it would come after the total batch here, and before it elsewhere."""
+    stage, _ = closed_stage()
+    message = publish("zoe", 4, keys=KEY)
+    assert stage.says("parent", message) == [("bob", message), ("c1", message)]
+    message = publish("yan", 1, keys=KEY)
+    assert stage.says("c1", message) == [("bob", message), ("parent", message)]
+
+
+def test_other_keys_other_topics_and_messages_without_keys_pass_a_closed_cut():
+    stage, _ = closed_stage()
+    for first, message in enumerate(
+        (publish("alice", 1, keys=("other",)), publish("alice", 2), publish("alice", 3, topic="u", keys=KEY)), 1
+    ):
+        assert stage.says("alice", message) != [], first
+
+
+def test_behind_what_waits_everything_from_the_same_peer_waits():
+    stage, total = closed_stage()
+    held = publish("xan", 1, keys=KEY)
+    behind = publish("xan", 2, topic="u")
+    assert stage.says("c2", held) == []
+    assert stage.says("c2", behind) == []
+    assert stage.says("c2", Subscribe(9, "v", "")) == []
+    # Nobody else waits.
+    assert stage.says("alice", publish("alice", 1, topic="u")) != []
+    said = stage.says("parent", TotalProcessed("zoe", 5, total))
+    assert [message for peer, message in said if peer == "bob"] == [Publish(total), held, behind]
+    assert ("parent", Subscribe(stage.broker.interests._tokens - 1, "v", "")) in said
+
+
+def test_what_waits_takes_up_its_peers_window():
+    stage, total = closed_stage()
+    stage.says("alice", publish("alice", 1, keys=KEY))
+    link = stage.broker.hub.links["alice"]
+    assert link.consumed_bytes < link.received_bytes
+    stage.says("parent", TotalProcessed("zoe", 5, total))
+    assert link.consumed_bytes == link.received_bytes
+
+
+def test_a_literal_lock_holds_what_comes_from_inside_too():
+    stage = Stage("parent", kind=LockingBroker)
+    stage._enter(stage.broker.peer_up("parent", 0.0))
+    stage._enter(stage.broker.receive("parent", Welcome("parent", 0, CREDIT, 0, "ginger", (), PAYLOAD_BYTES_MAX), 0.0))
+    stage.says("parent", Interests((("t", ""),), True))
+    stage.join("c1").attach("bob").want("t", "c1", "bob")
+    stage.says("parent", marker(batch("zoe", 5, TOTAL, keys=KEY)))
+    assert stage.says("parent", publish("zoe", 4, keys=KEY)) == []
+    assert stage.broker.protocol == "ginger-locks"
+
+
+# ------------------------------------------------------------------------------------------------- confirmed receipts
+
+
+def test_a_receipt_is_gathered_from_everybody_who_wants_the_topic():
+    stage = Stage().join("c1").attach("alice", "bob").want("t", "c1", "bob")
+    assert stage.says("alice", Confirm(8, "t", "alice", 1)) == [
+        ("bob", Confirm(1, "t", "alice", 1)),
+        ("c1", Confirm(1, "t", "alice", 1)),
+    ]
+    assert stage.says("bob", ConfirmAck(1)) == []
+    assert stage.says("c1", ConfirmAck(1)) == [("alice", ConfirmAck(8))]
+
+
+# ----------------------------------------------------------------------------------------------------------- sessions
+
+
+def under_way_stage() -> tuple[Stage, Batch]:
+    """alice's total batch is under way; her second publication and a subscription wait behind it."""
+    stage = Stage().join("c1", "c2").attach("alice").want("t", "c1", "c2")
+    total = batch("alice", 1, TOTAL, keys=KEY)
+    stage.says("alice", Publish(total))
+    stage.says("alice", publish("alice", 2))
+    stage.says("alice", Subscribe(7, "u", ""))
+    return stage, total
+
+
+def release(stage: Stage, total: Batch) -> list[Said]:
+    stage.says("c1", TotalAck(total.publisher, total.first))
+    return stage.says("c2", TotalAck(total.publisher, total.first))
+
+
+def test_what_a_closed_session_published_goes_out_when_it_can_and_what_it_asked_for_is_void():
+    stage, total = under_way_stage()
+    stage._enter(stage.broker.receive("alice", Goodbye("the client closed"), 0.0))
+    said = release(stage, total)
+    assert said[-2:] == [("c1", publish("alice", 2)), ("c2", publish("alice", 2))]
+    assert stage.broker.interests.table.interests("alice") == []
+    assert stage.broker.waiting_for() == []
+
+
+def test_a_new_session_goes_on_after_numbers_that_still_wait_and_behind_them():
+    stage, total = under_way_stage()
+    stage.lose("alice")
+    welcome = stage.hello("alice", "client", session=2)
+    assert isinstance(welcome, Welcome)
+    assert welcome.published == 2
+    assert stage.says("alice", publish("alice", 3)) == []
+    said = release(stage, total)
+    assert [message for peer, message in said if peer == "c1"][1:] == [publish("alice", 2), publish("alice", 3)]
+    link = stage.broker.hub.links["alice"]
+    assert link.consumed_bytes == link.received_bytes
+
+
+def test_what_was_asked_in_an_ended_session_is_not_answered_to_the_next_one():
+    stage = Stage().join("c1", "c2").attach("alice", "bob")
+    stage.says("bob", Subscribe(1, "t", ""))
+    stage.says("alice", Subscribe(1, "t", ""))
+    stage.lose("alice")
+    stage.hello("alice", "client", session=2)
+    stage.says("c1", SubscribeAck(1))
+    assert stage.says("c2", SubscribeAck(2)) == [("bob", SubscribeAck(1))]
+
+
+def test_the_interests_of_a_child_that_leaves_are_taken_back_and_nobody_waits_for_it():
+    stage = Stage().join("c1", "c2", "c3").attach("alice").want("t", "c1", "c2", "alice")
+    total = batch("alice", 1, TOTAL, keys=KEY)
+    stage.says("alice", Publish(total))
+    stage.says("c2", TotalAck("alice", 1))
+    said = stage._enter(stage.broker.receive("c1", Goodbye("leaving"), 0.0))
+    assert ("alice", Publish(total)) in said
+    assert stage.broker.waiting_for() == []
+    assert stage.broker.status()["children"] == ["c2", "c3"]
+
+
+def test_what_a_child_that_has_left_had_published_is_passed_on_when_it_can():
+    stage, total = closed_stage()
+    message = publish("xan", 1, keys=KEY)
+    stage.says("c2", message)
+    stage._enter(stage.broker.receive("c2", Goodbye("leaving"), 0.0))
+    assert ("bob", message) in stage.says("parent", TotalProcessed("zoe", 5, total))
+
+
+def small(**settings: float) -> BrokerConfig:
+    return BrokerConfig("b0", link=LinkConfig(backlog_bytes_max=100, silence_s=1e9), **settings)  # type: ignore[arg-type]
+
+
+def test_a_client_that_does_not_return_in_time_loses_its_session():
+    stage = Stage(config=small(session_keep_s=30.0)).attach("alice", "bob").want("t", "alice")
+    stage.lose("alice")
+    stage.beat(29.0)
+    assert "alice" in stage.broker.hub.links
+    stage.beat(30.0)
+    assert "alice" not in stage.broker.hub.links
+    assert Report("end", peer="alice", detail="alice was away for 30.0 s") in stage.reports
+    assert stage.broker.interests.table.route("t") == {}
+
+
+def fill(stage: Stage, client: str, publisher: str) -> None:
+    """Publish until that client's buffer is full."""
+    stage.broker.hub.links[client].credit_out = 0
+    for first in range(1, 4):
+        stage.says(publisher, publish(publisher, first))
+    assert stage.broker.hub.congested == {client}
+    assert stage.broker.waiting_for() == [f"credit from {client}"]
+
+
+def test_a_client_that_takes_nothing_from_a_full_buffer_loses_its_session():
+    stage = Stage(config=small(stall_s=30.0)).attach("alice", "bob").want("t", "alice")
+    stage.beat(1000.0)
+    fill(stage, "alice", "bob")
+    # It was idle for long before, and that is not its fault.
+    stage.beat(1002.0)
+    assert stage.connected() == ["alice", "bob"]
+    stage.beat(1031.0)
+    assert stage.connected() == ["alice", "bob"]
+    stage.beat(1032.0)
+    assert stage.connected() == ["bob"]
+    assert stage.broker.waiting_for() == []
+
+
+def test_a_client_that_takes_something_keeps_its_session():
+    stage = Stage(config=small(stall_s=30.0)).attach("alice", "bob").want("t", "alice")
+    fill(stage, "alice", "bob")
+    stage.beat(2.0)
+    stage.now = 20.0
+    stage._enter(stage.broker.receive("alice", Ack(1, 10), 20.0))
+    stage.beat(40.0)
+    assert stage.connected() == ["alice", "bob"]
+    stage.beat(50.0)
+    assert stage.connected() == ["bob"]
+
+
+def test_a_client_that_is_away_may_leave_a_full_buffer_for_a_moment():
+    stage = Stage(config=small(stall_away_s=5.0)).attach("alice", "bob").want("t", "alice")
+    fill(stage, "alice", "bob")
+    stage.lose("alice")
+    stage.beat(2.0)
+    stage.beat(6.9)
+    assert "alice" in stage.broker.hub.links
+    stage.beat(7.0)
+    assert "alice" not in stage.broker.hub.links
+
+
+def test_a_client_that_returns_to_a_full_buffer_gets_it():
+    stage = Stage(config=small(stall_away_s=5.0)).attach("alice", "bob").want("t", "alice")
+    fill(stage, "alice", "bob")
+    stage.lose("alice")
+    stage.beat(2.0)
+    assert isinstance(stage.hello("alice", "client", resume=True), Welcome)
+    assert [message for _, message in stage.told][-3:] == [publish("bob", first) for first in (1, 2, 3)]
+    stage.beat(100.0)
+    assert "alice" in stage.broker.hub.links
+
+
+def test_a_child_broker_is_not_thrown_out_for_a_full_buffer():
+    stage = Stage(config=small(stall_s=1.0, stall_away_s=1.0)).join("c1").attach("bob").want("t", "c1")
+    fill(stage, "c1", "bob")
+    stage.beat(2.0)
+    stage.beat(20.0)
+    stage.lose("c1")
+    stage.beat(29.0)
+    assert "c1" in stage.broker.hub.links
+
+
+# ------------------------------------------------------------------------------------------------------------ leaving
+
+
+def test_a_broker_that_leaves_says_goodbye_to_everybody_when_everything_has_arrived():
+    stage = Stage().join("c1").attach("alice").want("t", "c1")
+    stage.says("alice", publish("alice", 1))
+    stage.stop()
+    assert stage.broker.status()["phase"] == "leaving"
+    stage.frames.clear()
+    stage._enter(stage.broker.receive("c1", Ack(stage.broker.hub.links["c1"].queued, CREDIT), 0.0))
+    goodbye = Goodbye("broker b0 is leaving")
+    assert [frame for frame in stage.frames if frame[1] == goodbye] == [("c1", goodbye), ("alice", goodbye)]
+    assert stage.reports[-1] == Report("stopped")
+    assert stage.broker.hub.links == {}
+
+
+def test_a_broker_that_leaves_finishes_what_is_under_way_and_admits_nobody():
+    stage, total = under_way_stage()
+    stage.stop()
+    refusal = stage.hello("bob", "client")
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "not-ready"
+    assert ("c1", TotalProcessed("alice", 1, total)) in release(stage, total)
+
+
+def test_a_broker_that_has_nothing_left_leaves_at_once():
+    stage = Stage().attach("alice")
+    stage.stop()
+    assert stage.reports[-1] == Report("stopped")
+    assert stage.stop() == []
+
+
+def test_a_broker_that_never_joined_can_leave():
+    stage = Stage("parent")
+    stage.stop()
+    assert stage.reports[-1] == Report("stopped")
+
+
+# --------------------------------------------------------------------------------------------------------- inspection
+
+
+def test_a_status_is_plain_data_and_says_who_is_there():
+    stage, _ = closed_stage()
+    stage.says("alice", publish("alice", 1, keys=KEY))
+    status = stage.broker.status()
+    assert json.loads(json.dumps(status)) == status
+    assert (status["children"], status["clients"], status["cuts"], status["held"]) == (
+        ["c1", "c2"],
+        ["alice", "bob"],
+        1,
+        1,
+    )
+
+
+def test_a_parent_that_refuses_is_reported():
+    stage = Stage("parent")
+    stage._enter(stage.broker.peer_up("parent", 0.0))
+    stage._enter(stage.broker.receive("parent", Refusal("cluster", "not mine"), 0.0))
+    assert stage.reports[-1] == Report("refused", peer="parent", detail="not mine")
+
+
+def test_a_broker_dials_its_parent():
+    broker = GingerBroker(BrokerConfig("b0", "parent"), 7)
+    assert broker.start(0.0) == [SetTimer(BEAT_TIMER, 2.0), Report("joining"), Connect("parent")]
+
+
+def test_taking_back_a_subscription_is_confirmed_by_the_neighbours():
+    stage = Stage().join("c1").attach("alice").want("t", "alice")
+    [(peer, told)] = stage.says("alice", Unsubscribe(3, "t", ""))
+    assert isinstance(told, Unsubscribe)
+    assert peer == "c1"
+    assert stage.says("c1", UnsubscribeAck(told.token)) == [("alice", UnsubscribeAck(3))]
+
+
+def test_invariants_notice_a_lane_that_waits_for_nothing():
+    stage, _ = closed_stage()
+    stage.says("alice", publish("alice", 1, keys=KEY))
+    stage.broker.cuts._cuts.clear()
+    stage.broker.cuts._by_key.clear()
+    with pytest.raises(AssertionError, match="messages wait, but for no cut"):
+        stage.broker.check_invariants()
