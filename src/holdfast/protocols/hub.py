@@ -153,6 +153,19 @@ class Hub:
         if link is not None:
             self._forget(peer)
 
+    def set_aside(self, peer: str) -> Link | None:
+        """Take that peer's session out, as it is; `restore` puts it back."""
+        link = self.links.pop(peer, None)
+        if link is not None:
+            self._forget(peer)
+        return link
+
+    def restore(self, link: Link) -> None:
+        """Go on with a session that was set aside: it needs a connection."""
+        link.closed()
+        self.links[link.peer] = link
+        self.out.append(Connect(link.peer, self._addresses.get(link.peer, "")))
+
     def abandon(self, reason: str) -> None:
         """Forget every session, say goodbye on those that are connected, and stop."""
         for peer, link in list(self.links.items()):

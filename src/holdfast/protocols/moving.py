@@ -28,7 +28,7 @@ from holdfast.model.messages import (
 from holdfast.protocols.clients import ClientNode
 from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.links import Link
-from holdfast.protocols.node import Accepted, Connect, Disconnect, Effects, Report, Send, SetTimer
+from holdfast.protocols.node import Accepted, Disconnect, Effects, Report, Send, SetTimer
 from holdfast.protocols.stability import StabilityLog
 
 MOVE_TIMER = "move"
@@ -144,7 +144,7 @@ class MovingClient(ClientNode):
             self._log = StabilityLog(tolerance)
             self._log.link(HERE)
         if link.peer != self._broker:
-            self._old = self._hub.links.pop(self._broker, None)
+            self._old = self._hub.set_aside(self._broker)
             self._broker = link.peer
         self._fenced = True
         self._joined = [
@@ -207,7 +207,7 @@ class MovingClient(ClientNode):
         link = self._hub.links.get(peer)
         if link is not None and peer != self._broker:
             # The contact cannot be reached: another one, next time.
-            del self._hub.links[peer]
+            self._hub.set_aside(peer)
             self._hub.out.append(SetTimer(MOVE_TIMER, self.config.move_s))
             return self._hub.take()
         if link is not None and self._fenced and self._old is not None:
@@ -229,7 +229,7 @@ class MovingClient(ClientNode):
         if not others or self._fenced:
             return
         for peer in [peer for peer in self._hub.links if peer != self._broker]:
-            del self._hub.links[peer]
+            self._hub.set_aside(peer)
             self._hub.out.append(Disconnect(peer, "no answer in time"))
         contact = others[self._tries % len(others)]
         self._tries += 1
@@ -248,12 +248,11 @@ class MovingClient(ClientNode):
 
     def _go_back(self, link: Link, now: float) -> None:  # noqa: ARG002
         """The contact does not take us in: our old session may go on."""
-        self._hub.links.pop(link.peer, None)
+        self._hub.set_aside(link.peer)
         self._hub.out.append(SetTimer(MOVE_TIMER, self.config.move_s))
         if self._old is not None and link.peer == self._broker:
             self._broker = self._old.peer
-            self._hub.links[self._broker] = self._old
-            self._hub.out.append(Connect(self._broker))
+            self._hub.restore(self._old)
             self._old, self._fenced, self._joined = None, False, []
             unsent, self._unsent = self._unsent, []
             for batch in unsent:

@@ -90,6 +90,7 @@ class Settlement:
         for joiner in joined.values():
             for one in joiner.records:
                 if one.flag != "t" and not (joiner.is_client and one.flag == "s"):
+                    # A client's own are added below, as far as they are taken.
                     self.batches[one.batch.publisher, one.batch.first] = one.batch
 
         def released(batch: Batch) -> bool:
@@ -104,6 +105,11 @@ class Settlement:
         merge = Merge(histories, self.batches, lacks, settled, new)
         self.order = merge.order
         self.forced = merge.forced
+        self._late, self._lacks = merge.late, lacks
+
+    def owes(self, name: str, record_id: RecordId) -> bool:
+        """Whether this joiner is to be given that record."""
+        return (name, record_id) not in self._late and self._lacks(name, self.batches[record_id])
 
     def _of_records(self, records: list[tuple[Record, int]], key: str) -> list[Contribution]:
         entries: list[Contribution] = []
@@ -125,10 +131,13 @@ class Settlement:
             joiner.taken = min([joiner.taken, *(first - 1 for first in asked)])
         entries: list[Contribution] = []
         for one in joiner.records:
-            record_id = (one.batch.publisher, one.batch.first)
-            entries.append((record_id, Flag(one.flag), one.after, one.number))
-            if one.flag == "t" and not joiner.is_client:
+            record_id, flag = (one.batch.publisher, one.batch.first), Flag(one.flag)
+            if joiner.is_client:
+                if joiner.uses(one):
+                    self.batches.setdefault(record_id, one.batch)
+                    # What it asked for is released, though it may never have come back to it.
+                    flag = Flag.DONE if flag is Flag.ASKED else flag
+            elif flag is Flag.ASKED:
                 (self.done if released(one.batch) else self.asked).append((name, one.batch))
-            elif one.flag == "s" and joiner.is_client and joiner.uses(one):
-                self.batches.setdefault(record_id, one.batch)
+            entries.append((record_id, flag, one.after, one.number))
         return entries

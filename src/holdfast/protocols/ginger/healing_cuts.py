@@ -162,6 +162,9 @@ class HealingCuts(CutMap):
         self.pump()
         self._owner.cut_ended()
 
+    def is_cut(self, batch_id: BatchId) -> bool:
+        return batch_id in self._cuts
+
     def kept_by(self, listed: Collection[BatchId], dead: str) -> tuple[BatchId, ...]:
         """Which of a joiner's cuts go on with this broker: those that it has itself, not from the dead one."""
         return tuple(one for one in listed if one in self._cuts and self._cuts[one].source != dead)

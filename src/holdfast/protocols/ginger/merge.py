@@ -6,8 +6,10 @@ it, received from it, or asked of it (a total batch, whose place on the link is 
 What is certain, and must be kept:
 - a publisher's order;
 - for one participant, whatever it had sent or received before it sent b, or asked for b, comes before b;
-- where one of the two is total and they share a key of a topic, the order in which anybody has processed them, or will
-  because it has one and lacks the other: that order is the same everywhere.
+- where one of the two is total and they share a key of a topic, the order in which anybody has processed them: that
+  order is the same everywhere. Who has one of them and lacks the other should get it in that order, too. Where that
+  cannot be, the dead broker had passed the first of them when this participant did not want it yet: it is not owed,
+  and coming now it would come too late (`late`).
 
 What a participant received *after* it sent something is in no order with it: enforcing that makes cycles (FLUSH.md,
 trap 2). Everything else is a preference: the order in which somebody received two records is kept if it can be; what
@@ -78,14 +80,16 @@ class Merge:
         self._before: dict[RecordId, set[RecordId]] = {rid: set() for rid in batches}
         self._liked: dict[RecordId, set[RecordId]] = {rid: set() for rid in batches}
         self._shown: dict[RecordId, set[RecordId]] = {rid: set() for rid in batches}
+        self._firm: dict[RecordId, set[RecordId]] = {rid: set() for rid in batches}
         self.forced = 0
         self._keep_publishers()
-        for who, history in sorted(histories.items()):
-            passed = self._keep_history(history)
-            missing = [rid for rid, batch in batches.items() if lacks(who, batch)]
-            self._keep_shown(passed, missing)
+        passed = {who: self._keep_history(history) for who, history in sorted(histories.items())}
+        missing = {who: [rid for rid, batch in batches.items() if lacks(who, batch)] for who in passed}
+        for who, records in missing.items():
+            self._keep_shown(passed[who], records)
         self._keep_settled(settled, new)
         self.order = self._sorted()
+        self.late = self._find_late(passed, missing)
 
     def _keep_publishers(self) -> None:
         by_publisher: dict[str, list[RecordId]] = {}
@@ -123,9 +127,21 @@ class Merge:
                 if other == rid:
                     continue
                 if self._conflict(other, rid):
-                    self._before[rid].add(other)
+                    self._firm[rid].add(other)
                 elif kind is Flag.RECEIVED:
                     self._shown[rid].add(other)
+
+    def _find_late(
+        self, passed: Mapping[str, Mapping[RecordId, Flag]], missing: Mapping[str, Sequence[RecordId]]
+    ) -> set[tuple[str, RecordId]]:
+        """Who would get what behind something that it has and that comes after it."""
+        places = {rid: place for place, rid in enumerate(self.order)}
+        return {
+            (who, rid)
+            for who, records in missing.items()
+            for rid in records
+            if any(places[other] > places[rid] and self._conflict(other, rid) for other in passed[who])
+        }
 
     def _keep_settled(self, settled: Sequence[RecordId], new: set[RecordId]) -> None:
         """What the coordinator has passed on keeps its order, and comes before what is new, where they share a key."""
@@ -151,6 +167,7 @@ class Merge:
             best = min(
                 ready,
                 key=lambda rid: (
+                    len(self._firm[rid] - done),
                     rid not in self._sent,
                     len(self._liked[rid] - done),
                     len(self._shown[rid] - done),

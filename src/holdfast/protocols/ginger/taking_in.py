@@ -13,7 +13,7 @@ from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Interest, Join, Open, Publish, Refusal, TotalProcessed, Twig, Unstable
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.broker import Phase
-from holdfast.protocols.ginger.flush import Flush, Joiner, Lacks, Settlement
+from holdfast.protocols.ginger.flush import Flush, Joiner, Settlement
 from holdfast.protocols.ginger.healing_cuts import HealingCuts
 from holdfast.protocols.ginger.recording import RecordingBroker
 from holdfast.protocols.links import Link
@@ -156,7 +156,7 @@ class TakingInBroker(RecordingBroker):
 
         def lacks(who: str, batch: Batch) -> bool:
             if who == self.name:
-                return not self.is_processed(batch.publisher, batch.last) and self._wanted_outside(flush, batch)
+                return self._lacks(flush, batch)
             part, route = joined[who].lacks_of(batch), table.route(batch.topic)
             return part is not None and who in route and part.wanted_by(route[who])
 
@@ -171,13 +171,14 @@ class TakingInBroker(RecordingBroker):
         )
         if settlement.forced:
             self.hub.out.append(Report("forced", detail=f"{settlement.forced} records out of a certain order"))
-        self._open_links(flush, settlement, lacks)
-        self._pass_settlement(flush, settlement, lacks)
+        self._open_links(flush, settlement)
+        self._pass_settlement(flush, settlement)
         self._replace(flush)
         for name, batch in settlement.asked:
             self._ask_again(name, batch)
         for name, batch in settlement.done:
-            if not lacks(name, batch):
+            record_id = (batch.publisher, batch.first)
+            if record_id not in settlement.batches or not settlement.owes(name, record_id):
                 self._send(name, TotalProcessed(batch.publisher, batch.first, None))
         self._note_repaired(flush)
         self.hub.out.append(Report("repair_end" if key else "taken_in", peer=key or ",".join(joined)))
@@ -186,8 +187,12 @@ class TakingInBroker(RecordingBroker):
         self._retry()
         self._tick()
 
-    def _wanted_outside(self, flush: Flush, batch: Batch) -> bool:
-        """Whether somebody who takes no part in the flush wants some of it."""
+    def _lacks(self, flush: Flush, batch: Batch) -> bool:
+        """Whether the batch is new here, and for somebody who takes no part in the flush."""
+        if self.is_processed(batch.publisher, batch.last):
+            return False
+        if batch.guarantee == TOTAL and not self.healing_cuts.is_cut((batch.publisher, batch.first)):
+            return False
         return any(
             destination != flush.key and destination not in flush.joined and batch.wanted_by(filters)
             for destination, filters in self.interests.table.route(batch.topic).items()
@@ -200,10 +205,10 @@ class TakingInBroker(RecordingBroker):
         while len(self._repaired) > REPAIRED_MAX:
             del self._repaired[next(iter(self._repaired))]
 
-    def _open_links(self, flush: Flush, settlement: Settlement, lacks: Lacks) -> None:
+    def _open_links(self, flush: Flush, settlement: Settlement) -> None:
         for name, joiner in flush.joined.items():
             self.log.link(name, received=len(joiner.records))
-            hold = sum(lacks(name, settlement.batches[record_id]) for record_id in settlement.order)
+            hold = sum(settlement.owes(name, record_id) for record_id in settlement.order)
             wanted = () if joiner.is_client else self._wanted_besides(name, flush.key)
             kept = self.healing_cuts.kept_by(joiner.join.cuts, flush.key)
             upward = self.view.upward(self.parent is None)
@@ -216,7 +221,7 @@ class TakingInBroker(RecordingBroker):
         table = self.interests.table
         return tuple(one for one in table.distinct() if any(source not in peers for source in table.sources(*one)))
 
-    def _pass_settlement(self, flush: Flush, settlement: Settlement, lacks: Lacks) -> None:
+    def _pass_settlement(self, flush: Flush, settlement: Settlement) -> None:
         skip = frozenset((flush.key, *flush.joined))
         places = {
             name: {
@@ -241,7 +246,7 @@ class TakingInBroker(RecordingBroker):
             if new:
                 self._settle_new(record, skip)
             for name, joiner in flush.joined.items():
-                if lacks(name, batch):
+                if settlement.owes(name, record_id):
                     self._give(name, joiner, record)
 
     def _settle_new(self, record: Record, skip: frozenset[str]) -> None:
