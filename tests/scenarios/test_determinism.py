@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.model.trace import encode_line
 from holdfast.simulation.scenarios import Scenario, load_scenario
-from holdfast.simulation.workloads import FAULT_KINDS, random_scenario
+from holdfast.simulation.workloads import FAULT_KINDS, Trouble, random_scenario
 from holdfast.simulation.world import Simulation
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ print(*(fingerprint(scenario) for scenario in scenarios()), sep="\\n")
 
 def scenarios() -> list[Scenario]:
     """Random ones with every kind of fault, and examples."""
-    stormy = [random_scenario(seed, faults=FAULT_KINDS) for seed in range(20)]
+    stormy = [random_scenario(seed, trouble=Trouble(FAULT_KINDS)) for seed in range(20)]
     return [*stormy, *(load_scenario(EXAMPLES / f"{name}.toml") for name in ("key-contention", "connection-resets"))]
 
 
@@ -73,7 +73,7 @@ def test_another_process_with_another_hash_seed_leaves_the_same_bytes(hash_seed:
 
 
 def test_watching_a_run_does_not_change_it():
-    scenario = random_scenario(3, faults=FAULT_KINDS)
+    scenario = random_scenario(3, trouble=Trouble(FAULT_KINDS))
     plain = trace(ran(scenario))
     watched = scenario.build(check_invariants=True)
     for _ in range(40):

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from holdfast.simulation.workloads import FaultKind, run_one
+from holdfast.simulation.workloads import CALM, Trouble, run_one
 
 RUNS = int(os.environ.get("SWARM_RUNS") or 2000)
 FIRST = int(os.environ.get("SWARM_FIRST") or 1)
@@ -20,9 +20,9 @@ def name(seeds: range) -> str:
     return f"{seeds.start}..{seeds.stop - 1}"
 
 
-def complaints(seeds: range, faults: tuple[FaultKind, ...] = (), protocol: str = "ginger") -> Iterator[str]:
+def complaints(seeds: range, trouble: Trouble = CALM, protocol: str = "ginger") -> Iterator[str]:
     """What went wrong in each run that did, with the one command that repeats it."""
     for seed in seeds:
-        outcome = run_one(seed, protocol, faults, check_invariants=True)
+        outcome = run_one(seed, protocol, trouble, check_invariants=True)
         if not outcome.ok:
             yield f"seed {seed}: {outcome.complaint()}"

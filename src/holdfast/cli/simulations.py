@@ -9,13 +9,14 @@ import typer
 
 from holdfast.cli.options import AsJson, ProtocolName, parse_seeds
 from holdfast.cli.output import console, note, print_json, print_line, progress, table
-from holdfast.cluster.campaign import Kind, Result, run_campaign
+from holdfast.cluster.campaign import Kind, Result, Tally, run_campaign
 from holdfast.model.errors import ConfigError
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.protocols.registry import PROTOCOLS, find_protocol
 from holdfast.simulation.checkers import Verdict, check
+from holdfast.simulation.failures import FAILURE_CLASSES, TOLERANCE_MIN, FailureClass
 from holdfast.simulation.scenarios import load_scenario
-from holdfast.simulation.workloads import FaultKind
+from holdfast.simulation.workloads import FaultKind, Trouble
 from holdfast.simulation.world import Simulation
 from holdfast.storage.traces import read_trace, write_trace
 
@@ -148,44 +149,70 @@ def campaign(
     seeds: Annotated[str, typer.Option("--seeds", "-s", help="One seed, or A..B for all from A to B.")] = "1..200",
     faults: Annotated[
         list[str] | None,
-        typer.Option("--fault", help=f"A kind of fault: {', '.join(get_args(FaultKind))}. Repeatable."),
+        typer.Option("--fault", help=f"What befalls links in each run: {', '.join(get_args(FaultKind))}. Repeatable."),
     ] = None,
+    failures: Annotated[
+        str,
+        typer.Option("--faults", help=f"Classes of broker failures, by commas: {', '.join(FAILURE_CLASSES)}, or all."),
+    ] = "",
+    tolerance: Annotated[
+        int,
+        typer.Option("--tolerance", min=0, max=8, help="How many adjacent brokers the tree survives the loss of."),
+    ] = 0,
     workers: Annotated[int, typer.Option("--workers", min=1, max=256, help="How many processes.")] = os.cpu_count()
     or 1,
     as_json: AsJson = False,
 ) -> None:
     """Make random runs in virtual time, one for each seed, and judge each.
 
-    A run is a random tree, clients, topics, keys, guarantees and subscriptions that come and go, and random faults if
-    kinds of them are named. For every run that broke a promise the command that repeats it is printed. Exit code 1 if
-    there is any.
+    A run is a random tree, clients, topics, keys, guarantees and subscriptions that come and go. With `--faults` every
+    seed is run once for each class of failures, and the tree has to repair itself. For every run that broke a promise,
+    or did not come to rest, the command that repeats it is printed. Exit code 1 if there is any.
 
     \b
     Examples
       holdfast campaign --seeds 1..2000
       holdfast campaign --protocol ginger --seeds 42 --fault reset
+      holdfast campaign --faults crash,root,two --tolerance 1 --seeds 1..1000
     """
     find_protocol(protocol)
-    kind, numbers = Kind(protocol, _fault_kinds(faults or [])), parse_seeds(seeds)
-    began = monotonic()
-    broken: list[Result] = []
-    totals = {"runs": 0, "messages": 0, "deliveries": 0, "events": 0}
+    troubles, numbers = _troubles(faults or [], failures, tolerance), parse_seeds(seeds)
+    tallies = []
     with progress() as advance:
+        for trouble in troubles:
+            tally = Tally(trouble.failure or "")
+            tallies.append(tally)
+            began = monotonic()
 
-        def on_result(result: Result) -> None:
-            totals["runs"] += 1
-            totals["messages"] += result.messages
-            totals["deliveries"] += result.deliveries
-            totals["events"] += result.events
-            if not result.ok:
-                broken.append(result)
-            advance("runs", totals["runs"], len(numbers))
-            advance("broken", len(broken), len(numbers))
+            def on_result(result: Result, tally: Tally = tally) -> None:
+                tally.add(result)
+                done, broken = sum(one.runs for one in tallies), sum(len(one.broken) for one in tallies)
+                advance("runs", done, len(numbers) * len(troubles))
+                advance("broken", broken, len(numbers) * len(troubles))
 
-        run_campaign(kind, numbers, workers, on_result)
-    _say_campaign(protocol, sorted(broken, key=lambda one: one.seed), totals, monotonic() - began, as_json=as_json)
-    if broken:
+            run_campaign(Kind(protocol, trouble), numbers, workers, on_result)
+            tally.seconds = monotonic() - began
+    _say_campaign(protocol, tallies, as_json=as_json)
+    if any(tally.broken for tally in tallies):
         raise typer.Exit(1)
+
+
+def _troubles(faults: list[str], failures: str, tolerance: int) -> list[Trouble]:
+    kinds = _fault_kinds(faults)
+    found = [Trouble(kinds, failure, tolerance) for failure in _failure_classes(failures, tolerance)]
+    for trouble in found:
+        trouble.check()
+    return found or [Trouble(kinds, None, tolerance)]
+
+
+def _failure_classes(text: str, tolerance: int) -> list[FailureClass]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if names == ["all"]:
+        return [name for name in FAILURE_CLASSES if TOLERANCE_MIN.get(name, 1) <= tolerance]
+    for name in names:
+        if name not in FAILURE_CLASSES:
+            raise ConfigError(f"--faults {name!r} is no class of failures; choose among {', '.join(FAILURE_CLASSES)}.")
+    return [name for name in FAILURE_CLASSES if name in names]
 
 
 def _fault_kinds(names: list[str]) -> tuple[FaultKind, ...]:
@@ -196,19 +223,44 @@ def _fault_kinds(names: list[str]) -> tuple[FaultKind, ...]:
     return tuple(kind for kind in legal if kind in names)
 
 
-def _say_campaign(
-    protocol: str, broken: list[Result], totals: dict[str, int], seconds: float, *, as_json: bool
-) -> None:
+def _say_campaign(protocol: str, tallies: list[Tally], *, as_json: bool) -> None:
+    broken = [one for tally in tallies for one in sorted(tally.broken, key=lambda one: one.seed)]
+    totals = {
+        "runs": sum(tally.runs for tally in tallies),
+        "messages": sum(tally.messages for tally in tallies),
+        "deliveries": sum(tally.deliveries for tally in tallies),
+        "events": sum(tally.events for tally in tallies),
+    }
+    seconds = sum(tally.seconds for tally in tallies)
     if as_json:
         violations = [{"seed": one.seed, "complaint": one.complaint, "replay": one.replay} for one in broken]
         result: dict[str, Any] = {"ok": not broken, "protocol": protocol, **totals, "seconds": round(seconds, 3)}
-        print_json({**result, "violations": violations})
+        classes = {tally.name: tally.as_dict() for tally in tallies if tally.name}
+        print_json({**result, **({"classes": classes} if classes else {}), "violations": violations})
         return
     for one in broken[:COMPLAINTS_SHOWN_MAX]:
         print_line(f"seed {one.seed}: {one.complaint}")
     if len(broken) > COMPLAINTS_SHOWN_MAX:
         print_line(f"... and {len(broken) - COMPLAINTS_SHOWN_MAX} more")
+    if any(tally.name for tally in tallies):
+        _print_classes(tallies)
     print_line(
         f"{protocol}: {totals['runs']:,} runs, {totals['messages']:,} publications, "
         f"{totals['deliveries']:,} deliveries, {totals['events']:,} events in {seconds:.1f} s: {len(broken)} broken"
     )
+
+
+def _print_classes(tallies: list[Tally]) -> None:
+    rows = table("By class of failures", "class", "runs", "publications", "deliveries", "broken", "of which")
+    for tally in tallies:
+        kinds = ", ".join(f"{what} {count}" for what, count in tally.kinds().items())
+        rows.add_row(
+            tally.name,
+            f"{tally.runs:,}",
+            f"{tally.messages:,}",
+            f"{tally.deliveries:,}",
+            f"{len(tally.broken):,}",
+            kinds,
+            style="red" if tally.broken else "",
+        )
+    console.print(rows)

@@ -7,6 +7,7 @@ seeds, reporting each.
 import asyncio
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.cluster.workers import Worker, say, settings_of_this_process
-from holdfast.simulation.workloads import FaultKind, run_one
+from holdfast.simulation.workloads import CALM, Trouble, run_one
 
 MODULE = "holdfast.cluster.campaign"
 CHUNK = 4
@@ -28,7 +29,7 @@ class Kind(Struct, frozen=True):
     """What kind of runs: of which protocol, with which kinds of faults."""
 
     protocol: str
-    faults: tuple[FaultKind, ...] = ()
+    trouble: Trouble = CALM
 
 
 class Result(Struct, frozen=True):
@@ -36,6 +37,8 @@ class Result(Struct, frozen=True):
 
     seed: int
     ok: bool
+    what: str
+    """What kind of fault, in a word or two: `lost`, `causal`, or that of the error that ended the run."""
     complaint: str
     replay: str
     messages: int
@@ -43,15 +46,49 @@ class Result(Struct, frozen=True):
     events: int
 
 
+class Tally:
+    """What the runs of one kind came to, together."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.runs = self.messages = self.deliveries = self.events = 0
+        self.seconds = 0.0
+        self.broken: list[Result] = []
+
+    def add(self, result: Result) -> None:
+        self.runs += 1
+        self.messages += result.messages
+        self.deliveries += result.deliveries
+        self.events += result.events
+        if not result.ok:
+            self.broken.append(result)
+
+    def kinds(self) -> dict[str, int]:
+        """How many runs went wrong in which way, most first."""
+        return dict(Counter(one.what for one in self.broken).most_common())
+
+    def as_dict(self) -> dict[str, object]:
+        """The figures, for JSON."""
+        return {
+            "runs": self.runs,
+            "messages": self.messages,
+            "deliveries": self.deliveries,
+            "broken": len(self.broken),
+            "kinds": self.kinds(),
+            "seconds": round(self.seconds, 3),
+        }
+
+
 OnResult = Callable[[Result], None]
 
 
 def run_seed(kind: Kind, seed: int) -> Result:
     """Make the run of that seed and judge it."""
-    outcome = run_one(seed, kind.protocol, kind.faults)
+    outcome = run_one(seed, kind.protocol, kind.trouble)
     return Result(
         seed,
         outcome.ok,
+        outcome.what(),
         "" if outcome.ok else outcome.complaint(),
         outcome.replay,
         outcome.messages,

@@ -25,7 +25,10 @@ class Crash(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag
 
 
 class Recover(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="recover"):
-    """A fresh node takes the place of one that crashed or stopped, with what that one had persisted."""
+    """A fresh node takes the place of one that crashed or stopped, with what that one had persisted.
+
+    Where the tree repairs itself, a broker whose parent is gone, or who was the root, is told of another one.
+    """
 
     node: str
 
@@ -78,7 +81,14 @@ class Stop(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag=
     node: str
 
 
-NodeFault = Crash | Recover | Freeze | Thaw | Stop
+class Join(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="join"):
+    """A broker that was not there before joins the running tree; all it knows is the address of one that is there."""
+
+    node: str
+    parent: str
+
+
+NodeFault = Crash | Recover | Freeze | Thaw | Stop | Join
 LinkFault = Cut | Heal | Reset | Slow
 Fault = NodeFault | LinkFault
 

@@ -5,7 +5,7 @@ before the next. While the host is *paused* (frozen, or waiting for its disk) wh
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from heapq import heappush
 from itertools import chain
 from random import Random
@@ -23,6 +23,7 @@ from holdfast.protocols.node import (
     Node,
     Persist,
     Report,
+    Restart,
     Send,
     SetTimer,
 )
@@ -32,6 +33,8 @@ from holdfast.simulation.network import Network, Stream
 
 TIMER_S_MIN = 1e-9
 """Time moves before a timer fires, whatever it was set to."""
+CHANCE_BITS = 40
+"""An incarnation is the number of the life, then this much chance: later ones are larger, and none can be guessed."""
 SKEW_S_MAX = 1000.0
 """Clocks of different nodes have nothing to do with each other: each starts somewhere below this."""
 
@@ -43,6 +46,13 @@ class Restorable(Protocol):
     """A node that can be given back what it persisted, before it starts."""
 
     def restore(self, pairs: dict[str, bytes]) -> None: ...
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """A node that keeps what it passed until that is stable."""
+
+    log: Sized
 
 
 class Watch(Struct):
@@ -126,7 +136,8 @@ class Host:
             return
         self.up = True
         self._lives += 1
-        self.node = self._make_node(self._chance_for(f"life {self._lives}").getrandbits(63))
+        chance = self._chance_for(f"life {self._lives}")
+        self.node = self._make_node((self._lives << CHANCE_BITS) | chance.getrandbits(CHANCE_BITS))
         self.receive = self.node.receive
         if self._disk.pairs and isinstance(self.node, Restorable):
             self.node.restore(dict(self._disk.pairs))
@@ -164,6 +175,13 @@ class Host:
             for one in outgoing:
                 one.reverse.close()
                 one.finish()
+
+    def restart(self, node: Node) -> None:
+        """Begin anew in the place of a node that was given up, unless it died of something else first."""
+        if self.up and self.node is node:
+            self.leave()
+            self._disk.crash()
+            self.start()
 
     def freeze(self) -> None:
         if self.up and not self.frozen:
@@ -320,7 +338,7 @@ class Host:
         self._timers.pop(effect.name, None)
 
     def _connect(self, effect: Connect) -> None:
-        self.network.dial(self, effect.peer)
+        self.network.dial(self, effect.peer, effect.address)
 
     def _disconnect(self, effect: Disconnect) -> None:
         self.dialing.pop(effect.peer, None)
@@ -335,12 +353,18 @@ class Host:
             # What stands behind it in the list of effects still has to happen.
             self.kernel.at_end(self.leave)
 
+    def _restart(self, effect: Restart) -> None:
+        node = self.node
+        self.report(Report("restart", detail=effect.reason))
+        self.kernel.at_end(lambda _: self.restart(node))
+
     handlers: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         SetTimer: _set_timer,
         CancelTimer: _cancel_timer,
         Connect: _connect,
         Disconnect: _disconnect,
         Report: report,
+        Restart: _restart,
     }
 
     # --------------------------------------------------------------------------------------------------- inspection
@@ -357,6 +381,8 @@ class Host:
         if not self.up:
             return []
         reasons = list(self.node.waiting_for())
+        if isinstance(self.node, Keeping) and len(self.node.log):
+            reasons.append(f"{len(self.node.log)} records to become stable")
         if self.inbox:
             why = "frozen" if self.frozen else "waiting for its disk"
             reasons.append(f"{why}, with {len(self.inbox)} inputs queued up")

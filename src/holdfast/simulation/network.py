@@ -307,11 +307,11 @@ class Network:
 
     # --------------------------------------------------------------------------------------------------- dialling
 
-    def dial(self, host: "Host", peer: str) -> None:
-        """Try once to connect; the host hears of the outcome."""
+    def dial(self, host: "Host", peer: str, address: str = "") -> None:
+        """Try once to connect; the host hears of the outcome. An address here is the name of a host."""
         attempt = self.kernel.next_number()
         host.dialing[peer] = attempt
-        target = self.hosts.get(peer)
+        target = self.hosts.get(address or peer)
         if target is None:
             self.kernel.after(self.config.connect_timeout_s, self.failed, (host, peer, attempt))
         else:

@@ -27,8 +27,9 @@ every_s = 0.01
 delivered = { bob = 10 }
 ```
 
-`[[load]]` makes clients publish at random, `[[client]]` says how fast one consumes, `[session]` sets the links'
-windows, `[disk]` the disks' delays.
+`tolerance = 1` makes the brokers repair the tree when one of them is lost; `suspect_s` and `join_s` say how long they
+wait before they give another one up. `[[load]]` makes clients publish at random, `[[client]]` says how fast one
+consumes, `[session]` sets the links' windows, `[disk]` the disks' delays.
 """
 
 import tomllib
@@ -45,7 +46,7 @@ from holdfast.model.guarantees import check_guarantee
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
 from holdfast.simulation.checkers import Verdict
 from holdfast.simulation.disk import DiskConfig
-from holdfast.simulation.faults import ClientCommand, Command, Fault, Publish, Seconds, Times
+from holdfast.simulation.faults import ClientCommand, Command, Fault, Join, Publish, Seconds, Times
 from holdfast.simulation.kernel import stream
 from holdfast.simulation.latencies import Latency
 from holdfast.simulation.network import LinkSettings, NetworkConfig
@@ -55,6 +56,8 @@ from holdfast.simulation.world import BrokerFactory, Simulation
 FILE_BYTES_MAX = 1 << 22
 ENTRIES_MAX = 1_000_000
 
+Tolerance = Annotated[int, Meta(ge=0, le=8)]
+Delay = Annotated[float, Meta(gt=0, le=3600)]
 Share = Annotated[float, Meta(ge=0)]
 
 
@@ -112,6 +115,10 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     protocol: str = "ginger"
     seed: int = 0
     limit_s: Annotated[float, Meta(gt=0)] = 60.0
+    tolerance: Tolerance = 0
+    """How many adjacent brokers may be lost before a repair has ended."""
+    suspect_s: Delay | None = None
+    join_s: Delay | None = None
     network: NetworkConfig = NetworkConfig()
     disk: DiskConfig = DiskConfig()
     session: LinkConfig = LinkConfig()
@@ -140,7 +147,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             seed,
             network=self.network,
             disk=self.disk,
-            broker=BrokerConfig("*", link=self.session),
+            broker=self._broker(),
             client=ClientConfig("*", link=self.session),
             check_invariants=check_invariants,
             replay=replay,
@@ -152,6 +159,10 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             entries += _publications(load, seed, number)
         _fill(sim, entries)
         return sim
+
+    def _broker(self) -> BrokerConfig:
+        config = BrokerConfig("*", link=self.session, tolerance=self.tolerance)
+        return replace(config, suspect_s=self.suspect_s or config.suspect_s, join_s=self.join_s or config.join_s)
 
     def complaints(self, sim: Simulation, verdict: Verdict) -> list[str]:
         """In which ways a finished run is not what was expected."""
@@ -182,7 +193,10 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _fill(sim: Simulation, entries: list[tuple[float, Command]]) -> None:
-    # A fault may name a client by its name alone, so the clients come first.
+    # A client may name a broker that joins later, and a fault a client by its name alone, so they come first.
+    for _, command in entries:
+        if isinstance(command, Join):
+            sim.expect(command)
     for _, command in entries:
         if isinstance(command, ClientCommand):
             sim.client(command.client)
@@ -219,6 +233,9 @@ class _File(Struct, frozen=True):
     protocol: str = "ginger"
     seed: int = 0
     limit_s: Annotated[float, Meta(gt=0)] = 60.0
+    tolerance: Tolerance = 0
+    suspect_s: Delay | None = None
+    join_s: Delay | None = None
     network: dict[str, Any] = {}
     disk: dict[str, Any] = {}
     session: dict[str, Any] = {}
@@ -259,6 +276,9 @@ def parse_scenario(text: str, source: str = "scenario") -> Scenario:
         protocol=file.protocol,
         seed=file.seed,
         limit_s=file.limit_s,
+        tolerance=file.tolerance,
+        suspect_s=file.suspect_s,
+        join_s=file.join_s,
         network=_network(file, source),
         disk=converted(file.disk, DiskConfig, f"{source}: disk"),
         session=converted(file.session, LinkConfig, f"{source}: session"),

@@ -5,13 +5,15 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from holdfast.protocols.config import LinkConfig
-from holdfast.simulation.faults import ClientCommand
+from holdfast.simulation.faults import ClientCommand, When
 from holdfast.simulation.network import NetworkConfig
 from holdfast.simulation.scenarios import Scenario, Timed
 from holdfast.simulation.trees import parse_tree, print_tree
 from holdfast.simulation.workloads import Outcome, judge
 
 ATTEMPTS_MAX = 2000
+NAMES = ("node", "a", "b", "parent")
+"""The keys by which faults name brokers."""
 
 Test = Callable[[Scenario], bool]
 
@@ -100,13 +102,14 @@ def _readdressed(timed: Timed, moved: Callable[[str], str]) -> Timed:
     command = timed.command
     if isinstance(command, ClientCommand):
         return replace(timed, command=replace(command, client=moved(command.client)))
-    changes = {key: moved(getattr(command, key)) for key in ("node", "a", "b") if hasattr(command, key)}
+    changes = {key: moved(getattr(command, key)) for key in NAMES if hasattr(command, key)}
     return replace(timed, command=replace(command, **changes))
 
 
 def _named_by_faults(scenario: Scenario) -> set[str]:
     faults = [timed.command for timed in scenario.timetable if not isinstance(timed.command, ClientCommand)]
-    return {getattr(fault, key) for fault in faults for key in ("node", "a", "b") if hasattr(fault, key)}
+    inner = [fault.fault for fault in faults if isinstance(fault, When)]
+    return {getattr(fault, key) for fault in (*faults, *inner) for key in NAMES if hasattr(fault, key)}
 
 
 def _only_mentioned_clients(scenario: Scenario) -> Scenario:

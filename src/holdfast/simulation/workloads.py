@@ -9,17 +9,26 @@ Half of the workloads are dense in one way, since a broken rule that one kind ha
 have the heart of the tree in common and each leaf publishes on the one that it is outside of.
 """
 
+import re
 from random import Random
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.model.errors import HoldfastError
+from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.model.guarantees import GUARANTEES, TOTAL
 from holdfast.protocols.config import LinkConfig
 from holdfast.protocols.registry import find_protocol
 from holdfast.simulation.checkers import Verdict
+from holdfast.simulation.failures import (
+    BROKERS_MIN,
+    SILENCE_S,
+    STORM_S,
+    TOLERANCE_MIN,
+    FailureAuthor,
+    FailureClass,
+)
 from holdfast.simulation.faults import (
     Attach,
     Command,
@@ -28,6 +37,7 @@ from holdfast.simulation.faults import (
     Detach,
     Freeze,
     Heal,
+    NodeFault,
     Publish,
     React,
     Reset,
@@ -35,18 +45,24 @@ from holdfast.simulation.faults import (
     Subscribe,
     Thaw,
     Unsubscribe,
+    When,
 )
 from holdfast.simulation.kernel import stream
 from holdfast.simulation.latencies import Constant, Exponential, Latency, Lognormal, Uniform
 from holdfast.simulation.network import NetworkConfig
 from holdfast.simulation.scenarios import ClientSettings, Scenario, Timed
 from holdfast.simulation.trees import Parents, print_tree, random_tree
-from holdfast.simulation.world import BrokerFactory, Simulation
+from holdfast.simulation.world import QUIET_S, BrokerFactory
 
 BROKERS_MAX = 31
 BROKERS_DENSE_MIN = 4
 CLIENTS_MAX = 10
 LIMIT_S = 120.0
+QUIET_HEALING_S = 3.0
+"""Where silence means something, calm must have lasted longer than it."""
+BEGIN_HEALING_S = 6.0
+JOIN_S = 10.0
+"""Long enough for the slowest of these networks: whoever is given up because of it would be one failure too many."""
 SPEEDS = (0.3, 1.0, 1.0, 3.0, 8.0)
 TOPICS = ("a", "b", "a/x", "a/y", "b/x/z")
 PATTERNS = (*TOPICS, "#", "+", "a/#", "a/+", "+/x", "b/+/z", "+/x/#")
@@ -62,6 +78,8 @@ FILTERS = (
     "kind startswith 'r'",
 )
 KINDS = ("r", "g", "b", "rg")
+
+_NUMBERS = re.compile(r"[0-9]+")
 
 Kind = Literal["mixed", "crowded", "tangled"]
 FaultKind = Literal["reset", "cut", "freeze", "slow"]
@@ -87,38 +105,58 @@ class Outcome(Struct, frozen=True):
     def ok(self) -> bool:
         return not self.error and self.verdict is not None and self.verdict.ok
 
+    def what(self) -> str:
+        """The kinds of what went wrong, in a word each; empty if nothing did."""
+        if self.error:
+            return _NUMBERS.sub("N", self.error.split("\n")[0].split(":")[0])[:40]
+        return ",".join(kind for kind, count in self.verdict.faults.items() if count) if self.verdict else ""
+
     def complaint(self) -> str:
         """What went wrong, and the command that shows it again."""
         what = self.error or str(self.verdict)
         return what if self.replay in what else f"{what}\nto see it again: {self.replay}"
 
 
-def replay_command(protocol: str, seed: int, faults: tuple[FaultKind, ...] = ()) -> str:
+class Trouble(Struct, frozen=True):
+    """What goes wrong in a random run, beside the traffic."""
+
+    faults: tuple[FaultKind, ...] = ()
+    """What happens to links and connections."""
+    failure: FailureClass | None = None
+    """What happens to brokers, which then repair the tree."""
+    tolerance: int = 0
+
+    def check(self) -> None:
+        """Refuse what a tolerance cannot promise to survive."""
+        if self.failure is not None and self.tolerance < TOLERANCE_MIN.get(self.failure, 1):
+            raise ConfigError(
+                f"failures of class {self.failure!r} take a tolerance of {TOLERANCE_MIN.get(self.failure, 1)}, "
+                f"not {self.tolerance}: say --tolerance {TOLERANCE_MIN.get(self.failure, 1)}."
+            )
+
+    def options(self) -> str:
+        """The same on the command line."""
+        words = [f" --fault {kind}" for kind in self.faults]
+        if self.failure is not None:
+            words.append(f" --faults {self.failure}")
+        if self.tolerance:
+            words.append(f" --tolerance {self.tolerance}")
+        return "".join(words)
+
+
+CALM = Trouble()
+
+
+def replay_command(protocol: str, seed: int, trouble: Trouble = CALM) -> str:
     """The command line that repeats one random run."""
-    options = "".join(f" --fault {kind}" for kind in faults)
+    options = trouble.options()
     return f"holdfast campaign --protocol {protocol} --seeds {seed}..{seed}{options}"
 
 
-def random_workload(
-    seed: int,
-    protocol: str = "ginger",
-    faults: tuple[FaultKind, ...] = (),
-    check_invariants: bool = False,
-) -> Simulation:
-    """The simulation of a random scenario, ready to run."""
-    scenario = random_scenario(seed, protocol, faults)
-    return scenario.build(check_invariants=check_invariants, replay=replay_command(protocol, seed, faults))
-
-
-def run_one(
-    seed: int,
-    protocol: str = "ginger",
-    faults: tuple[FaultKind, ...] = (),
-    check_invariants: bool = False,
-) -> Outcome:
+def run_one(seed: int, protocol: str = "ginger", trouble: Trouble = CALM, check_invariants: bool = False) -> Outcome:
     """Make the random run of that number and judge it."""
-    scenario = random_scenario(seed, protocol, faults)
-    return judge(scenario, replay_command(protocol, seed, faults), check_invariants)
+    scenario = random_scenario(seed, protocol, trouble)
+    return judge(scenario, replay_command(protocol, seed, trouble), check_invariants)
 
 
 def judge(
@@ -128,9 +166,9 @@ def judge(
     sim = scenario.build(make, check_invariants=check_invariants, replay=replay)
     verdict, error = None, ""
     try:
-        sim.run_until_quiet(scenario.limit_s)
+        sim.run_until_quiet(scenario.limit_s, QUIET_HEALING_S if scenario.tolerance else QUIET_S)
         verdict = sim.check()
-        error = "; ".join(sim.failures())
+        error = "; ".join([*sim.failures(), *sim.unrepaired()])
     except (HoldfastError, AssertionError, LookupError, TypeError, ValueError, AttributeError) as broken:
         error = "\n".join([f"{type(broken).__name__}: {broken}", *getattr(broken, "__notes__", ())])
     return Outcome(
@@ -153,18 +191,19 @@ def judge(
 def random_scenario(
     seed: int,
     protocol: str = "ginger",
-    faults: tuple[FaultKind, ...] = (),
+    trouble: Trouble = CALM,
     brokers_max: int = BROKERS_MAX,
 ) -> Scenario:
     """The scenario of that number."""
-    return _Author(seed, protocol, brokers_max).scenario(faults)
+    trouble.check()
+    return _Author(seed, protocol, brokers_max, trouble).scenario()
 
 
 class _Author:
     """Makes up one scenario. Every aspect has its own stream, so that a change to one leaves the others alone."""
 
-    def __init__(self, seed: int, protocol: str, brokers_max: int) -> None:
-        self.seed, self.protocol = seed, protocol
+    def __init__(self, seed: int, protocol: str, brokers_max: int, trouble: Trouble) -> None:
+        self.seed, self.protocol, self.trouble = seed, protocol, trouble
         self.ranks = find_protocol(protocol).guarantees
         shape = stream(seed, "shape")
         kinds: tuple[Kind, ...] = ("mixed", "mixed", "crowded", "tangled")
@@ -181,6 +220,11 @@ class _Author:
         self.weights = [shape.choice((0, 1, 1, 3)) for _ in self.ranks]
         if self.kind != "mixed" or not any(self.weights):
             self.weights = [shape.choice((1, 3)) for _ in self.ranks]
+        if trouble.tolerance:
+            # Only what has joined is repaired, and the deepest trees take a while to come up.
+            self.begin_s = BEGIN_HEALING_S
+        if trouble.failure == "storm":
+            self.span_s = STORM_S
         self.entries: list[Timed] = []
 
     def _brokers(self, shape: Random, brokers_max: int) -> int:
@@ -188,22 +232,27 @@ class _Author:
         least, most = {"mixed": (1, brokers_max), "crowded": (3, brokers_max), "tangled": (BROKERS_DENSE_MIN, 9)}[
             self.kind
         ]
+        if self.trouble.failure is not None:
+            least = max(least, BROKERS_MIN.get(self.trouble.failure, 3))
         return min(least + int((most + 1 - least) * shape.random() ** 2), brokers_max)
 
-    def scenario(self, faults: tuple[FaultKind, ...]) -> Scenario:
+    def scenario(self) -> Scenario:
         if self.kind == "tangled":
             self._tangle()
         else:
             self._subscriptions()
             self._publications()
+        self._failures()
         self._comings_and_goings()
-        self._faults(faults)
+        self._faults(self.trouble.faults)
         return Scenario(
             tree=print_tree(self.tree),
             name=f"random {self.seed}",
             protocol=self.protocol,
             seed=self.seed,
             limit_s=LIMIT_S,
+            tolerance=self.trouble.tolerance,
+            join_s=JOIN_S if self.trouble.tolerance else None,
             network=self._network(),
             session=self._session(),
             clients=self._consumers(),
@@ -242,6 +291,8 @@ class _Author:
             ack_frames=chance.choice((64, 8, 1)),
             ack_delay_s=chance.choice((0.02, 0.001)),
             redial_s=0.01,
+            heartbeat_s=0.3 if self.trouble.tolerance else LinkConfig().heartbeat_s,
+            silence_s=SILENCE_S if self.trouble.tolerance else LinkConfig().silence_s,
             redial_max_s=0.1,  # A deep tree comes up level by level, each waiting for the next try of the one below.
         )
 
@@ -338,7 +389,7 @@ class _Author:
         """Somebody comes late, publishes and subscribes; somebody who takes all subscriptions back leaves, for good."""
         chance = stream(self.seed, "comings and goings")
         if chance.random() < 0.3:
-            late = f"late@{chance.choice(list(self.tree))}"
+            late = f"late@{chance.choice(self._lasting() or list(self.tree))}"
             time_s = self._moment(chance)
             self._add(time_s, Attach(late))
             self._add(time_s, Subscribe(late, chance.choice(self.topics)))
@@ -353,7 +404,19 @@ class _Author:
             self._add(end_s, Unsubscribe(brief, pattern))
             self._add(end_s + chance.choice((0.0, 0.05)), Detach(brief))
 
+    def _lasting(self) -> list[str]:
+        """Brokers that nothing befalls: whoever knows one address alone cannot come by another."""
+        struck = {timed.command.node for timed in self.entries if isinstance(timed.command, NodeFault | When)}
+        return [name for name in self.tree if name not in struck]
+
     # ------------------------------------------------------------------------------------------------------- faults
+
+    def _failures(self) -> None:
+        failure = self.trouble.failure
+        if failure is not None:
+            chance = stream(self.seed, f"failures {failure}")
+            author = FailureAuthor(chance, self.tree, self.clients, self.topics, self.begin_s, self.span_s)
+            self.entries += author.entries(failure)
 
     def _faults(self, kinds: tuple[FaultKind, ...]) -> None:
         if not kinds:

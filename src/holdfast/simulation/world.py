@@ -12,6 +12,7 @@ One seed gives one run, to the byte. Every use of chance has a stream of its own
 """
 
 from collections.abc import Callable
+from itertools import count
 from random import Random
 from time import perf_counter
 
@@ -24,8 +25,8 @@ from holdfast.model.guarantees import check_guarantee
 from holdfast.model.messages import Ack, Ping, Pong
 from holdfast.model.topics import check_pattern, check_topic
 from holdfast.model.trace import Event, Recorder
-from holdfast.protocols.clients import ClientNode
 from holdfast.protocols.config import BrokerConfig, ClientConfig
+from holdfast.protocols.moving import MovingClient
 from holdfast.protocols.node import BrokerNode, ClientCommands
 from holdfast.protocols.registry import check_supported, find_protocol
 from holdfast.simulation import faults
@@ -65,7 +66,8 @@ class Simulation:
         disk: DiskConfig | None = None,
         broker: BrokerConfig | None = None,
         client: ClientConfig | None = None,
-        clients: ClientFactory = ClientNode,
+        clients: ClientFactory = MovingClient,
+        tolerance: int | None = None,
         check_invariants: bool = False,
         replay: str = "",
     ) -> None:
@@ -74,6 +76,8 @@ class Simulation:
         self._make_broker = find_protocol(protocol).make if isinstance(protocol, str) else protocol
         self._make_client = clients
         self._broker_config, self._client_config = broker or BrokerConfig("*"), client or ClientConfig("*")
+        if tolerance is not None:
+            self._broker_config = replace(self._broker_config, tolerance=tolerance)
         self._check_invariants = check_invariants
         self._disk_config = disk or DiskConfig()
         self.replay = replay or f"Simulation(tree={tree!r}, protocol={protocol!r}, seed={seed}) with its timetable"
@@ -88,23 +92,42 @@ class Simulation:
         self._recorders: dict[str, Recorder] = {}
         self._events: list[Event] = []
         self._recorded = 0
+        self._newcomers: dict[str, None] = {}
         for name, parent in self.tree.items():
             self._add_broker(name, parent)
 
     # --------------------------------------------------------------------------------------------------- the cast
 
     def _add_broker(self, name: str, parent: str | None) -> None:
-        config = replace(self._broker_config, name=name, parent=parent)
-        make = self._make_broker
+        config = replace(self._broker_config, name=name, parent=parent, address=name)
+        make, lives = self._make_broker, count(1)
+
+        def make_node(incarnation: int) -> BrokerNode:
+            life = next(lives)
+            changed = life > 1 and config.tolerance > 0
+            return make(replace(config, parent=self._parent_now(name, life)) if changed else config, incarnation)
+
         Host(
             name,
             self.network,
             self._disk(name),
             self.reports,
             self._chance_for(name),
-            lambda incarnation: make(config, incarnation),
+            make_node,
             self._check_invariants,
         )
+
+    def _parent_now(self, name: str, life: int) -> str | None:
+        """Whom a broker that begins anew is told of: its own parent if that serves, else somebody who does."""
+        serving = [other for other in self.tree if other != name and self._serves(other)]
+        parent = self.tree[name]
+        if parent in serving or not serving:
+            return parent
+        return self._chance_for(name)(f"parent {life}").choice(serving)
+
+    def _serves(self, name: str) -> bool:
+        host = self.network.hosts[name]
+        return host.up and not host.frozen and host.node.ready()  # type: ignore[attr-defined]  # it drives a broker
 
     def _chance_for(self, name: str) -> Callable[[str], Random]:
         """Where a host gets chance for a purpose. It keeps none: a world may have very many hosts."""
@@ -195,6 +218,8 @@ class Simulation:
             check_pattern(command.pattern)
         if isinstance(command, faults.Subscribe | faults.Unsubscribe) and command.where:
             parse_filter(command.where)
+        if isinstance(command, faults.Join):
+            self.expect(command)
         if isinstance(command, When):
             self._validate(command.fault)
         if isinstance(command, When | NodeFault):
@@ -202,6 +227,17 @@ class Simulation:
         if isinstance(command, LinkFault) and command != faults.Heal():
             self.host(command.a)
             self.host(command.b)
+
+    def expect(self, command: faults.Join) -> None:
+        """Make the host of a broker that will join, so that clients and faults can name it."""
+        if command.node in self._newcomers and self.tree[command.node] == command.parent:
+            return
+        if command.node in self.network.hosts:
+            raise ConfigError(f"join: there is a {command.node!r} already; a broker that comes anew has a new name.")
+        self.host(command.parent)
+        self._newcomers[command.node] = None
+        self.tree[command.node] = command.parent
+        self._add_broker(command.node, command.parent)
 
     def _happen(self, command: Command) -> None:
         self._commands_left -= 1
@@ -232,6 +268,8 @@ class Simulation:
                 host.thaw()
             case faults.Stop():
                 host.stop()
+            case faults.Join():
+                host.start()
 
     def _do_to_link(self, fault: LinkFault) -> None:
         network = self.network
@@ -287,7 +325,8 @@ class Simulation:
     def _start(self) -> None:
         self._started = True
         for name in self.tree:
-            self.network.hosts[name].start()
+            if name not in self._newcomers:
+                self.network.hosts[name].start()
         for name, host in self._clients.items():
             first = self._first_command.get(name)
             if first is None or not isinstance(first[1], faults.Attach):
@@ -358,6 +397,15 @@ class Simulation:
         """What did not work out, for one client or for all."""
         hosts = self._clients.values() if client is None else [self._known_client(client)]
         return [failure for host in hosts for failure in host.failures]
+
+    def unrepaired(self) -> list[str]:
+        """What a repair should not leave behind: orders that were not certain, and brokers outside of the one tree."""
+        found = [f"forced at {name}: {report.detail}" for _, name, report in self.reports if report.event == "forced"]
+        above = {name: getattr(self.node(name), "parent", None) for name in self.tree if self._serves(name)}
+        roots = sorted(name for name, parent in above.items() if parent not in above)
+        if self._broker_config.tolerance and len(roots) > 1:
+            found.append(f"several roots: {', '.join(f'{name} (parent {above[name]})' for name in roots)}")
+        return found
 
     def _known_client(self, address: str) -> ClientHost:
         name = address.partition("@")[0]

@@ -10,7 +10,7 @@ from holdfast.simulation.faults import Crash, Publish, Subscribe, When
 from holdfast.simulation.latencies import Constant, Uniform
 from holdfast.simulation.network import LinkSettings
 from holdfast.simulation.scenarios import Scenario, Timed, load_scenario, parse_scenario
-from holdfast.simulation.workloads import FAULT_KINDS, random_scenario
+from holdfast.simulation.workloads import FAULT_KINDS, Trouble, random_scenario
 
 SMALL = """
 tree = "0-1"
@@ -180,7 +180,7 @@ def test_a_run_that_is_not_as_expected_is_complained_about(expect: str, complain
 
 @pytest.mark.parametrize("seed", range(40))
 def test_what_is_written_down_is_what_is_read_back(seed: int):
-    scenario = random_scenario(seed, faults=FAULT_KINDS)
+    scenario = random_scenario(seed, trouble=Trouble(FAULT_KINDS))
     assert parse_scenario(scenario.toml()) == scenario
 
 

@@ -12,14 +12,14 @@ from holdfast.simulation.trees import parse_tree
 from holdfast.simulation.workloads import (
     FAULT_KINDS,
     Outcome,
+    Trouble,
     judge,
     random_scenario,
-    random_workload,
     replay_command,
     run_one,
 )
 
-SCENARIOS = [random_scenario(seed, faults=FAULT_KINDS) for seed in range(300)]
+SCENARIOS = [random_scenario(seed, trouble=Trouble(FAULT_KINDS)) for seed in range(300)]
 
 
 def test_trees_of_every_size_come_up():
@@ -65,19 +65,19 @@ def test_without_faults_asked_for_there_are_none():
 
 def test_one_number_makes_one_workload_and_faults_change_nothing_else_about_it():
     assert random_scenario(5) == random_scenario(5) != random_scenario(6)
-    quiet, stormy = random_scenario(5), random_scenario(5, faults=("reset",))
+    quiet, stormy = random_scenario(5), random_scenario(5, trouble=Trouble(("reset",)))
     assert quiet.timetable == tuple(timed for timed in stormy.timetable if not isinstance(timed.command, Reset))
     assert len(quiet.timetable) < len(stormy.timetable)
     assert quiet.network == stormy.network
 
 
 def test_an_outcome_tells_what_was_done_and_how_to_do_it_again():
-    outcome = run_one(3, faults=("reset",), check_invariants=True)
+    outcome = run_one(3, trouble=Trouble(("reset",)), check_invariants=True)
     assert outcome.ok
     assert outcome.events > 100
     assert outcome.messages > 0
     assert outcome.replay == "holdfast campaign --protocol ginger --seeds 3..3 --fault reset"
-    assert random_workload(3, faults=("reset",)).replay == outcome.replay
+    assert replay_command("ginger", 3, Trouble(("reset",))) == outcome.replay
 
 
 def test_the_key_locks_are_caught_and_made_small():

@@ -1,0 +1,205 @@
+"""Random failures of brokers, by class: who dies, freezes, is cut off, comes back, joins or leaves, and when.
+
+A class says what the tree has to survive, and with which tolerance. Moments are drawn around the traffic; half of the
+crashes wait for the n-th message of some kind that the broker sends, so that they fall in the middle of a fan-out, of a
+cut, or of a repair.
+"""
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import ClassVar, Literal
+
+from holdfast.simulation.faults import (
+    Attach,
+    Command,
+    Crash,
+    Cut,
+    Freeze,
+    Heal,
+    Join,
+    Publish,
+    Recover,
+    Stop,
+    Subscribe,
+    Thaw,
+    When,
+)
+from holdfast.simulation.scenarios import Timed
+from holdfast.simulation.trees import Parents
+
+FailureClass = Literal[
+    "crash", "root", "two", "adjacent", "during", "recover", "freeze", "cut", "join", "leave", "storm"
+]
+FAILURE_CLASSES: tuple[FailureClass, ...] = (
+    "crash",
+    "root",
+    "two",
+    "adjacent",
+    "during",
+    "recover",
+    "freeze",
+    "cut",
+    "join",
+    "leave",
+    "storm",
+)
+TOLERANCE_MIN: dict[str, int] = {"adjacent": 2, "during": 2}
+"""What a class needs, if it is more than 1."""
+BROKERS_MIN: dict[str, int] = {"two": 4, "adjacent": 4, "during": 4, "storm": 5}
+"""Below that a class makes no sense; 3 if nothing is said."""
+
+SILENCE_S = 1.5
+"""After so much of it the brokers of these runs give a connection up."""
+SILENCES_S = (2.0, 4.0, 8.0)
+STORM_GAP_S = 8.0
+STORM_EVENTS_MAX = 4
+STORM_S = STORM_GAP_S * STORM_EVENTS_MAX
+MIDST = ("Publish", "Publish", "Publish", "TotalMarker", "TotalAck", "TotalProcessed", "TotalRequest", "Levels")
+"""What a broker may be in the midst of sending when it dies."""
+
+
+class FailureAuthor:
+    """Makes up the failures of one scenario."""
+
+    def __init__(
+        self, chance: Random, tree: Parents, clients: list[str], topics: list[str], begin_s: float, span_s: float
+    ) -> None:
+        self.chance, self.tree, self.clients, self.topics = chance, tree, clients, topics
+        self.begin_s, self.span_s = begin_s, span_s
+        self.children = {name: [child for child, above in tree.items() if above == name] for name in tree}
+        [self.root] = [name for name, parent in tree.items() if parent is None]
+        self._newcomers = 0
+
+    def entries(self, failure: FailureClass) -> Iterator[Timed]:
+        """What happens in a scenario of that class."""
+        for time_s, command in self._classes[failure](self):
+            yield Timed(round(time_s, 6), command)
+
+    # ------------------------------------------------------------------------------------------------------- moments
+
+    def _moment(self) -> float:
+        """Mostly in the midst of the traffic, sometimes a little before or after it."""
+        return self.begin_s + self.span_s * self.chance.uniform(-0.1, 1.1)
+
+    def _any(self) -> str:
+        return self.chance.choice(list(self.tree))
+
+    def _end(self, node: str, time_s: float) -> tuple[float, Command]:
+        """A crash at that time, or in the midst of what the broker sends from then on."""
+        if self.chance.random() < 0.5:
+            return time_s, Crash(node)
+        return time_s - self.span_s / 2, When(node, self.chance.choice(MIDST), Crash(node), self.chance.randint(1, 12))
+
+    def _soon(self, time_s: float) -> float:
+        """As good as at the same time."""
+        return time_s + self.chance.choice((0.0, 0.0, 0.003, 0.02, 0.06)) * self.chance.random()
+
+    # ------------------------------------------------------------------------------------------------------- classes
+
+    def _crash(self) -> Iterator[tuple[float, Command]]:
+        yield self._end(self._any(), self._moment())
+
+    def _root(self) -> Iterator[tuple[float, Command]]:
+        yield self._end(self.root, self._moment())
+
+    def _two(self) -> Iterator[tuple[float, Command]]:
+        """Two at once that are not neighbours."""
+        first, time_s = self._any(), self._moment()
+        near = {first, self.tree[first], *self.children[first]}
+        others = [name for name in self.tree if name not in near]
+        yield time_s, Crash(first)
+        if others:
+            yield self._soon(time_s), Crash(self.chance.choice(others))
+
+    def _adjacent(self) -> Iterator[tuple[float, Command]]:
+        """Two neighbours at once."""
+        child, time_s = self.chance.choice([name for name in self.tree if name != self.root]), self._moment()
+        pair = [child, self.tree[child] or self.root]
+        self.chance.shuffle(pair)
+        yield self._end(pair[0], time_s) if self.chance.random() < 0.3 else (time_s, Crash(pair[0]))
+        yield self._soon(time_s), Crash(pair[1])
+
+    def _during(self) -> Iterator[tuple[float, Command]]:
+        """A crash, and another one of somebody who takes part in its repair, in the midst of that."""
+        first, time_s = self._any(), self._moment()
+        above, below = self.tree[first], self.children[first]
+        coordinator = above or (below[0] if below else None)
+        joiners = [name for name in below if name != coordinator]
+        yield time_s, Crash(first)
+        if joiners and (coordinator is None or self.chance.random() < 0.4):
+            kind, second = self.chance.choice(("Join", "Unstable", "Hello", "ViewAck")), self.chance.choice(joiners)
+        elif coordinator is not None:
+            kind, second = self.chance.choice(("Open", "Open", "View", "Publish", "TotalAbort")), coordinator
+        else:
+            return
+        yield time_s, When(second, kind, Crash(second), self.chance.randint(1, 4))
+
+    def _recover(self) -> Iterator[tuple[float, Command]]:
+        node, time_s = self._any(), self._moment()
+        yield time_s, Crash(node)
+        yield time_s + self.chance.choice((0.005, 0.03, 0.2, 1.0, 5.0)) * self.chance.uniform(0.5, 1.5), Recover(node)
+
+    def _freeze(self) -> Iterator[tuple[float, Command]]:
+        node, time_s = self._any(), self._moment()
+        yield time_s, Freeze(node)
+        yield time_s + self.chance.choice(SILENCES_S), Thaw(node)
+
+    def _cut(self) -> Iterator[tuple[float, Command]]:
+        pairs = [(parent, name) for name, parent in self.tree.items() if parent is not None]
+        pairs += [(client.partition("@")[2], client) for client in self.clients]
+        (one, other), time_s = self.chance.choice(pairs), self._moment()
+        yield time_s, Cut(one, other)
+        yield time_s + self.chance.choice(SILENCES_S), Heal(one, other)
+
+    def _join(self) -> Iterator[tuple[float, Command]]:
+        for _ in range(self.chance.randint(1, 2)):
+            yield from self._newcomer(self._moment())
+
+    def _newcomer(self, time_s: float) -> Iterator[tuple[float, Command]]:
+        """A broker joins, and clients come to it that take part."""
+        self._newcomers += 1
+        name = f"new{self._newcomers}"
+        yield time_s, Join(name, self._any())
+        for number in range(self.chance.randint(0, 2)):
+            client = f"n{self._newcomers}.{number}@{name}"
+            yield time_s, Attach(client)
+            yield time_s, Subscribe(client, self.chance.choice((*self.topics, "#")))
+            guarantee = self.chance.choice(("eventual", "fifo", "causal", "total"))
+            yield time_s, Publish(client, self.chance.choice(self.topics), b"", guarantee, ("k0",))
+
+    def _leave(self) -> Iterator[tuple[float, Command]]:
+        yield self._moment(), Stop(self._any())
+
+    def _storm(self) -> Iterator[tuple[float, Command]]:
+        """One after another, each when the tree has had time to get over the one before."""
+        left = list(self.tree)
+        for number in range(self.chance.randint(2, STORM_EVENTS_MAX)):
+            time_s = self.begin_s + number * STORM_GAP_S + self.chance.uniform(0.0, STORM_GAP_S / 3)
+            kind = self.chance.choice(("crash", "crash", "recover", "freeze", "join", "leave"))
+            node = self.chance.choice(left)
+            if kind in ("crash", "leave"):
+                left.remove(node)
+                yield time_s, Crash(node) if kind == "crash" else Stop(node)
+            elif kind == "recover":
+                yield time_s, Crash(node)
+                yield time_s + self.chance.choice((0.02, 0.5, 2.0)), Recover(node)
+            elif kind == "freeze":
+                yield time_s, Freeze(node)
+                yield time_s + self.chance.choice((2.0, 3.0)), Thaw(node)
+            else:
+                self._newcomers += 1
+                yield time_s, Join(f"new{self._newcomers}", self.chance.choice(left))
+
+    _classes: ClassVar[dict[FailureClass, Callable[["FailureAuthor"], Iterator[tuple[float, Command]]]]] = {
+        "crash": _crash,
+        "root": _root,
+        "two": _two,
+        "adjacent": _adjacent,
+        "during": _during,
+        "recover": _recover,
+        "freeze": _freeze,
+        "cut": _cut,
+        "join": _join,
+        "leave": _leave,
+        "storm": _storm,
+    }
