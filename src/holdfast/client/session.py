@@ -116,6 +116,10 @@ class Client:
         """Where the broker is that has, or was last asked for, the session."""
         return self._driver.dialled or self._book.current
 
+    def waiting_for(self) -> list[str]:
+        """In words, what this client is waiting for; empty when it waits for nothing."""
+        return self._machine.waiting_for()
+
     # ------------------------------------------------------------------------------------------------ opening
 
     async def open(self) -> Self:

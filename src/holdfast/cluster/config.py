@@ -3,6 +3,7 @@
 ```toml
 name = "chain"
 protocol = "ginger"
+tolerance = 1            # brokers that may be lost at once, next to each other; 0 repairs nothing
 
 [brokers.a]
 port = 7400
@@ -33,6 +34,7 @@ from msgspec import Meta, Struct
 from holdfast.model.errors import ConfigError, LocalMisuse
 from holdfast.model.topics import check_pattern
 from holdfast.protocols.registry import PROTOCOLS
+from holdfast.runtime.broker import TOLERANCE_MAX
 
 CLUSTER_NAME = "holdfast"
 """A cluster of another name is only served to clients that say the name: `connect(..., cluster="chain")`."""
@@ -80,6 +82,7 @@ class Cluster(Struct, frozen=True):
     protocol: str
     brokers: tuple[Broker, ...]
     clients: tuple[Client, ...] = ()
+    tolerance: int = 0
 
     @property
     def root(self) -> Broker:
@@ -141,6 +144,7 @@ class _File(Struct, frozen=True):
     host: str = LOOPBACK
     base_port: Port = BASE_PORT
     clients: dict[str, dict[str, Any]] = {}
+    tolerance: int = 0
 
 
 def load_cluster(path: Path) -> Cluster:
@@ -181,7 +185,7 @@ def parse_cluster(text: str, source: str = "cluster file") -> Cluster:
         _client(name, _converted(entry, _ClientEntry, source, f"clients.{name}."))
         for name, entry in file.clients.items()
     )
-    return checked(Cluster(file.name, file.protocol, brokers, clients), source)
+    return checked(Cluster(file.name, file.protocol, brokers, clients, file.tolerance), source)
 
 
 def _broker(name: str, entry: _BrokerEntry, index: int, file: _File) -> Broker:
@@ -223,6 +227,11 @@ def checked(cluster: Cluster, source: str) -> Cluster:
         raise ConfigError(
             f"{source}: protocol: unknown protocol {cluster.protocol!r}{_meant(cluster.protocol, known)}; "
             f"expected {_listed(known)}."
+        )
+    if not 0 <= cluster.tolerance <= TOLERANCE_MAX:
+        raise ConfigError(
+            f"{source}: tolerance: {cluster.tolerance} cannot be; expected 0 (nothing is repaired), 1 (one broker at a "
+            f"time may be lost) or {TOLERANCE_MAX} (two adjacent ones at once)."
         )
     _check_tree(cluster, source)
     _check_ports(cluster, source)

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.cluster.broker_process import ATTACHED
-from holdfast.cluster.config import Broker, Client, Cluster
+from holdfast.cluster.config import LOOPBACK, Broker, Client, Cluster
 from holdfast.cluster.pids import ProcessId, process_id
 from holdfast.cluster.status import broker_status
 from holdfast.cluster.workers import log_tail
@@ -53,12 +53,12 @@ class Running(Struct, frozen=True):
         return f"{self.kind} {self.name}"
 
 
-def broker_settings(cluster: Cluster, broker: Broker, trace: str = "", run: str = RUN) -> BrokerSettings:
-    """What the process of that broker is told."""
-    addresses = {}
-    if broker.parent is not None:
-        parent = cluster.broker(broker.parent)
-        addresses[parent.name] = (parent.host, parent.port)
+def broker_settings(
+    cluster: Cluster, broker: Broker, trace: str = "", run: str = RUN, *, newcomer: bool = False
+) -> BrokerSettings:
+    """What the process of that broker is told. A `newcomer` joins a tree that is there already."""
+    heals = cluster.tolerance > 0
+    known = [one for one in cluster.brokers if one.name == broker.parent or (heals and one.name != broker.name)]
     return BrokerSettings(
         name=broker.name,
         parent=broker.parent,
@@ -67,7 +67,11 @@ def broker_settings(cluster: Cluster, broker: Broker, trace: str = "", run: str 
         host=broker.host,
         port=broker.port,
         health_port=broker.health_port,
-        addresses=addresses,
+        addresses={one.name: (one.host, one.port) for one in known},
+        tolerance=cluster.tolerance,
+        join=tuple(one.name for one in known) if heals else (),
+        newcomer=newcomer and heals and bool(known),
+        experiments=broker.host == LOOPBACK,
         trace=trace,
         run=run,
         drain_s=DRAIN_S,
@@ -82,6 +86,7 @@ class Processes:
         self._logs = directory / "logs"
         self.running: list[Running] = []
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._crashed: set[str] = set()
 
     async def start_brokers(
         self, ready: Callable[[str], None] = lambda _name: None, timeout_s: float = READY_S
@@ -115,7 +120,8 @@ class Processes:
         self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"{kind}-{name}.log"
         command = [sys.executable, "-m", module, settings]
-        with log.open("wb") as output:
+        # What an earlier process of the same name said is worth keeping: it may have been killed for a test.
+        with log.open("ab") as output:
             child = subprocess.Popen(
                 [*command, ATTACHED] if self._attached else command,
                 stdin=subprocess.PIPE if self._attached else subprocess.DEVNULL,
@@ -129,7 +135,7 @@ class Processes:
     async def _wait_ready(self, broker: Broker, ready: Callable[[str], None]) -> None:
         title = f"broker {broker.name}"
         while True:
-            code = self._children[title].poll()
+            code = self._children[title].poll() if title in self._children else None
             if code is not None:
                 raise self._ended(title, code)
             if (await broker_status(broker)).ready:
@@ -155,6 +161,45 @@ class Processes:
             f"not ready within {timeout_s:g} s: {names}. Broker {late[0].name}: {late[0].reason}. Its log ends:\n{tail}"
         )
 
+    # ----------------------------------------------------------------------------------------------------- faults
+
+    def crash(self, name: str) -> None:
+        """Kill that broker: no last words, no drain."""
+        title = f"broker {name}"
+        self._crashed.add(title)
+        signal_broker(self.running, name, signal.SIGKILL)
+        if title in self._children:
+            self._children[title].wait()
+
+    def freeze(self, name: str) -> None:
+        """Stop that broker in its tracks; its connections stay open and silent."""
+        signal_broker(self.running, name, signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        """Let a frozen broker go on."""
+        signal_broker(self.running, name, signal.SIGCONT)
+
+    def restart(self, name: str) -> None:
+        """Start that broker again, with the same identity; where brokers repair the tree, as a newcomer to it."""
+        broker = self.cluster.broker(name)
+        self.running[:] = [one for one in self.running if one.title != f"broker {name}" or one.process.is_alive()]
+        if any(one.title == f"broker {name}" for one in self.running):
+            raise ConfigError(f"broker {name} is running; crash it first, or thaw it if it is frozen.")
+        earlier = self._children.pop(f"broker {name}", None)
+        if earlier is not None and earlier.stdin is not None:
+            earlier.stdin.close()
+        settings = broker_settings(self.cluster, broker, run=self._run, newcomer=True)
+        self._start("broker", name, BROKER_MODULE, msgspec.json.encode(settings).decode())
+        self._crashed.discard(f"broker {name}")
+
+    async def wait_ready(self, name: str, timeout_s: float = READY_S) -> None:
+        """Return when that broker serves clients."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wait_ready(self.cluster.broker(name), lambda _name: None)
+        except TimeoutError:
+            raise await self._not_ready(timeout_s) from None
+
     async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
         """Do the work; if one of the processes ends meanwhile, give the work up and say which one and why."""
         working, watching = asyncio.ensure_future(work), asyncio.ensure_future(self._first_end())
@@ -172,7 +217,7 @@ class Processes:
         while True:
             for one in self.running:
                 code = self._children[one.title].poll()
-                if code is not None:
+                if code is not None and one.title not in self._crashed:
                     tail = log_tail(Path(one.log))
                     return ProcessError(f"{one.title} ended with exit code {code} in mid-work. Its log ends:\n{tail}")
             await asyncio.sleep(POLL_S)
@@ -198,6 +243,14 @@ class Processes:
         return list(self.running)
 
 
+def signal_broker(running: list[Running], name: str, number: signal.Signals) -> None:
+    """Send a signal to the process of that broker, or say that there is none."""
+    for one in running:
+        if one.title == f"broker {name}" and one.process.signal(number):
+            return
+    raise ConfigError(f"broker {name} is not running; start it again with `holdfast restart {name}`.")
+
+
 async def stop_processes(running: list[Running]) -> list[str]:
     """Clients first, then brokers, leaves before the root: SIGTERM, a bounded wait, SIGKILL for whoever remains."""
     clients = [one for one in running if one.kind == "client"]
@@ -206,6 +259,8 @@ async def stop_processes(running: list[Running]) -> list[str]:
     for group in (clients, brokers):
         for one in group:
             one.process.signal(signal.SIGTERM)
+            # A frozen one hears nothing until it goes on.
+            one.process.signal(signal.SIGCONT)
         remaining = await _wait_gone(group, STOP_S)
         killed += [one.title for one in remaining if one.process.signal(signal.SIGKILL)]
         await _wait_gone(remaining, KILL_S)

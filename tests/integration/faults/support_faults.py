@@ -1,0 +1,196 @@
+"""A tree of broker processes, clients that never stop publishing, faults in between, and the verdict on it all."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import holdfast
+from holdfast.cluster.config import LOOPBACK, Broker, Cluster, checked
+from holdfast.cluster.ports import free_port_pairs
+from holdfast.cluster.processes import Processes
+from holdfast.cluster.status import broker_status
+from holdfast.model.trace import Event
+from holdfast.services.bank import account_numbers, workload
+from holdfast.services.replica import Replica, open_replica
+from holdfast.simulation.checkers import Verdict, check
+
+BANK, NEWS = "bank/lisbon", "news/all"
+PATIENCE_S = 20.0
+RATE = 1000
+"""Messages a second that all clients publish together."""
+
+TREE = {"0": None, "1": "0", "2": "0", "3": "1", "4": "1", "5": "2"}
+HOMES = ("3", "3", "4", "5", "2")
+
+
+@asynccontextmanager
+async def tree_of_processes(
+    directory: Path, parents: dict[str, str | None], tolerance: int = 1
+) -> AsyncIterator[Processes]:
+    """The brokers of a tree, each a process of its own, all ready; gone at the end."""
+    ports = free_port_pairs(len(parents))
+    brokers = tuple(
+        Broker(name, parent, LOOPBACK, port, health_port)
+        for (name, parent), (port, health_port) in zip(parents.items(), ports, strict=True)
+    )
+    processes = Processes(checked(Cluster("faults", "ginger", brokers, (), tolerance), "the test"), directory, True)
+    await processes.start_brokers()
+    try:
+        yield processes
+    finally:
+        for running in processes.running:
+            # Whether brokers leave gracefully is for other tests: these have seen enough.
+            processes_kill(processes, running.name)
+        await processes.stop()
+
+
+def processes_kill(processes: Processes, name: str) -> None:
+    if any(one.name == name and one.process.is_alive() for one in processes.running):
+        processes.crash(name)
+
+
+class Player:
+    """A client that is a replica of the bank, and also publishes and reads news of its own."""
+
+    def __init__(self, client: holdfast.Client, replica: Replica, news: holdfast.Subscription, seed: int) -> None:
+        self.client, self.replica, self._news = client, replica, news
+        self._chance = Random(f"{seed}/{client.name}")
+        self.published = self.read = 0
+        self.following: list[asyncio.Task[None]] = []
+
+    @property
+    def delivered(self) -> int:
+        return self.read + self.replica.bank.applied
+
+    def follow(self) -> None:
+        self.following = [asyncio.create_task(self.replica.follow()), asyncio.create_task(self._read())]
+
+    async def _read(self) -> None:
+        async for _ in self._news:
+            self.read += 1
+
+    async def publish_until(self, done: asyncio.Event, interval_s: float) -> None:
+        """One message an interval: operations of the bank, and news that are fifo, causal or eventual."""
+        operations = iter(workload(self._chance, account_numbers(20), 20_000))
+        loop = asyncio.get_running_loop()
+        begun_at, guarantees = loop.time(), ("fifo", "fifo", "causal", "eventual")
+        while not done.is_set():
+            if self._chance.random() < 0.6:
+                await self.replica.perform(next(operations))
+            else:
+                await self.client.publish(NEWS, b"news %d" % self.published, self._chance.choice(guarantees))
+            self.published += 1
+            await asyncio.sleep(max(0.0, begun_at + self.published * interval_s - loop.time()))
+
+
+class Stage:
+    """Everything that a story of faults needs: the processes, the players, and what they have seen."""
+
+    def __init__(self, processes: Processes, players: list[Player], rows: list[Event]) -> None:
+        self.processes, self.players, self.rows = processes, players, rows
+
+    @property
+    def published(self) -> int:
+        return sum(player.published for player in self.players)
+
+    async def until(self, condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
+        """Return when the condition holds; whoever stops following meanwhile says why."""
+        loop = asyncio.get_running_loop()
+        limit = loop.time() + timeout_s
+        while not condition():
+            for task in (task for player in self.players for task in player.following if task.done()):
+                task.result()
+            assert loop.time() < limit, f"{what}: not within {timeout_s:g} s; {await self.state()}"
+            await asyncio.sleep(0.002)
+
+    async def flows_again(self) -> None:
+        """Return when every player has, of every player, something that was published after this call."""
+        since = {player.client.name: player.client.next_seq for player in self.players}
+
+        def fresh() -> bool:
+            delivered = [row for row in self.rows[start:] if row.event == "deliver"]
+            seen = {(row.node, row.publisher) for row in delivered if row.seq >= since[row.publisher]}
+            return len(seen) == len(since) ** 2
+
+        start = len(self.rows)
+        await self.until(fresh, "messages of all reach all")
+
+    async def passes(self, messages: int) -> None:
+        """Return when that many more messages have been published."""
+        target = self.published + messages
+        await self.until(lambda: self.published >= target, f"{messages} more messages are published")
+
+    async def is_ready(self, name: str) -> None:
+        await self.processes.wait_ready(name, PATIENCE_S)
+
+    def log(self, name: str, event: str) -> list[dict[str, Any]]:
+        """What that broker has said of such events, the latest last."""
+        path = next(Path(one.log) for one in self.processes.running if one.name == name)
+        lines = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+        return [line for line in lines if line["event"] == event]
+
+    async def said(self, name: str, event: str) -> None:
+        await self.until(lambda: bool(self.log(name, event)), f"broker {name} says {event!r}")
+
+    async def state(self) -> str:
+        """What everybody waits for: read when a story does not end."""
+        lines = [f"published {self.published}"]
+        for player in self.players:
+            who = player.client
+            lines.append(f"{who.name}@{who.broker} has {player.delivered} and waits for {who.waiting_for()}")
+        for broker in self.processes.cluster.brokers:
+            said = await broker_status(broker)
+            shown = {key: said.status.get(key) for key in ("phase", "parent", "children", "clients", "waiting_for")}
+            lines.append(f"{broker.name}: {shown if said.status else said.reason}")
+        return "\n".join(lines)
+
+
+async def play(
+    directory: Path,
+    story: Callable[[Stage], Awaitable[None]],
+    parents: dict[str, str | None] = TREE,
+    homes: tuple[str, ...] = HOMES,
+    *,
+    tolerance: int = 1,
+    seed: int = 1,
+    rate: int = RATE,
+) -> Verdict:
+    """Let everybody publish while the story happens; when all is delivered, the verdict. Replicas must be equal."""
+    rows: list[Event] = []
+    async with AsyncExitStack() as stack:
+        processes = await stack.enter_async_context(tree_of_processes(directory, parents, tolerance))
+        players = []
+        for index, home in enumerate(homes):
+            client = await stack.enter_async_context(
+                holdfast.connect(
+                    processes.cluster.broker(home).address, name=f"c{index}", cluster="faults", trace=rows.append
+                )
+            )
+            replica = await open_replica(client, BANK, account_numbers(20))
+            players.append(Player(client, replica, await client.subscribe(NEWS), seed))
+        stage, done = Stage(processes, players, rows), asyncio.Event()
+        for player in players:
+            player.follow()
+        publishing = [asyncio.create_task(player.publish_until(done, len(players) / rate)) for player in players]
+        try:
+            await stage.flows_again()
+            await story(stage)
+        finally:
+            done.set()
+            await asyncio.wait(publishing, timeout=PATIENCE_S)
+        for task in publishing:
+            task.result()
+        await stage.until(
+            lambda: all(player.delivered >= stage.published for player in players), "everything is delivered to all"
+        )
+        verdict = check(list(rows))
+        assert len({player.replica.bank.digest() for player in players}) == 1, "the replicas differ"
+        assert verdict.deliveries == stage.published * len(players), (verdict.deliveries, stage.published)
+        for player in players:
+            for task in player.following:
+                task.cancel()
+    return verdict
