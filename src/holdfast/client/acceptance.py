@@ -15,8 +15,15 @@ REFUSALS_KEPT_MAX = 1024
 class Acceptance:
     """`accepted` is the number up to which the broker has everything."""
 
-    def __init__(self, publisher: str, accepted: Callable[[], int], backlog_bytes: Callable[[], int]) -> None:
-        self._publisher, self._accepted, self._backlog_bytes = publisher, accepted, backlog_bytes
+    def __init__(
+        self,
+        publisher: str,
+        accepted: Callable[[], int],
+        backlog_bytes: Callable[[], int],
+        hurry: Callable[[int | None], None],
+    ) -> None:
+        """`hurry` is called with the number that somebody begins to wait for, or `None` for all that was published."""
+        self._publisher, self._accepted, self._backlog_bytes, self._hurry = publisher, accepted, backlog_bytes, hurry
         self._end: HoldfastError | None = None
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._room_waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -36,6 +43,7 @@ class Acceptance:
             raise self._end
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heappush(self._waiters, (seq, id(waiter), waiter))
+        self._hurry(seq)
         await waiter
 
     async def wait_for_room(self, backlog_bytes_max: int) -> None:
@@ -43,6 +51,7 @@ class Acceptance:
         while self._backlog_bytes() > backlog_bytes_max and self._end is None:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._room_waiters.append((backlog_bytes_max, waiter))
+            self._hurry(None)
             await waiter
 
     def check_not_refused(self, seq: int) -> None:

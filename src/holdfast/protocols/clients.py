@@ -100,6 +100,9 @@ class ClientNode:
         self._batches: list[Batch] = []
         self._pending_bytes = 0
         self._publications: deque[tuple[int, int]] = deque()
+        self._awaited_seq = 0
+        self._asked = 0
+        """The link's number up to which the broker was asked, on this connection, to acknowledge at once."""
         self._tokens = 0
         self._requests: dict[int, tuple[str, str, str]] = {}
         self._wanted: dict[tuple[str, str], int] = {}
@@ -223,6 +226,10 @@ class ClientNode:
         if message is not None and link is not None:
             self._hub.consumed(link, message)
 
+    def hurry(self, seq: int) -> None:
+        """Somebody waits for publication `seq` to be accepted: with the next `settle` the broker is asked to say so."""
+        self._awaited_seq = max(self._awaited_seq, seq)
+
     @property
     def backlog_bytes(self) -> int:
         """What was published and is not accepted by the broker yet."""
@@ -258,6 +265,7 @@ class ClientNode:
     def settle(self, now: float) -> Effects:
         if not self._ended:
             self._flush(now)
+            self._ask()
             self._leave_if_drained()
         self._hub.settle()
         return self._hub.take()
@@ -281,6 +289,20 @@ class ClientNode:
         self._hub.send(self._broker, Publish(batch))
         self._publications.append((self._hub.links[self._broker].queued, batch.last))
 
+    def _ask(self) -> None:
+        """Ask once about everything that is on its way, if somebody waits for it.
+
+        What waits for credit is acknowledged as the credit comes; the last of it leaves, and is asked about, then.
+        """
+        if self._awaited_seq <= self.accepted_seq and not self._stopping:
+            return
+        link = self._hub.links.get(self._broker)
+        if link is None or link.state is not LinkState.OPEN or link.waiting:
+            return
+        if link.sent and self._asked < link.queued:
+            self._asked = link.queued
+            self._hub.ask(link.peer)
+
     def _leave_if_drained(self) -> None:
         if self._stopping and self.attached and self._hub.drained():
             self._hub.end(self._broker, "the client closed")
@@ -301,6 +323,7 @@ class ClientNode:
         if said is None:
             return
         self.attached = True
+        self._asked = 0
         out = self._hub.out
         out.append(CancelTimer(GIVE_UP_TIMER))
         out.append(Report("attach", peer=said.node))

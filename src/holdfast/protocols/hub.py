@@ -90,6 +90,8 @@ class Hub:
         self.congested: set[str] = set()
         self._owing: dict[str, None] = {}
         self._eager: dict[str, None] = {}
+        self._due = False
+        """Whether some acknowledgement is worth a frame at the end of this turn."""
         self._ack_timer_set = False
         self._ping = 0
         self._addresses: dict[str, str] = {}
@@ -128,10 +130,18 @@ class Hub:
         """The owner is done with a message that this link brought."""
         link.consume(message)
         self._owing[link.peer] = None
+        if link.consumed_bytes >= link.grant_at:
+            self._due = True
 
     def acknowledge_soon(self, peer: str) -> None:
-        """Acknowledge that peer at the end of this turn: a publisher waits for its receipt."""
-        self._eager[peer] = None
+        """Acknowledge that peer at the end of this turn: somebody there waits for it."""
+        self._owing[peer] = self._eager[peer] = None
+        self._due = True
+
+    def ask(self, peer: str) -> None:
+        """Ask that peer to acknowledge at once what was sent to it."""
+        self._ping += 1
+        self.out.append(Send(peer, Ping(self._ping)))
 
     def end(self, peer: str, reason: str, say: bool = True) -> None:
         """End that peer's session for good."""
@@ -218,6 +228,15 @@ class Hub:
         self.out.append(SetTimer(REDIAL_TIMER + link.peer, link.redial_s))
         link.redial_s = min(2 * link.redial_s, self.config.redial_max_s)
 
+    def _ask_again(self, link: Link) -> None:
+        """The peer is there and will be ready soon. A child asks again at once: it may have a deep tree below itself.
+
+        Clients are many, and do not come back faster the more often they are sent away.
+        """
+        if self.kind == "broker":
+            link.redial_s = self.config.redial_s
+        self._redial(link)
+
     def receive(self, peer: str, frame: Frame, now: float) -> None:
         if isinstance(frame, Hello):
             self._on_hello(peer, frame, now)
@@ -238,6 +257,8 @@ class Hub:
             message = link.on_data(frame)
             if message is not None:
                 self._owing[link.peer] = None
+                if link.received >= link.ack_at:
+                    self._due = True
                 self.owner.link_message(link, message)
         elif isinstance(frame, Ack):
             self._transmit(link, link.on_ack(frame.received, frame.credit, now))
@@ -245,7 +266,9 @@ class Hub:
         elif isinstance(frame, Levels):
             self.owner.link_levels(link, frame)
         elif isinstance(frame, Ping):
+            # Whoever asks whether we are there may wait to hear how far its messages have come.
             self.out.append(Send(link.peer, Pong(frame.number)))
+            self.acknowledge_soon(link.peer)
         elif isinstance(frame, Refusal) and frame.code in ENDING:
             self._on_refusal(link, frame)
         elif isinstance(frame, Welcome | Refusal) and link.state is not LinkState.OPENING:
@@ -262,6 +285,7 @@ class Hub:
         if name == ACK_TIMER:
             self._ack_timer_set = False
             self._eager.update(self._owing)
+            self._due = True
             self.settle()
         elif name == BEAT_TIMER:
             self.out.append(SetTimer(BEAT_TIMER, self.config.heartbeat_s))
@@ -276,8 +300,14 @@ class Hub:
 
     def settle(self) -> None:
         """Acknowledge and grant what is due."""
-        if not self._owing:
-            return
+        if self._due:
+            self._due = False
+            self._acknowledge()
+        if self._owing and not self._ack_timer_set:
+            self._ack_timer_set = True
+            self.out.append(SetTimer(ACK_TIMER, self.config.ack_delay_s))
+
+    def _acknowledge(self) -> None:
         for peer in list(self._owing):
             link = self.links[peer]
             grant = self._may_grant(link) and (not self.congested or self.congested == {peer})
@@ -288,9 +318,6 @@ class Hub:
             if link.state is not LinkState.OPEN or not link.owes(grant):
                 del self._owing[peer]
         self._eager.clear()
-        if self._owing and not self._ack_timer_set:
-            self._ack_timer_set = True
-            self.out.append(SetTimer(ACK_TIMER, self.config.ack_delay_s))
 
     def _may_grant(self, link: Link) -> bool:
         """A node that leaves takes nothing new from clients; what brokers send may be what it has to finish."""
@@ -348,6 +375,7 @@ class Hub:
         self.out.append(Send(link.peer, answer))
         self._transmit(link, link.open(hello.received, hello.credit, now))
         self._owing[link.peer] = None
+        self._due = True
         self.owner.link_opened(link, fresh)
 
     def _on_welcome(self, link: Link, welcome: Welcome, now: float) -> None:
@@ -356,6 +384,7 @@ class Hub:
             return
         self._transmit(link, link.open(welcome.received, welcome.credit, now))
         self._owing[link.peer] = None
+        self._due = True
         self.owner.link_opened(link, fresh)
 
     def on_welcome(self, link: Link, welcome: Welcome, fresh: bool) -> bool:  # noqa: ARG002
@@ -366,7 +395,7 @@ class Hub:
         link.closed()
         self.out.append(Disconnect(link.peer, refusal.reason))
         if refusal.code == "not-ready":
-            self._redial(link)
+            self._ask_again(link)
         else:
             self.owner.link_refused(link, refusal)
 
@@ -384,6 +413,7 @@ class Hub:
             self.out.append(Report("relieved", peer=peer))
             self._owing.update((name, None) for name, link in self.links.items() if link.owes(grant=True))
             self._eager.update(self._owing)
+            self._due = True
 
     def _drop(self, link: Link, reason: str) -> None:
         self.out.append(Disconnect(link.peer, reason))
@@ -396,8 +426,7 @@ class Hub:
             if now - link.heard_at >= self.config.silence_s:
                 self._drop(link, f"{link.peer} has been silent for {now - link.heard_at:.1f} s")
             elif link.state is LinkState.OPEN:
-                self._ping += 1
-                self.out.append(Send(link.peer, Ping(self._ping)))
+                self.ask(link.peer)
 
     def close_all(self, reason: str) -> None:
         """Say goodbye on every link: the node leaves."""

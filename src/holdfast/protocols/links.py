@@ -45,13 +45,14 @@ class Link:
     """The session with one peer. Methods return the frames to send now, in order."""
 
     __slots__ = (
+        "ack_at",
         "acked",
         "config",
         "consumed_bytes",
         "credit_in",
         "credit_out",
         "dialler",
-        "frames_unacked",
+        "grant_at",
         "heard_at",
         "kind",
         "peer",
@@ -82,7 +83,7 @@ class Link:
         self.received = self.said_received = 0
         self.received_bytes = self.consumed_bytes = 0
         self.credit_in = config.window_bytes
-        self.frames_unacked = 0
+        self._said()
         self.heard_at = self.spoke_at = self.progress_at = now
         self.redial_s = config.redial_s
 
@@ -149,7 +150,6 @@ class Link:
             raise LinkError(f"{self.peer} sent message {data.seq} after {self.received}: something was skipped")
         self.received = data.seq
         self.received_bytes += cost_bytes(data.message)
-        self.frames_unacked += 1
         return data.message
 
     def consume(self, message: SessionMessage) -> None:
@@ -161,11 +161,18 @@ class Link:
         config = self.config
         fresh = self.received - self.said_received
         credit = max(self.credit_in, self.consumed_bytes + config.window_bytes) if grant else self.credit_in
-        enough = 4 * (credit - self.credit_in) >= config.window_bytes or fresh >= config.ack_frames
+        enough = self.received >= self.ack_at or (grant and self.consumed_bytes >= self.grant_at)
         if self.state is not LinkState.OPEN or not (enough or (eager and (fresh or credit > self.credit_in))):
             return None
-        self.credit_in, self.said_received, self.frames_unacked = credit, self.received, 0
+        self.credit_in, self.said_received = credit, self.received
+        self._said()
         return Ack(self.received, credit)
+
+    def _said(self) -> None:
+        """The number, and the cost consumed, from which on there is enough to say again."""
+        config = self.config
+        self.ack_at = self.said_received + config.ack_frames
+        self.grant_at = self.credit_in - config.window_bytes + (config.window_bytes + 3) // 4
 
     def owes(self, grant: bool) -> bool:
         """Whether there is something to acknowledge, or credit to give while `grant` is true."""
@@ -196,6 +203,7 @@ class Link:
         self.heard_at = self.progress_at = now
         # What we last said in an Ack may have been lost: this end's Hello or Welcome has just repeated it.
         self.said_received = self.received
+        self._said()
         return self._sendable()
 
     def closed(self) -> None:

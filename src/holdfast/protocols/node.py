@@ -231,3 +231,7 @@ class ClientCommands(Node, Protocol):
     def consumed(self, batch: Batch) -> None:
         """The application has taken these messages: the broker may send as many more."""
         ...
+
+    def hurry(self, seq: int) -> None:
+        """Somebody waits for publication `seq` to be accepted: do not leave the broker's answer to its own time."""
+        ...

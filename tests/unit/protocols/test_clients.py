@@ -14,6 +14,7 @@ from holdfast.model.messages import (
     Data,
     Goodbye,
     Hello,
+    Ping,
     Publish,
     Refusal,
     Rejected,
@@ -494,7 +495,8 @@ def test_closing_sends_what_was_published_and_says_goodbye_when_it_is_accepted()
     client.publish("t", b"x", FIFO)
     effects = client.stop(0.0)
     batch = make_batch("alice", 1, "t", FIFO, [b"x"])
-    assert effects == [Report("publish", batch), sent(Publish(batch), 1)]
+    # Whoever leaves asks to hear soon that all has arrived.
+    assert effects == [Report("publish", batch), sent(Publish(batch), 1), Send("broker", Ping(1))]
     effects = client.receive("broker", Ack(1, CREDIT), 0.0)
     assert effects == [
         Accepted(1),

@@ -201,7 +201,6 @@ class GingerBroker:
     def _from_client(self, link: Link, message: SessionMessage) -> None:
         if not isinstance(message, FROM_CLIENTS):
             raise PeerViolation(f"client {link.peer} sent {type(message).__name__}, which only brokers may send")
-        self.hub.acknowledge_soon(link.peer)
         taken: SessionMessage | None = message
         if isinstance(message, Publish):
             taken = self._accepted(link.peer, message)
