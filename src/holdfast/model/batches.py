@@ -78,8 +78,8 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
     @property
     def cost_bytes(self) -> int:
         """What the batch weighs in flow control: its columns and a flat charge for the header."""
-        entries = len(self.keys) + len(self.attributes)
-        return len(self.payloads) + len(self.lengths) + 32 * entries + 64
+        cost = len(self.payloads) + len(self.lengths) + 64
+        return cost + 32 * (len(self.keys) + len(self.attributes)) if self.keys or self.attributes else cost
 
     def key_set(self) -> Sequence[str]:
         """Every key that some message of the batch has, in order of first appearance."""
@@ -123,6 +123,10 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
 
     def check(self) -> None:
         """Raise `BatchError` unless the columns fit together: what a broker asks once, where a batch enters."""
+        # A message by itself is the common case when there is little to do: it has no columns that might not fit.
+        alone = self.count == 1 and not (self.lengths or self.keys or self.attributes)
+        if alone and len(self.payloads) <= PAYLOAD_BYTES_MAX and self.first <= SEQ_MAX:
+            return
         who = f"batch {self.publisher}#{self.first}"
         if self.lengths:
             if len(self.lengths) != 4 * self.count:

@@ -239,7 +239,9 @@ SMALL_COST_BYTES = 64
 
 def cost_bytes(message: SessionMessage) -> int:
     """What a message weighs in flow control; both ends compute the same figure."""
-    if isinstance(message, Publish | TotalRequest | Unstable):
+    if isinstance(message, Publish):
+        return message.batch.cost_bytes
+    if isinstance(message, TotalRequest | Unstable):
         return message.batch.cost_bytes
     if isinstance(message, TotalProcessed) and message.batch is not None:
         return message.batch.cost_bytes

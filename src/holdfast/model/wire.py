@@ -26,13 +26,11 @@ _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
 
 def encode(frame: Frame) -> bytes:
     """One frame with its length in front."""
-    buffer = bytearray(HEADER_BYTES)
-    _encoder.encode_into(frame, buffer, HEADER_BYTES)
-    size = len(buffer) - HEADER_BYTES
+    body = _encoder.encode(frame)
+    size = len(body)
     if size > FRAME_BYTES_MAX:
         raise WireError(f"a frame of {size} bytes exceeds the limit of {FRAME_BYTES_MAX}: publish smaller batches")
-    LENGTH.pack_into(buffer, 0, size)
-    return bytes(buffer)
+    return LENGTH.pack(size) + body
 
 
 def decode(body: bytes | memoryview) -> Frame:

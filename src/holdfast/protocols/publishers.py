@@ -100,7 +100,9 @@ def topic_problem(topic: str) -> str:
 
 def request_problem(message: SessionMessage) -> str:
     """What is wrong with the topic, pattern or filter of a message that came over a link; empty if nothing is."""
-    if isinstance(message, Publish | TotalRequest):
+    if isinstance(message, Publish):
+        return topic_problem(message.batch.topic)
+    if isinstance(message, TotalRequest):
         return topic_problem(message.batch.topic)
     if isinstance(message, Confirm | TotalMarker):
         return topic_problem(message.topic)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import Frame
-from holdfast.model.wire import WireError, encode
+from holdfast.model.wire import WireError
 from holdfast.runtime.reading import FrameStream, ReadBuffer
 
 HELLO_BYTES_MAX = 4096
@@ -68,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes_max)
         self._owner.connection_opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
@@ -87,6 +88,13 @@ class Connection(asyncio.BufferedProtocol):
             excess = WireError(f"{self._stream.pending_bytes} bytes came before a Hello; {HELLO_BYTES_MAX} are allowed")
             self._owner.peer_violated(self, excess)
 
+    def pause_writing(self) -> None:
+        # The loop says so when more than the limit lies unsent.
+        self.abort()
+
+    def resume_writing(self) -> None:
+        """Nothing is resumed after an abort."""
+
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         if self._closing is not None:
@@ -94,10 +102,6 @@ class Connection(asyncio.BufferedProtocol):
         self._owner.connection_ended(self, str(exc) if exc else "the other end closed it")
 
     # ------------------------------------------------------------------------------------- called by the owner
-
-    def send(self, frame: Frame) -> None:
-        """Collect a frame for the next flush."""
-        self.out.append(encode(frame))
 
     def flush(self) -> None:
         """Write what was collected, all at once."""
@@ -109,8 +113,6 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(out[0])
         else:
             transport.writelines(out)
-        if transport.get_write_buffer_size() > self._limits.write_buffer_bytes_max:
-            transport.abort()
 
     def close(self) -> None:
         """Take nothing more, hand over what was sent, then close.

@@ -20,7 +20,7 @@ from typing import Any
 
 from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.messages import Frame, Hello
-from holdfast.model.wire import WireError
+from holdfast.model.wire import WireError, encode
 from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effect, Node, Persist, Report, Send, SetTimer
 from holdfast.runtime.connection import Connection, ConnectionLimits
 from holdfast.runtime.logs import Log
@@ -180,7 +180,11 @@ class Driver:
         except Exception as error:  # noqa: BLE001
             self._fail(error)
         else:
-            self.settle_soon()
+            if self._unflushed:
+                # Somebody waits for what is to be sent: the next turn is for whatever else there is to do.
+                self._settle()
+            else:
+                self.settle_soon()
 
     def settle_soon(self) -> None:
         """Settle the node and write to its connections at the end of this turn of the loop."""
@@ -200,11 +204,14 @@ class Driver:
         if self.failed.done():
             return
         try:
-            self.carry_out(self._node.settle(monotonic()))
+            effects = self._node.settle(monotonic())
+            if effects:
+                self.carry_out(effects)
         except Exception as error:  # noqa: BLE001
             self._fail(error)
         else:
-            self._flush()
+            if self._unflushed:
+                self._flush()
 
     def _flush(self) -> None:
         unflushed, self._unflushed = self._unflushed, []
@@ -236,7 +243,7 @@ class Driver:
                 if connection is not None:
                     if not connection.out:
                         self._unflushed.append(connection)
-                    connection.send(effect.frame)
+                    connection.out.append(encode(effect.frame))
             else:
                 handlers[type(effect)](effect)
 
