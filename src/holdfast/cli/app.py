@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
-from holdfast.cli import benchmarks, clusters, demonstration, messages, simulations
+from holdfast.cli import benchmarks, clusters, demonstration, faults, messages, simulations
 from holdfast.cli.output import complain, print_line
 from holdfast.cluster.processes import ProcessError
 from holdfast.cluster.workers import WorkerError
@@ -59,6 +59,10 @@ def _help_of(command: Callable[..., None]) -> str:
 for panel, commands in (
     ("Begin here", (demonstration.demo,)),
     ("A cluster on this machine", (clusters.up, clusters.status, clusters.down, clusters.broker)),
+    (
+        "Faults, and what becomes of them",
+        (faults.crash, faults.freeze, faults.thaw, faults.restart, faults.cut, faults.heal, faults.why),
+    ),
     ("Messages", (messages.pub, messages.sub)),
     ("Runs in virtual time, and proofs", (simulations.simulate, simulations.campaign, simulations.audit)),
     ("Figures", (benchmarks.bench, simulations.protocols)),

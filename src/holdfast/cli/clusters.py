@@ -19,7 +19,7 @@ from holdfast.cluster.state import State, forget_state, locked, read_state, runn
 from holdfast.cluster.status import BrokerStatus, ClusterStatus, cluster_status
 from holdfast.model.errors import ConfigError
 from holdfast.protocols.registry import find_protocol
-from holdfast.runtime.broker import BrokerSettings, run_broker
+from holdfast.runtime.broker import TOLERANCE_MAX, BrokerSettings, run_broker
 
 WATCH_S = 1.0
 
@@ -99,7 +99,10 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the broker tree: who is ready, who is attached where. Exit code 1 if a broker is not ready.
+    """Show the broker tree as it is now: who is ready, who is attached where. Exit code 1 if a broker is not ready.
+
+    Each broker says itself who is above it, so after a failure the tree is the repaired one; those that do not answer
+    are listed at the end. `holdfast why NAME` says what a broker waits for.
 
     \b
     Examples
@@ -131,29 +134,44 @@ async def _watch(cluster: Cluster) -> None:
 
 
 def tree_of(seen: ClusterStatus) -> Tree:
-    """The cluster as it looks from the root."""
+    """The cluster as it looks from the root, as the brokers report it."""
     tree = Tree(f"cluster {seen.cluster}, protocol {seen.protocol}", guide_style="dim")
-    _add_brokers(tree, seen, None)
+    shown: set[str] = set()
+    for broker in seen.tops():
+        _add_broker(tree, seen, broker, shown)
+    # Asked one after the other while they repair, they may name each other: then nobody of them is at the top.
+    for broker in seen.brokers:
+        if broker.answers and broker.name not in shown:
+            _add_broker(tree, seen, broker, shown)
+    for broker in seen.silent():
+        tree.add(_broker_line(broker))
     return tree
 
 
-def _add_brokers(tree: Tree, seen: ClusterStatus, parent: str | None) -> None:
-    for broker in seen.children(parent):
-        branch = tree.add(_broker_line(broker))
-        for client in broker.clients:
-            branch.add(Text(f"□ {client}", style="dim"))
-        _add_brokers(branch, seen, broker.name)
+def _add_broker(tree: Tree, seen: ClusterStatus, broker: BrokerStatus, shown: set[str]) -> None:
+    shown.add(broker.name)
+    branch = tree.add(_broker_line(broker))
+    for client in broker.clients:
+        branch.add(Text(f"□ {client}", style="dim"))
+    for child in seen.children(broker.name):
+        if child.name not in shown:
+            _add_broker(branch, seen, child, shown)
 
 
 def _broker_line(broker: BrokerStatus) -> Text:
     line = Text()
-    line.append("● " if broker.ready else "○ ", style="green" if broker.ready else "red")
+    mark = "●" if broker.ready else "○" if broker.answers else "✗"
+    line.append(f"{mark} ", style="green" if broker.ready else "red")
     line.append(broker.name, style="bold")
     line.append(f"  {broker.address.removeprefix('holdfast://')}", style="dim")
+    if broker.answers and broker.parent is None:
+        line.append("  root", style="bold")
     if broker.ready:
         line.append(_figures(broker.status), style="dim")
     else:
         line.append(f"  {broker.reason}", style="red")
+    if cut_off := broker.status.get("cut_off"):
+        line.append(f"  cut off from {', '.join(cut_off)}", style="yellow")
     return line
 
 
@@ -173,6 +191,9 @@ def broker(
         str, typer.Option("--cluster", help="The cluster's name; its clients say it too.")
     ] = CLUSTER_NAME,
     protocol: ProtocolName = "ginger",
+    tolerance: Annotated[
+        int, typer.Option("--tolerance", min=0, max=TOLERANCE_MAX, help="Adjacent brokers that may be lost at once.")
+    ] = 0,
     trace: Annotated[str, typer.Option("--trace", help="A directory for the trace of what it reports.")] = "",
 ) -> None:
     """Run one broker in the foreground; SIGTERM or Ctrl-C drains it and ends it. It logs JSON lines to stderr.
@@ -181,6 +202,7 @@ def broker(
     Examples
       holdfast broker solo --port 7400 --health-port 7500
       holdfast broker leaf --port 7401 --parent solo@127.0.0.1:7400
+      holdfast broker newcomer --port 7409 --parent solo@127.0.0.1:7400 --tolerance 1
       holdfast broker middle --file examples/clusters/chain-of-three.toml
     """
     if file is not None:
@@ -198,6 +220,7 @@ def broker(
             port=port,
             health_port=health_port,
             addresses=addresses,
+            tolerance=tolerance,
             trace=trace,
         )
     raise typer.Exit(run_broker(settings, complain))

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 _STATE_FIELD, _START_FIELD = 0, 19  # of /proc/PID/stat, counted behind the command's closing parenthesis
 _DEAD = ("Z", "X")
+_FROZEN = ("T", "t")
 
 
 class ProcessId(Struct, frozen=True):
@@ -20,6 +21,11 @@ class ProcessId(Struct, frozen=True):
 
     def is_alive(self) -> bool:
         return born(self.pid) == self.born
+
+    def is_frozen(self) -> bool:
+        """Whether the process is there and stopped; where the system does not say, it is not."""
+        fields = _fields(self.pid) if self.is_alive() else []
+        return bool(fields) and fields[_STATE_FIELD] in _FROZEN
 
     def signal(self, number: signal.Signals) -> bool:
         """Signal the process if it is still there; whether it was. Its whole session gets a SIGKILL."""
@@ -47,12 +53,16 @@ def born(pid: int) -> str:
 
 
 def _born_by_proc(pid: int) -> str:
+    fields = _fields(pid)
+    return "" if not fields or fields[_STATE_FIELD] in _DEAD else fields[_START_FIELD]
+
+
+def _fields(pid: int) -> list[str]:
+    """What the system says of the process behind its command, which may hold spaces and parentheses itself."""
     try:
-        # The command is in parentheses and may hold spaces and parentheses itself.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return ""
-    return "" if fields[_STATE_FIELD] in _DEAD else fields[_START_FIELD]
+        return []
 
 
 def _born_by_ps(pid: int) -> str:

@@ -251,6 +251,12 @@ def signal_broker(running: list[Running], name: str, number: signal.Signals) -> 
     raise ConfigError(f"broker {name} is not running; start it again with `holdfast restart {name}`.")
 
 
+async def kill_broker(running: list[Running], name: str) -> None:
+    """Kill that broker, and return when it is gone."""
+    signal_broker(running, name, signal.SIGKILL)
+    await _wait_gone([one for one in running if one.title == f"broker {name}"], KILL_S)
+
+
 async def stop_processes(running: list[Running]) -> list[str]:
     """Clients first, then brokers, leaves before the root: SIGTERM, a bounded wait, SIGKILL for whoever remains."""
     clients = [one for one in running if one.kind == "client"]

@@ -1,4 +1,7 @@
-"""What the brokers of a cluster say of themselves: their health endpoints, asked all at once."""
+"""What the brokers of a cluster say of themselves: their health endpoints, asked all at once.
+
+The tree is as the brokers report it now, which after a failure is not the one of the cluster's file.
+"""
 
 import asyncio
 from typing import Any
@@ -7,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.cluster.config import Broker, Cluster
+from holdfast.model.errors import ConfigError
 
 ANSWER_S = 2.0
 ANSWER_BYTES_MAX = 1 << 24
@@ -17,11 +21,16 @@ class BrokerStatus(Struct, frozen=True):
 
     name: str
     parent: str | None
+    """The broker above it, as it says itself; of one that does not answer, as its cluster's file says."""
     address: str
     ready: bool
     reason: str = ""
     clients: tuple[str, ...] = ()
     status: dict[str, Any] = {}
+
+    @property
+    def answers(self) -> bool:
+        return bool(self.status)
 
 
 class ClusterStatus(Struct, frozen=True):
@@ -35,8 +44,18 @@ class ClusterStatus(Struct, frozen=True):
     def ready(self) -> bool:
         return all(broker.ready for broker in self.brokers)
 
-    def children(self, name: str | None) -> list[BrokerStatus]:
-        return [broker for broker in self.brokers if broker.parent == name]
+    def children(self, name: str) -> list[BrokerStatus]:
+        """Those that answer and say that this broker is their parent."""
+        return [broker for broker in self.brokers if broker.answers and broker.parent == name]
+
+    def tops(self) -> list[BrokerStatus]:
+        """Those that answer and have nobody above them who does: the root, and whoever is looking for a parent."""
+        answering = {broker.name for broker in self.brokers if broker.answers}
+        return [broker for broker in self.brokers if broker.answers and broker.parent not in answering]
+
+    def silent(self) -> list[BrokerStatus]:
+        """Those that do not answer: crashed, frozen, or never started."""
+        return [broker for broker in self.brokers if not broker.answers]
 
 
 async def cluster_status(cluster: Cluster) -> ClusterStatus:
@@ -57,9 +76,19 @@ async def broker_status(broker: Broker) -> BrokerStatus:
     if (name := said.get("name")) != broker.name:
         return _silent(broker, f"port {broker.health_port} answers as {name!r}, which is somebody else")
     clients = tuple(map(str, said.get("clients", ())))
-    return BrokerStatus(
-        broker.name, broker.parent, broker.address, bool(said.get("ready")), _waiting(said), clients, said
-    )
+    parent = said.get("parent", broker.parent)
+    return BrokerStatus(broker.name, parent, broker.address, bool(said.get("ready")), _waiting(said), clients, said)
+
+
+async def tell(broker: Broker, command: str) -> dict[str, Any]:
+    """Give a broker that takes part in experiments a command, such as `/heal`."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            return await _get_json(broker.host, broker.health_port, command, "POST")
+    except TimeoutError:
+        raise ConfigError(f"broker {broker.name} gave no answer within {ANSWER_S:g} s; is it frozen?") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"broker {broker.name} cannot be told so: {_reason(error)}.") from None
 
 
 def _waiting(said: dict[str, Any]) -> str:
@@ -80,10 +109,10 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-async def _get_json(host: str, port: int, path: str) -> dict[str, Any]:
+async def _get_json(host: str, port: int, path: str, method: str = "GET") -> dict[str, Any]:
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        writer.write(f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
         answer = await _read_all(reader)
     finally:
         writer.close()

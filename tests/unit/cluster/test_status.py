@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from holdfast.cluster.config import Broker, Cluster
-from holdfast.cluster.status import BrokerStatus, broker_status, cluster_status
+from holdfast.cluster.status import BrokerStatus, ClusterStatus, broker_status, cluster_status
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -82,7 +82,25 @@ def test_a_cluster_is_ready_when_all_its_brokers_are():
             port = server.sockets[0].getsockname()[1]
             one, other = Broker("a", None, "127.0.0.1", 1, port), Broker("b", "a", "127.0.0.1", 2, port)
             seen = await cluster_status(Cluster("c", "ginger", (one, other)))
-            assert [broker.name for broker in seen.children("a")] == ["b"]
+            assert [broker.name for broker in seen.tops()] == ["a"]
+            # Whoever answers on b's port is not b.
+            assert ([broker.name for broker in seen.silent()], seen.children("a")) == (["b"], [])
             return seen.ready
 
     assert asyncio.run(ask()) is False
+
+
+def test_a_brokers_parent_is_the_one_that_it_names_itself():
+    said = {"name": "b", "ready": True, "parent": "elsewhere"}
+    assert asked(answering("200 OK", json.dumps(said).encode())).parent == "elsewhere"
+
+
+def test_those_above_whom_nobody_answers_are_at_the_top_and_those_that_are_silent_are_apart():
+    def seen(name: str, parent: str | None, answers: bool) -> BrokerStatus:
+        return BrokerStatus(name, parent, "", answers, status={"name": name} if answers else {})
+
+    brokers = (seen("a", None, False), seen("b", None, True), seen("c", "a", True), seen("d", "b", True))
+    status = ClusterStatus("c", "ginger", brokers)
+    assert [one.name for one in status.tops()] == ["b", "c"]
+    assert [one.name for one in status.children("b")] == ["d"]
+    assert [one.name for one in status.silent()] == ["a"]

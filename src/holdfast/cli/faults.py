@@ -1,0 +1,171 @@
+"""`holdfast crash`, `freeze`, `thaw`, `restart`, `cut`, `heal` and `why`: see a running cluster suffer and recover."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from holdfast.cli.options import STATE_DIRECTORY, StateDirectory
+from holdfast.cli.output import note, print_line
+from holdfast.cluster.config import Cluster
+from holdfast.cluster.processes import Processes, kill_broker, signal_broker
+from holdfast.cluster.state import State, locked, running_state, write_state
+from holdfast.cluster.status import broker_status, cluster_status, tell
+from holdfast.model.errors import ConfigError
+
+BrokerName = Annotated[str, typer.Argument(help="A broker of the cluster, as `holdfast status` names it.")]
+
+
+def crash(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
+    """Kill a broker with SIGKILL: no last words, nothing drained, as if its machine had lost power.
+
+    In a cluster with a tolerance of 1 or 2 the others repair the tree and its clients move to other brokers; nothing
+    is lost, repeated or reordered. Without a tolerance, whatever is behind it waits until it is back.
+
+    \b
+    Examples
+      holdfast crash 1 && holdfast status
+      holdfast restart 1
+    """
+    running = _running(state, name)
+    asyncio.run(kill_broker(running.running, name))
+    note(f"broker {name} is killed; {_what_follows(running.cluster)}")
+
+
+def freeze(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
+    """Stop a broker with SIGSTOP: its connections stay open, and nothing comes through them any more.
+
+    The others notice its silence within a second. One that is thawed before that goes on as if nothing had happened;
+    one that is thawed later learns that it was given up, and comes back as a newcomer.
+
+    \b
+    Examples
+      holdfast freeze 2 && sleep 2 && holdfast thaw 2
+    """
+    running = _running(state, name)
+    signal_broker(running.running, name, signal.SIGSTOP)
+    note(f"broker {name} is frozen; {_what_follows(running.cluster)}")
+
+
+def thaw(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
+    """Let a frozen broker go on (SIGCONT).
+
+    \b
+    Examples
+      holdfast thaw 2
+    """
+    running = _running(state, name)
+    signal_broker(running.running, name, signal.SIGCONT)
+    note(f"broker {name} goes on")
+
+
+def restart(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
+    """Start a broker again that has crashed, under the same name and address; returns when it serves.
+
+    In a cluster with a tolerance it joins the repaired tree as a newcomer: below the parent of its file if that one
+    takes it in, else below any other broker. It may so stand elsewhere than before.
+
+    \b
+    Examples
+      holdfast restart 1
+    """
+    with locked(state):
+        running = _running(state, name)
+        processes = Processes(running.cluster, state, attached=False)
+        processes.running = list(running.running)
+        asyncio.run(_restart(processes, name, state))
+    note(f"broker {name} is ready")
+
+
+async def _restart(processes: Processes, name: str, state: Path) -> None:
+    processes.restart(name)
+    # Written down at once: whatever happens next, `holdfast down` finds it.
+    write_state(state, State(processes.cluster, list(processes.running)))
+    try:
+        await processes.wait_ready(name)
+    finally:
+        processes.let_go()
+
+
+def cut(
+    name: BrokerName,
+    other: Annotated[str, typer.Argument(help="The broker to cut it off from.")],
+    state: StateDirectory = STATE_DIRECTORY,
+) -> None:
+    """Cut two brokers off from each other: both drop and refuse connections with the other, until `holdfast heal`.
+
+    It is the brokers that do it, so no privileges are needed; the rest of the network is as before. Each of the two
+    takes the other for lost.
+
+    \b
+    Examples
+      holdfast cut 0 1 && holdfast status
+      holdfast heal
+    """
+    cluster = _running(state, name).cluster
+    if name == other:
+        raise ConfigError(f"broker {name} cannot be cut off from itself; name two brokers.")
+    one, two = cluster.broker(name), cluster.broker(other)
+
+    async def both() -> None:
+        await asyncio.gather(tell(one, f"/cut?peer={quote(other)}"), tell(two, f"/cut?peer={quote(name)}"))
+
+    asyncio.run(both())
+    note(f"brokers {name} and {other} are cut off from each other until `holdfast heal`")
+
+
+def heal(state: StateDirectory = STATE_DIRECTORY) -> None:
+    """Take every cut back.
+
+    \b
+    Examples
+      holdfast heal
+    """
+    cluster = running_state(state).cluster
+
+    async def everybody() -> int:
+        answering = [one.name for one in (await cluster_status(cluster)).brokers if one.answers]
+        await asyncio.gather(*(tell(cluster.broker(name), "/heal") for name in answering))
+        return len(answering)
+
+    note(f"{asyncio.run(everybody())} brokers have taken their cuts back")
+
+
+def why(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
+    """Say in words what a broker is waiting for: a lock, a repair, credit, a dead peer. Exit code 1 if it is not there.
+
+    \b
+    Examples
+      holdfast why 1
+    """
+    running = _running(state, name)
+    answer = asyncio.run(broker_status(running.cluster.broker(name)))
+    if not answer.answers:
+        process = next((one.process for one in running.alive() if one.title == f"broker {name}"), None)
+        if process is None:
+            print_line(f"broker {name} is not running; `holdfast restart {name}` starts it again")
+        elif process.is_frozen():
+            print_line(f"broker {name} is frozen; `holdfast thaw {name}` lets it go on")
+        else:
+            print_line(f"broker {name} does not answer: {answer.reason}")
+        raise typer.Exit(1)
+    reasons = [str(reason) for reason in answer.status.get("waiting_for", ())]
+    for reason in reasons:
+        print_line(f"broker {name} waits for {reason}")
+    if not reasons:
+        print_line(f"broker {name} waits for nothing")
+
+
+def _running(state: Path, name: str) -> State:
+    running = running_state(state)
+    running.cluster.broker(name)
+    return running
+
+
+def _what_follows(cluster: Cluster) -> str:
+    if cluster.tolerance:
+        return "the others repair the tree; `holdfast status` shows it"
+    return "this cluster has no tolerance, so whatever is behind it waits until it is back"
