@@ -30,6 +30,7 @@ from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Accepted, Disconnect, Effects, Report, Send, SetTimer
 from holdfast.protocols.stability import StabilityLog
+from holdfast.protocols.treeview import contacts_in
 
 MOVE_TIMER = "move"
 HERE = "broker"
@@ -86,7 +87,7 @@ class MovingClient(ClientNode):
         elif isinstance(message, View):
             self._hub.consumed(link, message)
             if message.upward is not None:
-                self._contacts = (*message.upward.chain, *message.upward.senior)
+                self._contacts = contacts_in(message.upward)
         else:
             super().link_message(link, message)
 
@@ -170,7 +171,7 @@ class MovingClient(ClientNode):
             return
         self._fenced, self._old, self._tries = False, None, 0
         self._home = self._hub.said.node if self._hub.said is not None else ""
-        self._contacts = (*message.upward.chain, *message.upward.senior)
+        self._contacts = contacts_in(message.upward)
         joined, self._joined = self._joined, []
         rest = [one.batch for one in joined if one.batch.publisher == self.name and one.batch.first > message.taken]
         again = {batch.first for batch in rest}

@@ -1,8 +1,8 @@
 """What a node knows of the tree around it: enough to repair it, and never more than its neighbourhood.
 
-Downwards: its children and what is below them, `hops` deep. Upwards: its chain of ancestors, and the root's children by
-seniority with what the root knows of them, for the day when the root dies. And the dead, each with the epoch in which
-it died: the same name in a later epoch is alive again.
+Downwards: its children and what is below them, `hops` deep. Upwards: its chain of ancestors, and for the day when the
+root dies, alone or with some of its children, the root's children by seniority and what the root knows of what is below
+them. And the dead, each with the epoch in which it died: the same name in a later epoch is alive again.
 
 A change is told to the neighbours and, through them, `hops - 1` links far; it is acknowledged when all of them know.
 Nobody forwards for a child that those who would repair its loss have not heard of (FLUSH.md, trap 9).
@@ -10,7 +10,7 @@ Nobody forwards for a child that those who would repair its loss have not heard 
 
 from collections.abc import Callable, Iterable
 
-from holdfast.model.messages import Contact, Dead, SessionMessage, Twig, Upward, View, ViewAck
+from holdfast.model.messages import Contact, Dead, SessionMessage, Twig, Upward, View
 
 
 class TreeView:
@@ -41,9 +41,9 @@ class TreeView:
     # ------------------------------------------------------------------------------------------------- contacts
 
     def next_contact(self) -> Contact | None:
-        """Whom to turn to when the parent is dead: the first ancestor alive, else the root's senior child."""
-        line = [contact for contact in (*self.chain, *self.senior) if not self.is_gone(contact.name, contact.epoch)]
-        return line[0] if line else None
+        """Whom to turn to when the parent is dead: the first alive of those that everybody around would turn to."""
+        line = contacts_in(Upward(self.chain, self.senior, self.siblings))
+        return next((one for one in line if not self.is_gone(one.name, one.epoch)), None)
 
     def contact(self) -> Contact:
         return Contact(self.name, self.epoch, self.address)
@@ -78,7 +78,7 @@ class TreeView:
 
     def upward(self, is_root: bool) -> Upward:
         """What our children should know of what is above them."""
-        return Upward((self.contact(), *self.chain), self.senior, self._cut() if is_root else ())
+        return Upward((self.contact(), *self.chain), self.senior, self._cut() if is_root else self.siblings)
 
     def learn(self, upward: Upward) -> None:
         self.chain, self.senior, self.siblings = upward.chain, upward.senior, upward.siblings
@@ -136,6 +136,16 @@ def find_twigs(twigs: Iterable[Twig], name: str) -> tuple[Twig, ...]:
     return ()
 
 
+def contacts_in(upward: Upward) -> tuple[Contact, ...]:
+    """In order: the ancestors, the root's children by seniority, then whoever the root knew below them."""
+    line = [*upward.chain, *upward.senior]
+    level = list(upward.siblings)
+    while level:
+        line += [_contact_of(twig) for twig in level if twig.kind == "broker"]
+        level = [below for twig in level for below in twig.twigs]
+    return tuple(dict.fromkeys(line))
+
+
 def _cut(twig: Twig, depth: int) -> Twig:
     below = tuple(_cut(child, depth - 1) for child in twig.twigs) if depth > 0 else ()
     return Twig(twig.name, twig.kind, twig.epoch, twig.address, below)
@@ -143,6 +153,3 @@ def _cut(twig: Twig, depth: int) -> Twig:
 
 def _contact_of(twig: Twig) -> Contact:
     return Contact(twig.name, twig.epoch, twig.address)
-
-
-__all__ = ["TreeView", "ViewAck", "find_twigs"]

@@ -27,6 +27,7 @@ from holdfast.model.messages import (
     TotalRequest,
     Twig,
     Unstable,
+    Upward,
     View,
     ViewAck,
 )
@@ -37,7 +38,7 @@ from holdfast.protocols.ginger.taking_in import JOIN_TIMER, TakingInBroker
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Effects, Report, Restart, SetTimer
 from holdfast.protocols.stability import Record
-from holdfast.protocols.treeview import find_twigs
+from holdfast.protocols.treeview import contacts_in, find_twigs
 
 SUSPECT_TIMER = "suspect:"
 
@@ -87,10 +88,8 @@ class HealingBroker(TakingInBroker):
     def _epoch_of(self, link: Link) -> int:
         if not link.dialler:
             return link.session
-        for contact in (*self.view.chain, *self.view.senior):
-            if contact.name == link.peer:
-                return contact.epoch
-        return 0
+        known = contacts_in(Upward(self.view.chain, self.view.senior, self.view.siblings))
+        return next((contact.epoch for contact in known if contact.name == link.peer), 0)
 
     def timer(self, name: str, now: float) -> Effects:
         self._now = now
