@@ -35,12 +35,15 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.broker import Phase
 from holdfast.protocols.ginger.cuts import BatchId
 from holdfast.protocols.ginger.taking_in import JOIN_TIMER, TakingInBroker
+from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
-from holdfast.protocols.node import Effects, Report, Restart, SetTimer
+from holdfast.protocols.node import Disconnect, Effects, Report, Restart, SetTimer
 from holdfast.protocols.stability import Record
 from holdfast.protocols.treeview import contacts_in, find_twigs
 
 SUSPECT_TIMER = "suspect:"
+SLEEP_BEATS = 3
+"""A heartbeat that comes so many times too late shows that this broker has not run meanwhile."""
 
 
 class HealingBroker(TakingInBroker):
@@ -49,6 +52,9 @@ class HealingBroker(TakingInBroker):
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
         self._fence_base = self._fence_version = 0
+        self._beat_at = 0.0
+        self._doubt_until = 0.0
+        self._probes: set[str] = set()
         self._kept: tuple[BatchId, ...] = ()
 
     # --------------------------------------------------------------------------------------------------- sessions
@@ -59,6 +65,9 @@ class HealingBroker(TakingInBroker):
         return super().admit(hello)
 
     def link_opened(self, link: Link, fresh: bool) -> None:
+        if link.peer in self._probes:
+            self._end_probe(link.peer)
+            return
         self._detached_at.pop(link.peer, None)
         self.hub.out.append(Report("attach" if fresh else "resume", peer=link.peer))
         self.log.say_again(link.peer)
@@ -83,7 +92,8 @@ class HealingBroker(TakingInBroker):
         self._detached_at.pop(link.peer, None)
         self._records_of.pop(link.peer, None)
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
-        self.suspect(link.peer, self._epoch_of(link), reason)
+        if self.phase is not Phase.LEAVING:
+            self.suspect(link.peer, self._epoch_of(link), reason)
 
     def _epoch_of(self, link: Link) -> int:
         if not link.dialler:
@@ -93,17 +103,55 @@ class HealingBroker(TakingInBroker):
 
     def timer(self, name: str, now: float) -> Effects:
         self._now = now
+        if name == BEAT_TIMER:
+            self._check_sleep(now)
         if name.startswith(SUSPECT_TIMER):
-            link = self.hub.links.get(name.removeprefix(SUSPECT_TIMER))
-            if link is not None and not link.is_open:
-                self.suspect(link.peer, self._epoch_of(link), "its connection is gone")
+            self._suspect_lost(name, now)
         elif name.startswith(JOIN_TIMER):
             self._join_overdue(name.removeprefix(JOIN_TIMER))
         else:
             return super().timer(name, now)
         return self.hub.take()
 
+    def _suspect_lost(self, timer: str, now: float) -> None:
+        link = self.hub.links.get(timer.removeprefix(SUSPECT_TIMER))
+        if link is None or link.is_open:
+            return
+        if now < self._doubt_until:
+            self.hub.out.append(SetTimer(timer, self._doubt_until - now))
+        else:
+            self.suspect(link.peer, self._epoch_of(link), "its connection is gone")
+
+    def _check_sleep(self, now: float) -> None:
+        """Whoever has slept may be the one who was given up: for a while it accuses nobody, and asks around.
+
+        A broker that was frozen wakes up to closed connections and to silence that was its own. Its parent, when it is
+        dialled again, tells it that it was given up; a root asks those who would have taken its place.
+        """
+        slept_s = now - self._beat_at if self._beat_at else 0.0
+        self._beat_at = now
+        if slept_s < SLEEP_BEATS * self.config.link.heartbeat_s:
+            return
+        self._doubt_until = now + self.config.doubt_s
+        self.hub.out.append(Report("slept", detail=f"{slept_s:.1f} s"))
+        for link in self.hub.links.values():
+            link.heard_at = now
+        if self.parent is None:
+            for contact in self.view.senior:
+                if contact.name not in self.hub.links or not self.hub.links[contact.name].is_open:
+                    self.hub.set_aside(contact.name)
+                    self._probes.add(contact.name)
+                    self.hub.dial(contact.name, now, contact.address)
+
+    def _end_probe(self, peer: str) -> None:
+        self._probes.discard(peer)
+        self.hub.set_aside(peer)
+        self.hub.out.append(Disconnect(peer, "it was only asked"))
+
     def peer_down(self, peer: str, now: float) -> Effects:
+        if peer in self._probes:
+            self._end_probe(peer)
+            return self.hub.take()
         # A contact that cannot be reached before it ever let us in counts as lost, too.
         link = self.hub.links.get(peer)
         if link is not None and link.dialler and not link.resumable and peer == self._fenced:

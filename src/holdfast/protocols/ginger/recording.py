@@ -40,10 +40,9 @@ class RecordingBroker(GingerBroker):
 
     def _handle_merged(self, link: Link, batches: list[Batch]) -> None:
         super()._handle_merged(link, batches)
-        # The publisher counts a record for each of them.
-        record = self.log.find((batches[0].publisher, batches[0].first))
+        # The publisher counts a record for each of them; none of them is stable before the first is.
         for _ in batches[1:]:
-            self.log.came(record, link.peer)
+            self.log.came(None, link.peer)
 
     def _process(self, batch: Batch, came_from: str) -> Record:
         self._note_processed(batch)
