@@ -292,7 +292,17 @@ class Refusal(Struct, frozen=True, array_like=True, tag=3, gc=False):
     """The answer to a `Hello` that cannot be accepted; the connection closes after it."""
 
     code: Literal[
-        "version", "cluster", "name", "unknown-session", "not-ready", "full", "misuse", "kind", "excluded", "moved"
+        "version",
+        "cluster",
+        "name",
+        "unknown-session",
+        "not-ready",
+        "full",
+        "misuse",
+        "kind",
+        "excluded",
+        "moved",
+        "late",
     ]
     reason: Reason
 

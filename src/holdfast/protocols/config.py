@@ -42,7 +42,7 @@ class BrokerConfig(Struct, frozen=True):
     """How long a neighbour may be without a connection before it is given up."""
     doubt_s: float = 1.0
     """How long a broker that finds it has slept accuses nobody: it may itself have been given up."""
-    join_s: float = 1.0
+    join_s: float = 2.0
     """How long those below a dead broker may take to join before they are given up, too."""
 
 

@@ -33,6 +33,7 @@ from holdfast.protocols.stability import StabilityLog
 from holdfast.protocols.treeview import contacts_in
 
 MOVE_TIMER = "move"
+TRIES_PER_CONTACT = 4
 HERE = "broker"
 """The one neighbour that a client's log knows, whoever it is."""
 
@@ -55,6 +56,7 @@ class MovingClient(ClientNode):
         self._unsent: list[Batch] = []
         self._messages: dict[int, SessionMessage] = {}
         self._unasked: list[int] = []
+        self._unreachable: set[str] = set()
 
     # --------------------------------------------------------------------------------------------------- sending
 
@@ -170,6 +172,7 @@ class MovingClient(ClientNode):
         if link.peer != self._broker or not self._fenced or self._log is None:
             return
         self._fenced, self._old, self._tries = False, None, 0
+        self._unreachable.clear()
         self._home = self._hub.said.node if self._hub.said is not None else ""
         self._contacts = contacts_in(message.upward)
         joined, self._joined = self._joined, []
@@ -208,6 +211,7 @@ class MovingClient(ClientNode):
         link = self._hub.links.get(peer)
         if link is not None and peer != self._broker:
             # The contact cannot be reached: another one, next time.
+            self._unreachable.add(peer)
             self._hub.set_aside(peer)
             self._hub.out.append(SetTimer(MOVE_TIMER, self.config.move_s))
             return self._hub.take()
@@ -232,13 +236,21 @@ class MovingClient(ClientNode):
         for peer in [peer for peer in self._hub.links if peer != self._broker]:
             self._hub.set_aside(peer)
             self._hub.out.append(Disconnect(peer, "no answer in time"))
-        contact = others[self._tries % len(others)]
+        # The first alive of them repairs; it may need a moment to notice that it has to.
+        alive = [one for one in others if one.name not in self._unreachable] or others
+        if alive is others:
+            self._unreachable.clear()
+        contact = alive[self._tries // TRIES_PER_CONTACT % len(alive)]
         self._tries += 1
         self._hub.out.append(Report("move", peer=contact.name))
         self._hub.dial(contact.name, now, contact.address)
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
-        if self._log is not None and refusal.code in ("moved", "not-ready", "full"):
+        if refusal.code == "late":
+            # What passed meanwhile is gone for us: going on would hide a gap.
+            self._hub.set_aside(link.peer)
+            super().link_ended(link, refusal.reason)
+        elif self._log is not None and refusal.code in ("moved", "not-ready", "full"):
             self._go_back(link, 0.0)
         elif self._log is not None and link.peer == self._broker and self._contacts and self._old is None:
             # Our broker is there and does not know us: it has begun anew. Somebody else repairs its loss.

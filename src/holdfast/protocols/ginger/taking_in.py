@@ -97,8 +97,8 @@ class TakingInBroker(RecordingBroker):
             self.suspect(dead, epoch, f"{name} says so")
         if self.phase is Phase.GONE or self.hub.links.get(name) is not link:
             return
-        if join.old and not any(name in flush.waiting for flush in self._flushes) and join.old not in self._repaired:
-            self.hub.refuse(name, Refusal("moved", f"{self.name} does not repair the loss of {join.old}: ask others"))
+        if join.old and not any(name in flush.waiting for flush in self._flushes):
+            self.hub.refuse(name, self._stranger(join.old))
             return
         self.view.adopt(join.twig, self.parent is None)
         flush = self._flush_for(name, join) or Flush("")
@@ -109,6 +109,12 @@ class TakingInBroker(RecordingBroker):
             flush.version = self._tell(self.view.hops - 2)
             self._flushes.append(flush)
         self._tick()
+
+    def _stranger(self, old: str) -> Refusal:
+        """To a client that is not expected here, though it had a broker."""
+        if old in self._repaired:
+            return Refusal("late", f"the loss of {old} was repaired here before this client came: messages are missing")
+        return Refusal("moved", f"{self.name} does not repair the loss of {old}: ask others")
 
     def _flush_for(self, name: str, join: Join) -> Flush | None:
         dead = dict(join.dead)
