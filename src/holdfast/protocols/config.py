@@ -16,7 +16,7 @@ class LinkConfig(Struct, frozen=True):
     heartbeat_s: float = 2.0
     silence_s: float = 10.0
     """A connection that brings nothing for this long is given up and dialled again."""
-    redial_s: float = 0.05
+    redial_s: float = 0.01
     redial_max_s: float = 2.0
 
 

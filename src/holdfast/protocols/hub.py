@@ -171,10 +171,10 @@ class Hub:
         return link
 
     def restore(self, link: Link) -> None:
-        """Go on with a session that was set aside: it needs a connection."""
+        """Go on with a session that was set aside, or refused for a reason that may pass: it needs a connection."""
         link.closed()
         self.links[link.peer] = link
-        self.out.append(Connect(link.peer, self._addresses.get(link.peer, "")))
+        self._redial(link)
 
     def abandon(self, reason: str) -> None:
         """Forget every session, say goodbye on those that are connected, and stop."""

@@ -124,6 +124,11 @@ class MovingClient(ClientNode):
                 self._hub.out.append(Send(self._broker, levels))
         return super().settle(now)
 
+    def _leave_if_drained(self) -> None:
+        # Whoever leaves takes its copies along: what it published must not need them any more.
+        if self._log is None or (not len(self._log) and not self._fenced):
+            super()._leave_if_drained()
+
     # --------------------------------------------------------------------------------------------------- joining
 
     def link_opened(self, link: Link, fresh: bool) -> None:

@@ -16,9 +16,12 @@ is refused ever after, and comes back as a newcomer under a later one.
 from typing import Literal
 
 from holdfast.model.messages import (
+    Frame,
     Hello,
     Join,
     Open,
+    Ping,
+    Pong,
     Publish,
     Refusal,
     SessionMessage,
@@ -37,11 +40,14 @@ from holdfast.protocols.ginger.cuts import BatchId
 from holdfast.protocols.ginger.taking_in import JOIN_TIMER, TakingInBroker
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
-from holdfast.protocols.node import Disconnect, Effects, Report, Restart, SetTimer
+from holdfast.protocols.node import Disconnect, Effects, Report, Restart, Send, SetTimer
 from holdfast.protocols.stability import Record
 from holdfast.protocols.treeview import contacts_in, find_twigs
 
 SUSPECT_TIMER = "suspect:"
+FIRST_QUESTION = 1 << 32
+"""Pings with larger numbers are ours, not the hub's."""
+QUESTIONS_MAX = 1000
 SLEEP_BEATS = 3
 """A heartbeat that comes so many times too late shows that this broker has not run meanwhile."""
 
@@ -55,6 +61,9 @@ class HealingBroker(TakingInBroker):
         self._beat_at = 0.0
         self._doubt_until = 0.0
         self._probes: set[str] = set()
+        self._questions = 0
+        self._asked_at: dict[int, tuple[str, float]] = {}
+        self._round_trip_s: dict[str, float] = {}
         self._kept: tuple[BatchId, ...] = ()
 
     # --------------------------------------------------------------------------------------------------- sessions
@@ -71,15 +80,40 @@ class HealingBroker(TakingInBroker):
         self._detached_at.pop(link.peer, None)
         self.hub.out.append(Report("attach" if fresh else "resume", peer=link.peer))
         self.log.say_again(link.peer)
+        if link.kind == "broker":
+            self._measure(link.peer)
         if fresh and link.dialler:
             self._join(link)
         elif fresh:
             self._records_of[link.peer] = []
 
+    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
+        if isinstance(frame, Hello) and self.view.is_gone(frame.node, frame.session):
+            # Whatever it wants to resume: it has to hear that it was given up, not that its session is unknown.
+            reason = f"{self.name} has given this epoch of {frame.node} up: begin a new one"
+            return [Send(peer, Refusal("excluded", reason)), Disconnect(peer, reason)]
+        if isinstance(frame, Pong) and frame.number in self._asked_at:
+            link_peer, asked_at = self._asked_at.pop(frame.number)
+            self._round_trip_s[link_peer] = now - asked_at
+        return super().receive(peer, frame, now)
+
+    def _measure(self, peer: str) -> None:
+        """Ask once how far away a neighbour is: patience with it depends on that."""
+        self._questions += 1
+        number = FIRST_QUESTION + self._questions
+        self._asked_at[number] = (peer, self._now)
+        while len(self._asked_at) > QUESTIONS_MAX:
+            del self._asked_at[next(iter(self._asked_at))]
+        self.hub.out.append(Send(peer, Ping(number)))
+
+    def _patience_s(self, peer: str) -> float:
+        """How long a lost connection may take to come back: the first redial, and a few round trips."""
+        return self.config.suspect_s + 6 * self._round_trip_s.get(peer, 0.0) + self.config.link.redial_s
+
     def link_closed(self, link: Link) -> None:
         super().link_closed(link)
         if link.kind == "broker":
-            self.hub.out.append(SetTimer(SUSPECT_TIMER + link.peer, self.config.suspect_s))
+            self.hub.out.append(SetTimer(SUSPECT_TIMER + link.peer, self._patience_s(link.peer)))
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
         super().link_refused(link, refusal)
@@ -87,6 +121,9 @@ class HealingBroker(TakingInBroker):
             self._give_up(refusal.reason)
         elif refusal.code == "unknown-session":
             self.suspect(link.peer, self._epoch_of(link), refusal.reason)
+        elif link.peer == self.parent and self.hub.links.get(link.peer) is link:
+            # It may still know us by an epoch that is over: it will learn.
+            self.hub.restore(link)
 
     def link_ended(self, link: Link, reason: str) -> None:
         self._detached_at.pop(link.peer, None)
@@ -155,7 +192,7 @@ class HealingBroker(TakingInBroker):
         # A contact that cannot be reached before it ever let us in counts as lost, too.
         link = self.hub.links.get(peer)
         if link is not None and link.dialler and not link.resumable and peer == self._fenced:
-            self.hub.out.append(SetTimer(SUSPECT_TIMER + peer, self.config.suspect_s))
+            self.hub.out.append(SetTimer(SUSPECT_TIMER + peer, self._patience_s(peer)))
         return super().peer_down(peer, now)
 
     def _may_tell(self, peer: str) -> bool:
