@@ -13,6 +13,7 @@ STORIES = [
     casts.moved_root,
     casts.leaf_leaves_a_cut,
     casts.leaf_leaves_its_publications,
+    casts.receipt_of_a_total_batch,
     casts.number_in_a_lane,
     casts.request_in_a_lane,
     casts.answer_of_the_last_session,

@@ -60,7 +60,8 @@ CLIENTS_MAX = 10
 LIMIT_S = 120.0
 QUIET_HEALING_S = 3.0
 """Where silence means something, calm must have lasted longer than it."""
-BEGIN_HEALING_S = 6.0
+BOOT_S, BOOT_LEVEL_S = 4.0, 0.7
+"""How long the slowest of these networks takes to come up, level by level."""
 JOIN_S = 10.0
 """Long enough for the slowest of these networks: whoever is given up because of it would be one failure too many."""
 SPEEDS = (0.3, 1.0, 1.0, 3.0, 8.0)
@@ -199,6 +200,13 @@ def random_scenario(
     return _Author(seed, protocol, brokers_max, trouble).scenario()
 
 
+def _depth(tree: Parents) -> int:
+    depths: dict[str, int] = {}
+    for name, parent in tree.items():
+        depths[name] = 0 if parent is None else depths[parent] + 1
+    return max(depths.values())
+
+
 class _Author:
     """Makes up one scenario. Every aspect has its own stream, so that a change to one leaves the others alone."""
 
@@ -222,7 +230,7 @@ class _Author:
             self.weights = [shape.choice((1, 3)) for _ in self.ranks]
         if trouble.tolerance:
             # Only what has joined is repaired, and the deepest trees take a while to come up.
-            self.begin_s = BEGIN_HEALING_S
+            self.begin_s = BOOT_S + BOOT_LEVEL_S * _depth(self.tree)
         if trouble.failure == "storm":
             self.span_s = STORM_S
         self.entries: list[Timed] = []
