@@ -25,6 +25,8 @@ class RecordingBroker(GingerBroker):
         self.hub.tolerance = config.tolerance
         self.log = StabilityLog(config.tolerance)
         self.processed: dict[str, int] = {}
+        self._given_apart: frozenset[str] = frozenset()
+        """Whom a repair under way hands what they lack."""
 
     def is_processed(self, publisher: str, seq: int) -> bool:
         return seq <= self.processed.get(publisher, 0)
@@ -59,11 +61,11 @@ class RecordingBroker(GingerBroker):
         if len(self.processed) > PROCESSED_MAX:
             del self.processed[next(iter(self.processed))]
 
-    def _spread(self, record: Record, arrived_from: str, skip: frozenset[str] = frozenset()) -> None:
-        """To everybody who wants it, except those in `skip`, and not back to the broker that it came from."""
+    def _spread(self, record: Record, arrived_from: str) -> None:
+        """To everybody who wants it, and not back to the broker that it came from."""
         batch, neighbours, message = record.batch, self.interests.neighbours, Publish(record.batch)
         for destination, filters in self.interests.table.route(batch.topic).items():
-            if destination in skip:
+            if destination in self._given_apart:
                 continue
             if destination not in neighbours:
                 self._deliver_record(destination, record, batch.matching(filters))
@@ -80,7 +82,7 @@ class RecordingBroker(GingerBroker):
     def deliver_total(self, batch: Batch, source: str) -> None:
         record = self._process(batch, source)
         for destination, filters in self.interests.table.route(batch.topic).items():
-            if destination not in self.interests.neighbours:
+            if destination not in self.interests.neighbours and destination not in self._given_apart:
                 self._deliver_record(destination, record, batch.matching(filters))
 
     def link_opened(self, link: Link, fresh: bool) -> None:

@@ -228,7 +228,7 @@ class TakingInBroker(RecordingBroker):
         return tuple(one for one in table.distinct() if any(source not in peers for source in table.sources(*one)))
 
     def _pass_settlement(self, flush: Flush, settlement: Settlement) -> None:
-        skip = frozenset((flush.key, *flush.joined))
+        self._given_apart = frozenset((flush.key, *flush.joined))
         places = {
             name: {
                 (one.batch.publisher, one.batch.first): place
@@ -250,19 +250,20 @@ class TakingInBroker(RecordingBroker):
                     record.ins[name] = place[record_id]
                     self.log.stamp(record, name)
             if new:
-                self._settle_new(record, skip)
+                self._settle_new(record)
             for name, joiner in flush.joined.items():
                 if settlement.owes(name, record_id):
                     self._give(name, joiner, record)
+        self._given_apart = frozenset()
 
-    def _settle_new(self, record: Record, skip: frozenset[str]) -> None:
+    def _settle_new(self, record: Record) -> None:
         self._note_processed(record.batch)
         self.log.renumber(record)
         if record.batch.guarantee == TOTAL:
-            self.healing_cuts.settle_record(record.record_id, record.batch, skip)
+            self.healing_cuts.settle_record(record.record_id, record.batch, self._given_apart)
             self.log.released(record)
         else:
-            self._spread(record, "", skip)
+            self._spread(record, "")
 
     def _give(self, name: str, joiner: Joiner, record: Record) -> None:
         part = joiner.lacks_of(record.batch)
