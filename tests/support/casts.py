@@ -12,7 +12,7 @@ from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
 from holdfast.protocols.ginger import GingerBroker
 from holdfast.simulation.checkers import check
 from tests.support.interleavings import Client, World
-from tests.support.storms import MakeBroker
+from tests.support.storms import MakeBroker, premature_confirmations
 
 KEY = ("k",)
 
@@ -78,7 +78,8 @@ class Stage:
 def complaints(world: World) -> list[str]:
     """What is wrong with a world at rest."""
     verdict = check(world.events)
-    return world.complaints() + [kind for kind, count in verdict.faults.items() if count]
+    faults = [kind for kind, count in verdict.faults.items() if count]
+    return world.complaints() + faults + premature_confirmations(world)
 
 
 # ---------------------------------------------------------------------------------------------------------- cuts
@@ -189,6 +190,24 @@ def leaf_leaves_its_publications(make: MakeBroker = GingerBroker) -> World:
     stage.flow(*slow)
     stage.stop("e")
     stage.flow(*slow)
+    stage.flow()
+    return stage.world
+
+
+# --------------------------------------------------------------------------------------------------------- receipts
+
+
+def receipt_of_a_total_batch(make: MakeBroker = GingerBroker) -> World:
+    """A publisher asks whether its total batch is everywhere while the cut for it is under way."""
+    stage = Stage({"r": None, "b": "r", "d": "r", "x": "r"}, make)
+    stage.subscribe("t", "d", "x")
+    stage.flow()
+    seq = stage.publish("b", "t", TOTAL)
+    stage.flow(("x", "r"))
+    stage.confirm("b", "t", seq)
+    stage.flow(("x", "r"))
+    # The last acknowledgement arrives, and the release is on its way to d.
+    stage.flow(("r", "d"))
     stage.flow()
     return stage.world
 

@@ -405,12 +405,12 @@ class World:
 
     # ---------------------------------------------------------------------------------------------------- the end
 
-    def drain(self, moves_max: int = MOVES_MAX) -> None:
+    def drain(self) -> None:
         """Move until nothing is left but timers that always run."""
-        for _ in range(moves_max):
+        for _ in range(MOVES_MAX):
             if not self.step(beats=False):
                 return
-        raise Stuck(f"still moving after {moves_max} moves: {self.complaints()}")
+        raise Stuck(f"still moving after {MOVES_MAX} moves: {self.complaints()}")
 
     def complaints(self) -> list[str]:
         """What is not as it should be when all is quiet."""
