@@ -24,7 +24,7 @@ from holdfast.client.errors import ClientClosed, ConnectionFailed, SessionLost
 from holdfast.client.opening import Opening
 from holdfast.client.receipts import Level, Receipt
 from holdfast.client.subscriptions import Delivery, Subscription
-from holdfast.model.batches import PAYLOAD_BYTES_MAX, Attributes, Batch, Keys
+from holdfast.model.batches import BATCH_BYTES_MAX, PAYLOAD_BYTES_MAX, Attributes, Batch, Keys
 from holdfast.model.errors import HoldfastError, Refused
 from holdfast.model.filters import Value, parse_filter
 from holdfast.model.guarantees import GUARANTEES, RANKS
@@ -37,10 +37,8 @@ from holdfast.runtime.driver import Driver
 from holdfast.runtime.logs import Log
 from holdfast.runtime.tracing import Trace
 
-TURN_BYTES = 1 << 16
-"""A publisher that never pauses hands its messages over, and lets the loop run, every so many bytes."""
-MESSAGE_BYTES = 32
-"""What a message counts for beside its payload."""
+TURN_BYTES = BATCH_BYTES_MAX
+"""A publisher that never pauses hands its messages over, and lets the loop run, for every full batch."""
 
 
 class ClientSettings(Struct, frozen=True, kw_only=True):
@@ -97,7 +95,6 @@ class Client:
         self._ranks: dict[str, int] = {}
         self._topics: dict[str, str] = {}
         self._payload_bytes_max = PAYLOAD_BYTES_MAX
-        self._taken_bytes = 0
         self._acceptance = Acceptance(
             self.name, lambda: machine.accepted_seq, lambda: machine.backlog_bytes, self._hurry
         )
@@ -183,13 +180,13 @@ class Client:
             or attributes
             or topic not in self._topics
             or type(payload) is not bytes
-            or len(payload) > self._payload_bytes_max
+            or (size := len(payload)) > self._payload_bytes_max
         ):
             return await self.publish_checked(*self.checked(topic, payload, guarantee, keys, attributes))
-        if self._taken_bytes >= TURN_BYTES or not self._driver.settle_pending:
+        machine = self._machine
+        if machine.pending_bytes + size > TURN_BYTES or not self._driver.settle_pending:
             await self._begin_turn()
-        self._taken_bytes += len(payload) + MESSAGE_BYTES
-        return Receipt(self, topic, self._machine.publish(topic, payload, rank))
+        return Receipt(self, topic, machine.publish(topic, payload, rank))
 
     async def publish_many(
         self,
@@ -205,14 +202,12 @@ class Client:
         """
         topic, _, rank, checked_keys, attributes = self.checked(topic, b"", guarantee, keys, attributes)
         machine, driver, payload_bytes_max = self._machine, self._driver, self._payload_bytes_max
-        extra_bytes = MESSAGE_BYTES + size_bytes(checked_keys, attributes)
-        seq = 0
+        turn_bytes, seq = TURN_BYTES - size_bytes(checked_keys, attributes), 0
         for payload in payloads:
             if type(payload) is not bytes or len(payload) > payload_bytes_max:
                 payload = checked_payload(payload, payload_bytes_max)  # noqa: PLW2901
-            if self._taken_bytes >= TURN_BYTES or not driver.settle_pending:
+            if machine.pending_bytes + len(payload) > turn_bytes or not driver.settle_pending:
                 await self._begin_turn()
-            self._taken_bytes += len(payload) + extra_bytes
             seq = machine.publish(topic, payload, rank, checked_keys, attributes)
         return Receipt(self, topic, seq) if seq else None
 
@@ -220,9 +215,9 @@ class Client:
         self, topic: str, payload: bytes, rank: int, keys: Keys, attributes: Attributes | None
     ) -> Receipt:
         """Publish what `checked` returned."""
-        if self._taken_bytes >= TURN_BYTES or not self._driver.settle_pending:
+        size = len(payload) + size_bytes(keys, attributes)
+        if self._machine.pending_bytes + size > TURN_BYTES or not self._driver.settle_pending:
             await self._begin_turn()
-        self._taken_bytes += len(payload) + MESSAGE_BYTES + size_bytes(keys, attributes)
         return Receipt(self, topic, self._machine.publish(topic, payload, rank, keys, attributes))
 
     def checked(
@@ -253,14 +248,13 @@ class Client:
         After a turn's worth it is settled at once, and the loop runs: else a publisher that never pauses would fill
         its memory and send nothing.
         """
-        if self._taken_bytes >= TURN_BYTES:
+        if self._machine.pending_bytes:
             self._driver.settle_now()
             await sleep(0)
         backlog_bytes_max = self._settings.backlog_bytes_max
         if self._machine.backlog_bytes > backlog_bytes_max:
             await self._acceptance.wait_for_room(backlog_bytes_max)
         self._check_open()
-        self._taken_bytes = 0
         self._driver.settle_soon()
 
     # ---------------------------------------------------------------------------------------------- receipts

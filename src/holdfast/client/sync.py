@@ -20,13 +20,15 @@ from holdfast.client.connecting import connect
 from holdfast.client.errors import ClientClosed
 from holdfast.client.opening import Opening
 from holdfast.client.receipts import Level
-from holdfast.client.session import MESSAGE_BYTES, Client
+from holdfast.client.session import Client
 from holdfast.client.subscriptions import Subscription
 from holdfast.model.batches import Attributes, Keys, Message
 from holdfast.model.errors import HoldfastError
 from holdfast.model.filters import Value
 from holdfast.runtime.process import new_event_loop
 
+MESSAGE_BYTES = 32
+"""What a message counts for beside its payload."""
 OUTBOX_BYTES_MAX = 1 << 20
 """`publish` waits while this much lies in the outbox."""
 FILL_BYTES = 1 << 18

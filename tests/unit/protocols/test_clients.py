@@ -272,9 +272,9 @@ def test_what_is_not_accepted_counts_as_backlog():
     client = attached()
     assert client.backlog_bytes == 0
     client.publish("t", bytes(100), FIFO)
-    assert client.backlog_bytes > 100
+    assert client.backlog_bytes >= 100
     client.settle(0.0)
-    assert client.backlog_bytes > 100
+    assert client.backlog_bytes >= 100
     client.receive("broker", Ack(1, CREDIT), 0.0)
     assert client.backlog_bytes == 0
 
