@@ -196,12 +196,16 @@ class HealingBroker(TakingInBroker):
         return super().peer_down(peer, now)
 
     def _may_tell(self, peer: str) -> bool:
-        return peer != self._fenced and super()._may_tell(peer)
+        return self._is_neighbour(peer) and super()._may_tell(peer)
 
     def _send(self, peer: str, message: SessionMessage) -> None:
         """What is said to a parent that has not opened the link yet is worked out anew when it does."""
-        if peer != self._fenced:
+        if self._is_neighbour(peer):
             super()._send(peer, message)
+
+    def _is_neighbour(self, peer: str) -> bool:
+        """Not a parent that has yet to open the link, nor a newcomer under the name of one whose loss is repaired."""
+        return peer != self._fenced and all(flush.key != peer for flush in self._flushes)
 
     def _give_up(self, reason: str) -> None:
         """We were suspected and are alive: nobody may hear from this epoch any more."""

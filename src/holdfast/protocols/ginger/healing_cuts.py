@@ -34,6 +34,8 @@ class HealingOwner(CutOwner, Protocol):
         """Whether that message was released, or passed on, here."""
         ...
 
+    settling: bool
+
     def unsettled(self, topic: str) -> bool:
         """Whether a repair is pending that may bring something on this topic."""
         ...
@@ -83,6 +85,10 @@ class HealingCuts(CutMap):
         if record is not None:
             self._healer.log.asked(record, hop)
         super()._ask(hop, batch)
+
+    def pump(self) -> None:
+        if not self._healer.settling:
+            super().pump()
 
     def _gated(self, cut: Cut) -> bool:
         return cut.source == ROOT and self._healer.unsettled(cut.topic)

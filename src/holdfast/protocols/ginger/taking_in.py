@@ -37,6 +37,8 @@ class TakingInBroker(RecordingBroker):
         self._records_of: dict[str, list[Unstable]] = {}
         self._repaired: dict[str, None] = {}
         """Whose loss was repaired here, the latest last."""
+        self.settling = False
+        """While a repair is being settled nothing else goes on: it would miss those that are being taken in."""
         self._fenced = ""
         """The parent that we have asked to take us in, until it opens the link."""
         self._hold = 0
@@ -128,6 +130,8 @@ class TakingInBroker(RecordingBroker):
 
     def _tick(self) -> None:
         """End every flush that can end."""
+        if self.settling:
+            return
         for flush in list(self._flushes):
             blocked = any(other.key in flush.joined for other in self._flushes if other is not flush)
             known = self.view.acknowledged(flush.version)
@@ -150,6 +154,10 @@ class TakingInBroker(RecordingBroker):
     def cut_ended(self) -> None:
         super().cut_ended()
         self._tick()
+
+    def _retry(self) -> None:
+        if not self.settling:
+            super()._retry()
 
     # ------------------------------------------------------------------------------------------------- settling
 
@@ -177,9 +185,11 @@ class TakingInBroker(RecordingBroker):
         )
         if settlement.forced:
             self.hub.out.append(Report("forced", detail=f"{settlement.forced} records out of a certain order"))
+        self.settling = True
         self._open_links(flush, settlement)
         self._pass_settlement(flush, settlement)
         self._replace(flush)
+        self.settling = False
         for name, batch in settlement.asked:
             self._ask_again(name, batch)
         for name, batch in settlement.done:
@@ -301,7 +311,9 @@ class TakingInBroker(RecordingBroker):
     # -------------------------------------------------------------------------------------------------- telling
 
     def _neighbours_alive(self) -> list[str]:
-        return [peer for peer in self.interests.neighbours if peer in self.hub.links or peer == self._fenced]
+        dead = {flush.key for flush in self._flushes}
+        alive = [peer for peer in self.interests.neighbours if peer in self.hub.links or peer == self._fenced]
+        return [peer for peer in alive if peer not in dead]
 
     def _tell(self, hops: int) -> int:
         return self.view.tell(self.parent, self._neighbours_alive(), hops, self._tick)
