@@ -48,6 +48,8 @@ TOLERANCE_MIN: dict[str, int] = {"adjacent": 2, "during": 2}
 BROKERS_MIN: dict[str, int] = {"two": 4, "adjacent": 4, "during": 4, "storm": 5}
 """Below that a class makes no sense; 3 if nothing is said."""
 
+SILENT: tuple[FailureClass, ...] = ("freeze", "cut", "storm")
+"""Classes in which connections stay open and bring nothing."""
 SILENCE_S = 1.5
 """After so much of it the brokers of these runs give a connection up."""
 SILENCES_S = (2.0, 4.0, 8.0)

@@ -24,6 +24,7 @@ from holdfast.simulation.checkers import Verdict
 from holdfast.simulation.failures import (
     BROKERS_MIN,
     SILENCE_S,
+    SILENT,
     STORM_S,
     TOLERANCE_MIN,
     FailureAuthor,
@@ -299,8 +300,8 @@ class _Author:
             ack_frames=chance.choice((64, 8, 1)),
             ack_delay_s=chance.choice((0.02, 0.001)),
             redial_s=0.01,
-            heartbeat_s=0.3 if self.trouble.tolerance else LinkConfig().heartbeat_s,
-            silence_s=SILENCE_S if self.trouble.tolerance else LinkConfig().silence_s,
+            heartbeat_s=SILENCE_S / 5 if self.trouble.failure in SILENT else LinkConfig().heartbeat_s,
+            silence_s=SILENCE_S if self.trouble.failure in SILENT else LinkConfig().silence_s,
             redial_max_s=0.1,  # A deep tree comes up level by level, each waiting for the next try of the one below.
         )
 
