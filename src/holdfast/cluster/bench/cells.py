@@ -37,6 +37,8 @@ class Cell(Struct, frozen=True):
     guarantee: str = ""
     subscribers: int = 1
     paced: bool = False
+    in_batches: bool = False
+    """Whether the application reads lists of messages instead of one message after the other."""
 
     @property
     def title(self) -> str:
@@ -44,6 +46,7 @@ class Cell(Struct, frozen=True):
         parts = [self.system, f"{self.hops} {through}{'s' if self.hops > 1 else ''}", _size(self.size_bytes)]
         parts += [self.guarantee] if self.guarantee else []
         parts += [f"{self.subscribers} subscribers"] if self.subscribers > 1 else []
+        parts += ["read in batches"] if self.in_batches else []
         return ", ".join(parts)
 
 
@@ -74,7 +77,8 @@ async def measure(cell: Cell, seconds: float, directory: Path) -> Sample:
         first, last = await _begin(cell, stack, directory)
         common: dict[str, Any] = {"size_bytes": cell.size_bytes, "seconds": seconds, "paced": cell.paced}
         if cell.system == "holdfast":
-            common |= {"guarantee": cell.guarantee, "distinct_keys": cell.guarantee == "total"}
+            distinct_keys = cell.guarantee == "total"
+            common |= {"guarantee": cell.guarantee, "distinct_keys": distinct_keys, "in_batches": cell.in_batches}
         module = {"floor": FLOOR_MODULE, "holdfast": OURS_MODULE, "nats": NATS_MODULE}[cell.system]
         log = directory / "logs" / "workers.log"
         subscribers = []

@@ -15,7 +15,7 @@ from typing import Literal, cast
 
 from msgspec import Struct
 
-from holdfast.cluster.bench.samples import Pace, Published, Tally, age_us, clock_ns, stamped
+from holdfast.cluster.bench.samples import Pace, Published, Tally, clock_ns, stamped
 from holdfast.cluster.workers import Orders, say, settings_of_this_process, work
 
 FRAME_MESSAGES = 100
@@ -137,18 +137,11 @@ class Subscriber(FrameProtocol):
     def frames_received(self, data: bytes, starts: list[tuple[int, int, int]], end: int) -> None:  # noqa: ARG002
         # The first frame is empty: the relay knows us.
         self.known.set()
-        on_message = self._on_stamped if self._paced else self._on_message
+        take = self._tally.take_stamped if self._paced else self._tally.take
         for at, first, count in starts:
             for seq, payload in enumerate(payloads_of(data, at, count), first):
-                on_message(seq, payload)
+                take(seq, payload)
         self._tally.look()
-
-    def _on_message(self, seq: int, payload: bytes) -> None:  # noqa: ARG002
-        self._tally.count += 1
-
-    def _on_stamped(self, seq: int, payload: bytes) -> None:  # noqa: ARG002
-        self._tally.count += 1
-        self._tally.latencies_us.append(age_us(payload))
 
 
 class Publisher(FrameProtocol):

@@ -102,6 +102,7 @@ CELLS: tuple[Cell, ...] = (
         for size_bytes in (32, 1024)
         for cell in (_rate(3, size_bytes, "fifo"), _rate(1, size_bytes, "total"), _rate(3, size_bytes, "total"))
     ),
+    *(Cell("holdfast", 1, size_bytes, "causal", in_batches=True) for size_bytes in (32, 1024)),
     Cell("nats", 1, 1024, subscribers=4),
     _rate(1, 1024, subscribers=4),
     Cell("floor", 1, 1024, paced=True),

@@ -1,4 +1,4 @@
-"""Holdfast as an application uses it: `publish` for every message, messages one by one out of `Subscription.batches`.
+"""Holdfast as an application uses it: `publish` for every message, `async for` over what comes.
 
 Run as a worker: a publisher or a subscriber.
 """
@@ -8,12 +8,13 @@ from typing import Literal
 
 from msgspec import Struct
 
-from holdfast.client import Client, Receipt, connect
-from holdfast.cluster.bench.samples import Pace, Published, Tally, age_us, clock_ns, stamped
+from holdfast.client import Client, Receipt, Subscription, connect
+from holdfast.cluster.bench.samples import Pace, Published, Tally, clock_ns, stamped
 from holdfast.cluster.workers import Orders, say, settings_of_this_process, work
 
 TOPIC = "bench/orders"
 CHUNK = 100
+"""How many messages a publisher at full speed makes between two looks at the clock, after its first one."""
 
 
 class Settings(Struct, frozen=True):
@@ -27,6 +28,8 @@ class Settings(Struct, frozen=True):
     count: int = 0
     """Publish so many instead of for so long; 0: for so long."""
     paced: bool = False
+    in_batches: bool = False
+    """Read lists of messages instead of one after the other."""
 
 
 async def publisher(settings: Settings, orders: Orders) -> None:
@@ -72,23 +75,34 @@ async def subscriber(settings: Settings, orders: Orders) -> None:
     async with connect(settings.address) as client:
         messages = await client.subscribe(TOPIC)
         tally = Tally()
-
-        async def follow() -> None:
-            last = 0
-            async for batch in messages.batches():
-                for message in batch:
-                    if message.seq != last + 1:
-                        say("failed", reason=f"message #{message.seq} came after #{last}")
-                    last = message.seq
-                    if settings.paced:
-                        tally.latencies_us.append(age_us(message.payload))
-                    tally.count += 1
-                tally.look()
-
-        following = asyncio.ensure_future(follow())
+        follow = _follow_batches if settings.in_batches else _follow_stamped if settings.paced else _follow
+        following = asyncio.ensure_future(follow(messages, tally))
         say("ready")
         say("done", received=await tally.wait_for(int(await orders.next())))
         following.cancel()
+
+
+async def _follow(messages: Subscription, tally: Tally) -> None:
+    take = tally.take
+    async for message in messages:
+        take(message.seq, message.payload)
+        if message.seq % CHUNK == 1:
+            # The last message has such a number: it is the first one, or the end of a chunk.
+            tally.look()
+
+
+async def _follow_stamped(messages: Subscription, tally: Tally) -> None:
+    async for message in messages:
+        tally.take_stamped(message.seq, message.payload)
+        tally.look()
+
+
+async def _follow_batches(messages: Subscription, tally: Tally) -> None:
+    take = tally.take
+    async for batch in messages.batches():
+        for message in batch:
+            take(message.seq, message.payload)
+        tally.look()
 
 
 async def main() -> None:

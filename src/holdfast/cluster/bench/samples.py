@@ -13,6 +13,8 @@ from struct import Struct as Layout
 
 from msgspec import Struct
 
+from holdfast.cluster.workers import say
+
 STAMP = Layout(">Q")
 RATE_PER_S = 1000
 WARM_UP_SHARE = 0.1
@@ -85,6 +87,17 @@ class Tally:
         self.latencies_us: list[float] = []
         self._expected = 1 << 62
         self._arrived = asyncio.Event()
+
+    def take(self, seq: int, payload: bytes) -> None:  # noqa: ARG002
+        """What the application does with a message: count it. There is one publisher, so its number is the count."""
+        self.count += 1
+        if seq != self.count:
+            say("failed", reason=f"message #{seq} came after #{self.count - 1}")
+
+    def take_stamped(self, seq: int, payload: bytes) -> None:
+        """And note how long it was under way."""
+        self.latencies_us.append(age_us(payload))
+        self.take(seq, payload)
 
     def look(self) -> None:
         """Called after every handful of messages that was counted."""
