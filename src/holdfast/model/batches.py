@@ -111,6 +111,13 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
 
     def messages(self) -> list[Message]:
         """The messages one by one."""
+        if self.count == 1:
+            keys, attributes = self.keys_of(0), self.attributes_of(0)
+            return [
+                Message(
+                    self.topic, self.payloads, self.publisher, self.first, GUARANTEES[self.guarantee], keys, attributes
+                )
+            ]
         return list(
             map(
                 Message,
