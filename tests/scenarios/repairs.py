@@ -1,9 +1,12 @@
 """How the scripted repairs are set up and judged: a tree with exact latencies, a timetable, and an end in peace."""
 
+from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
+from holdfast.protocols.ginger import HealingBroker
+from holdfast.protocols.moving import MovingClient
 from holdfast.simulation.faults import Command, Publish, Subscribe
 from holdfast.simulation.latencies import Constant
 from holdfast.simulation.network import LinkSettings, NetworkConfig
-from holdfast.simulation.world import Simulation
+from holdfast.simulation.world import BrokerFactory, ClientFactory, Simulation
 
 LINK_MS = 2.0
 SLOW_MS = 60.0
@@ -18,9 +21,29 @@ def slow(one: str, other: str, ms: float = SLOW_MS) -> LinkSettings:
     return LinkSettings((one, other), latency=Constant(LINK_MS), factor=ms / LINK_MS, back_factor=1.0)
 
 
-def tree(edges: str, *links: LinkSettings, tolerance: int = 1, seed: int = 0) -> Simulation:
+def tree(
+    edges: str,
+    *links: LinkSettings,
+    tolerance: int = 1,
+    seed: int = 0,
+    make: BrokerFactory = HealingBroker,
+    client: ClientFactory = MovingClient,
+    silence_s: float = LinkConfig().silence_s,
+) -> Simulation:
     network = NetworkConfig(latency=Constant(LINK_MS), client_latency=Constant(0.1), links=links)
-    return Simulation(edges, seed=seed, network=network, tolerance=tolerance, check_invariants=True)
+    link = LinkConfig(silence_s=silence_s)
+    literal = make is not HealingBroker or client is not MovingClient
+    return Simulation(
+        edges,
+        make,
+        seed,
+        network=network,
+        broker=BrokerConfig("*", link=link),
+        client=ClientConfig("*", link=link),
+        clients=client,
+        tolerance=tolerance,
+        check_invariants=not literal,
+    )
 
 
 def listen(sim: Simulation, **patterns: str) -> None:
