@@ -47,6 +47,7 @@ from holdfast.protocols.node import (
 
 CREDIT = 1 << 30
 WINDOW = LinkConfig().window_bytes
+REDIAL = SetTimer(REDIAL_TIMER + "broker", LinkConfig().redial_s)
 
 
 def welcome(published: int = 0, received: int = 0, credit: int = CREDIT) -> Welcome:
@@ -150,7 +151,7 @@ def test_a_new_session_under_an_old_name_may_not_repeat_a_number_and_sends_nothi
 
 def test_a_welcome_that_was_lost_is_asked_for_again():
     client = connecting()
-    assert client.peer_down("broker", 0.0) == [SetTimer(REDIAL_TIMER + "broker", 0.05)]
+    assert client.peer_down("broker", 0.0) == [REDIAL]
     assert client.timer(REDIAL_TIMER + "broker", 0.05) == [Connect("broker")]
     client.peer_up("broker", 0.1)
     assert Attached("b0", "ginger", (0, 1, 2, 3), PAYLOAD_BYTES_MAX) in client.receive("broker", welcome(), 0.1)
@@ -160,7 +161,7 @@ def test_a_refusal_ends_the_session_unless_the_broker_is_not_ready():
     client = connecting()
     assert client.receive("broker", Refusal("not-ready", "later"), 0.0) == [
         Disconnect("broker", "later"),
-        SetTimer(REDIAL_TIMER + "broker", 0.05),
+        REDIAL,
     ]
     client.peer_up("broker", 0.1)
     effects = client.receive("broker", Refusal("full", "no room"), 0.1)
@@ -456,7 +457,7 @@ def test_a_lost_connection_is_dialled_again_and_what_was_not_accepted_is_sent_ag
     client.settle(0.0)
     client.receive("broker", Ack(1, CREDIT), 0.0)
     assert client.peer_down("broker", 1.0) == [
-        SetTimer(REDIAL_TIMER + "broker", 0.05),
+        REDIAL,
         Report("detach", peer="broker"),
         SetTimer(GIVE_UP_TIMER, 30.0),
     ]

@@ -28,7 +28,15 @@ from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effects, Report, Send, SetTimer
 
 SMALL = cost_bytes(ConfirmAck(1))
-CONFIG = LinkConfig(window_bytes=4 * SMALL, backlog_bytes_max=2 * SMALL, ack_frames=3, heartbeat_s=2.0, silence_s=10.0)
+CONFIG = LinkConfig(
+    window_bytes=4 * SMALL,
+    backlog_bytes_max=2 * SMALL,
+    ack_frames=3,
+    heartbeat_s=2.0,
+    silence_s=10.0,
+    redial_s=0.05,
+    redial_max_s=2.0,
+)
 
 
 class Owner:
