@@ -94,8 +94,7 @@ class Processes:
         """Start all brokers and return when each is ready; if one is not, say why, with none left behind."""
         try:
             for broker in self.cluster.parents_first():
-                settings = broker_settings(self.cluster, broker, self._trace, self._run)
-                self._start("broker", broker.name, BROKER_MODULE, msgspec.json.encode(settings).decode())
+                self._start_broker(self.settings_of(broker, newcomer=False))
             async with asyncio.timeout(timeout_s):
                 await asyncio.gather(*(self._wait_ready(broker, ready) for broker in self.cluster.brokers))
         except TimeoutError:
@@ -105,6 +104,14 @@ class Processes:
         except BaseException:
             await self.stop()
             raise
+
+    def settings_of(self, broker: Broker, *, newcomer: bool) -> BrokerSettings:
+        """What the process of that broker is told. One that comes back leaves the trace of its first life alone."""
+        trace = "" if newcomer else self._trace
+        return broker_settings(self.cluster, broker, trace, self._run, newcomer=newcomer)
+
+    def _start_broker(self, settings: BrokerSettings) -> None:
+        self._start("broker", settings.name, BROKER_MODULE, msgspec.json.encode(settings).decode())
 
     def start_replica(self, client: Client) -> None:
         """Start a client of the cluster's file: a replica of the bank on each of its topics."""
@@ -188,8 +195,7 @@ class Processes:
         earlier = self._children.pop(f"broker {name}", None)
         if earlier is not None and earlier.stdin is not None:
             earlier.stdin.close()
-        settings = broker_settings(self.cluster, broker, run=self._run, newcomer=True)
-        self._start("broker", name, BROKER_MODULE, msgspec.json.encode(settings).decode())
+        self._start_broker(self.settings_of(broker, newcomer=True))
         self._crashed.discard(f"broker {name}")
 
     async def wait_ready(self, name: str, timeout_s: float = READY_S) -> None:
