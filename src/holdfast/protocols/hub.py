@@ -173,6 +173,7 @@ class Hub:
     def restore(self, link: Link) -> None:
         """Go on with a session that was set aside, or refused for a reason that may pass: it needs a connection."""
         link.closed()
+        link.redial_s = self.config.redial_s
         self.links[link.peer] = link
         self._redial(link)
 
@@ -330,7 +331,7 @@ class Hub:
         if known is not None and known.session == hello.session and not known.dialler:
             self._welcome(known, hello, now, fresh=False)
             return
-        refusal = self._refuse(hello, known) or self.owner.admit(hello)
+        refusal = self._refuse(peer, hello, known) or self.owner.admit(hello)
         if refusal is not None:
             self.out.append(Send(peer, refusal))
             self.out.append(Disconnect(peer, refusal.reason))
@@ -343,15 +344,19 @@ class Hub:
         self.links[peer] = link
         self._welcome(link, hello, now, fresh=True)
 
-    def _refuse(self, hello: Hello, known: Link | None) -> Refusal | None:
+    def _refuse(self, peer: str, hello: Hello, known: Link | None) -> Refusal | None:
         if hello.version != WIRE_VERSION:
             return Refusal("version", f"{self.name} speaks version {WIRE_VERSION} of the wire, not {hello.version}")
         if hello.cluster != self.cluster:
             return Refusal("cluster", f"{self.name} belongs to cluster {self.cluster!r}, not {hello.cluster!r}")
         if hello.node == self.name:
             return Refusal("name", f"the name {hello.node!r} is the broker's own: choose another one")
+        if hello.node != peer:
+            return Refusal("misuse", f"{peer} said hello as {hello.node!r}: a connection belongs to one node")
         if known is not None and (known.dialler or known.kind != hello.kind):
             return Refusal("name", f"{self.name} has a {known.kind} named {hello.node!r} already: choose another name")
+        if hello.received and not hello.resume:
+            return Refusal("misuse", f"{hello.node} begins a session of which it has {hello.received} messages already")
         if hello.resume:
             return Refusal("unknown-session", f"{self.name} does not know this session of {hello.node} (any more)")
         return None

@@ -34,6 +34,7 @@ from holdfast.protocols.treeview import contacts_in
 
 MOVE_TIMER = "move"
 TRIES_PER_CONTACT = 4
+PATIENCE = 4
 HERE = "broker"
 """The one neighbour that a client's log knows, whoever it is."""
 
@@ -267,7 +268,8 @@ class MovingClient(ClientNode):
     def _go_back(self, link: Link, now: float) -> None:  # noqa: ARG002
         """The contact does not take us in: our old session may go on."""
         self._hub.set_aside(link.peer)
-        self._hub.out.append(SetTimer(MOVE_TIMER, self.config.move_s))
+        # Its own broker gets a fair chance to answer before others are asked again.
+        self._hub.out.append(SetTimer(MOVE_TIMER, PATIENCE * self.config.move_s))
         if self._old is not None and link.peer == self._broker:
             self._broker = self._old.peer
             self._hub.restore(self._old)

@@ -473,13 +473,13 @@ def _totals_to_merge(held: _Held, lane: deque[_Held]) -> list[_Held]:
     message = held.message
     if not isinstance(message, Publish) or message.batch.guarantee != TOTAL:
         return []
-    found, last, count, size = [held], message.batch, message.batch.count, len(message.batch.payloads)
+    found, last, count, size = [held], message.batch, message.batch.count, message.batch.cost_bytes
     while lane:
         follower = lane[0].message
         if not isinstance(follower, Publish) or not _adjacent(last, follower.batch):
             break
         last = follower.batch
-        count, size = count + last.count, size + len(last.payloads)
+        count, size = count + last.count, size + last.cost_bytes
         if count > TOTAL_BATCH_COUNT_MAX or size > BATCH_BYTES_MAX:
             break
         found.append(lane.popleft())

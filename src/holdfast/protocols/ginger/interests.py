@@ -10,7 +10,7 @@ answered when every announcement that it needs is confirmed. So a subscriber tha
 published anywhere from then on. Taking back works alike.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from holdfast.model.messages import (
     Interest,
@@ -24,6 +24,8 @@ from holdfast.model.messages import (
 from holdfast.protocols.routing import RoutingTable
 
 INTERESTS_PER_MESSAGE = 1000
+INTEREST_CHARACTERS_PER_MESSAGE = 1 << 19
+"""In whatever script they are written, they fit into a frame."""
 
 
 class _Request:
@@ -69,9 +71,9 @@ class InterestMap:
             announced[interest] = _Announcement(peer)
             announced[interest].confirmed = True
         if tell:
-            for at in range(0, len(known) + 1, INTERESTS_PER_MESSAGE):
-                complete = at + INTERESTS_PER_MESSAGE > len(known)
-                self._send(peer, Interests(tuple(known[at : at + INTERESTS_PER_MESSAGE]), complete))
+            parts = _portions(known)
+            for number, part in enumerate(parts, 1):
+                self._send(peer, Interests(part, complete=number == len(parts)))
 
     def learn(self, peer: str, entries: Iterable[Interest]) -> None:
         for pattern, where in entries:
@@ -227,3 +229,16 @@ class InterestMap:
             for interest in announced:
                 others = [source for source in self.table.sources(*interest) if source != peer]
                 assert others, f"{interest} is announced to {peer}, but nobody else has it"
+
+
+def _portions(interests: Sequence[Interest]) -> list[tuple[Interest, ...]]:
+    """The interests in portions that fit into a message each; one portion at least."""
+    portions: list[list[Interest]] = [[]]
+    characters = 0
+    for pattern, where in interests:
+        characters += len(pattern) + len(where)
+        if len(portions[-1]) == INTERESTS_PER_MESSAGE or characters > INTEREST_CHARACTERS_PER_MESSAGE:
+            portions.append([])
+            characters = len(pattern) + len(where)
+        portions[-1].append((pattern, where))
+    return [tuple(portion) for portion in portions]
