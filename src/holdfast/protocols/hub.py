@@ -37,6 +37,8 @@ ENDING = ("excluded", "moved", "late")
 ACK_TIMER = "acks"
 BEAT_TIMER = "heartbeat"
 REDIAL_TIMER = "redial:"
+READY_SOON_S = 0.05
+"""A broker that is told to come back later does so within this time, however often it is told."""
 
 
 class Owner(Protocol):
@@ -230,12 +232,12 @@ class Hub:
         link.redial_s = min(2 * link.redial_s, self.config.redial_max_s)
 
     def _ask_again(self, link: Link) -> None:
-        """The peer is there and will be ready soon. A child asks again at once: it may have a deep tree below itself.
+        """The peer is there and will be ready soon. A child does not lose patience: it may have a deep tree below it.
 
-        Clients are many, and do not come back faster the more often they are sent away.
+        Clients may be many, and come back less and less often.
         """
         if self.kind == "broker":
-            link.redial_s = self.config.redial_s
+            link.redial_s = min(link.redial_s, READY_SOON_S)
         self._redial(link)
 
     def receive(self, peer: str, frame: Frame, now: float) -> None:

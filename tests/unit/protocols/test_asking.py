@@ -202,7 +202,7 @@ def test_a_client_that_leaves_with_nothing_on_its_way_just_goes():
 
 def refused(kind: Kind, times: int) -> list[float]:
     """After how long somebody of that kind dials again, each time that it is told to come back later."""
-    hub = Bystander("child", kind, LinkConfig()).hub
+    hub = Bystander("child", kind, LinkConfig(redial_s=0.01, redial_max_s=2.0)).hub
     hub.dial("parent", 0.0)
     waits = []
     for _ in range(times):
@@ -216,11 +216,11 @@ def refused(kind: Kind, times: int) -> list[float]:
 
 
 def test_a_child_does_not_lose_patience_with_a_parent_that_is_not_ready():
-    assert refused("broker", 5) == [0.05] * 5
+    assert refused("broker", 6) == [0.01, 0.02, 0.04, 0.05, 0.05, 0.05]
 
 
 def test_clients_are_many_and_come_back_less_and_less_often():
-    assert refused("client", 5) == [0.05, 0.1, 0.2, 0.4, 0.8]
+    assert refused("client", 6) == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32]
 
 
 def test_a_request_needs_no_question_its_answer_is_one():
