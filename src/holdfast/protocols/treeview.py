@@ -80,8 +80,11 @@ class TreeView:
         """What our children should know of what is above them."""
         return Upward((self.contact(), *self.chain), self.senior, self._cut() if is_root else self.siblings)
 
-    def learn(self, upward: Upward) -> None:
+    def learn(self, upward: Upward) -> bool:
+        """What is above us; whether that is news."""
+        known = Upward(self.chain, self.senior, self.siblings)
         self.chain, self.senior, self.siblings = upward.chain, upward.senior, upward.siblings
+        return upward != known
 
     def tell(self, parent: str | None, neighbours: Iterable[str], hops: int, then: Callable[[], None]) -> int:
         """Tell the neighbours; `then` is called when all of them have acknowledged."""

@@ -261,10 +261,10 @@ class HealingBroker(TakingInBroker):
         known = self.view.children.get(peer)
         if view.twigs is not None and known is not None:
             self.view.children[peer] = Twig(known.name, known.kind, known.epoch, known.address, view.twigs)
-        elif view.upward is not None and peer == self.parent:
-            self.view.learn(view.upward)
-            if not view.hops:
+            if self.parent is None:
                 self._tell_down()
+        elif view.upward is not None and peer == self.parent and self.view.learn(view.upward):
+            self._tell_down()
         if not view.version:
             return
         if view.hops:
