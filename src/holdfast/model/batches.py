@@ -13,6 +13,7 @@ from sys import byteorder
 from typing import Annotated, TypeVar
 
 from msgspec import Meta, Struct
+from msgspec.msgpack import Encoder
 
 from holdfast.model.errors import PeerViolation
 from holdfast.model.filters import Filter, Value
@@ -21,6 +22,8 @@ from holdfast.model.guarantees import GUARANTEES, Guarantee
 PAYLOAD_BYTES_MAX = 1 << 20
 BATCH_BYTES_MAX = 1 << 16
 BATCH_COUNT_MAX = 4096
+BATCH_COST_BYTES_MAX = 3 << 20
+"""Whatever a batch is wrapped in on its way, it still fits into a frame."""
 KEYS_MAX = 64
 KEY_BYTES_MAX = 256
 ATTRIBUTES_MAX = 64
@@ -38,6 +41,9 @@ Attributes = Annotated[dict[str, Value], Meta(max_length=ATTRIBUTES_MAX)]
 KeysColumn = Annotated[tuple[Keys, ...], Meta(max_length=BATCH_COUNT_MAX)]
 AttributesColumn = Annotated[tuple[Attributes, ...], Meta(max_length=BATCH_COUNT_MAX)]
 T = TypeVar("T")
+
+
+_columns = Encoder()
 
 
 class Message(Struct, frozen=True, gc=False):
@@ -81,7 +87,10 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
     def cost_bytes(self) -> int:
         """What the batch weighs in flow control: its columns and a flat charge for the header."""
         cost = len(self.payloads) + len(self.lengths) + 64
-        return cost + 32 * (len(self.keys) + len(self.attributes)) if self.keys or self.attributes else cost
+        if self.keys or self.attributes:
+            # Their texts count: a short column may hold much, and whoever keeps it is to be paid for it.
+            return cost + len(_columns.encode((self.keys, self.attributes)))
+        return cost
 
     def key_set(self) -> Sequence[str]:
         """Every key that some message of the batch has, in order of first appearance."""
@@ -154,6 +163,8 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
         for name, column in (("keys", self.keys), ("attributes", self.attributes)):
             if len(column) not in (0, 1, self.count):
                 raise BatchError(f"{who} has {self.count} messages but {len(column)} entries of {name}")
+        if self.cost_bytes > BATCH_COST_BYTES_MAX:
+            raise BatchError(f"{who} weighs {self.cost_bytes} bytes; at most {BATCH_COST_BYTES_MAX} are allowed")
         if self.last > SEQ_MAX:
             raise BatchError(f"{who} numbers its messages past {SEQ_MAX}")
 

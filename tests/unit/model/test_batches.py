@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.batches import (
+    BATCH_COST_BYTES_MAX,
     BATCH_COUNT_MAX,
     PAYLOAD_BYTES_MAX,
     SEQ_MAX,
@@ -20,6 +21,8 @@ from holdfast.model.batches import (
 )
 from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import GUARANTEES
+from holdfast.model.messages import Data, Publish, TotalProcessed
+from holdfast.model.wire import FrameReader, encode
 from tests.unit.model.drawn import Told, batch_of, names, told, topics
 
 FILTERS = [parse_filter(text) for text in ("n > 0", "n = 1", "not exists n", "m = 'a' or n < 1")]
@@ -168,7 +171,27 @@ def test_the_largest_batches_are_legal():
 
 
 @given(told)
-def test_the_cost_of_a_batch_covers_its_columns(told: list[Told]):
+def test_the_cost_of_a_batch_is_about_its_size_on_the_wire(told: list[Told]):
     batch = batch_of(told)
-    entries = len(batch.keys) + len(batch.attributes)
-    assert batch.cost_bytes >= len(batch.payloads) + len(batch.lengths) + entries
+    size = len(encode(Data(1, Publish(batch))))
+    assert abs(batch.cost_bytes - size) < 64 + 2 * len(batch.topic.encode()) + len(batch.publisher.encode())
+
+
+@given(told)
+def test_both_ends_of_a_link_compute_the_same_cost(told: list[Told]):
+    batch = batch_of(told)
+    [frame] = FrameReader().feed(encode(Data(1, Publish(batch))))
+    assert isinstance(frame, Data)
+    assert isinstance(frame.message, Publish)
+    assert frame.message.batch.cost_bytes == batch.cost_bytes
+
+
+def test_a_batch_that_is_legal_fits_into_a_frame_whatever_it_is_wrapped_in():
+    text = {"text": "語" * ((BATCH_COST_BYTES_MAX - 1000) // 3)}
+    name, topic = "語" * 128, "語" * 300
+    batch = make_batch(name, SEQ_MAX, topic, 3, [b""], [("k",)], [text])
+    batch.check()
+    encode(Data(SEQ_MAX, TotalProcessed(name, SEQ_MAX, batch)))
+    heavier = make_batch(name, SEQ_MAX, topic, 3, [bytes(2000)], [("k",)], [text])
+    with pytest.raises(BatchError, match=f"at most {BATCH_COST_BYTES_MAX} are allowed"):
+        heavier.check()

@@ -324,6 +324,16 @@ def test_total_batches_that_waited_for_one_of_their_publisher_go_on_as_one():
     ]
 
 
+def test_total_batches_go_on_as_one_only_as_long_as_it_is_small():
+    stage = Stage().join("c1", "c2").attach("alice").want("t", "c1", "c2")
+    for first in range(1, 6):
+        keys = tuple(f"{first}-{number}".ljust(256) for number in range(64))
+        stage.says("alice", publish("alice", first, TOTAL, keys=keys))
+    stage.says("c1", TotalAck("alice", 1))
+    said = stage.says("c2", TotalAck("alice", 1))
+    assert [len(message.keys) for _, message in said if isinstance(message, TotalMarker)] == [3 * 64] * 2
+
+
 # --------------------------------------------------------------------------------------------------------- closed cuts
 
 

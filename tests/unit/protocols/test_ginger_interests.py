@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.model.messages import (
     INTERESTS_MAX,
+    Data,
     Interests,
     SessionMessage,
     Subscribe,
@@ -11,6 +12,7 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from holdfast.model.wire import FRAME_BYTES_MAX, encode
 from holdfast.protocols.ginger.interests import INTERESTS_PER_MESSAGE, InterestMap
 
 Sent = list[tuple[str, SessionMessage]]
@@ -182,11 +184,27 @@ def test_a_newcomer_is_told_in_messages_of_bounded_size():
     parts = [message for _, message in known.take() if isinstance(message, Interests)]
     assert [(len(part.entries), part.complete) for part in parts] == [
         (INTERESTS_PER_MESSAGE, False),
-        (INTERESTS_PER_MESSAGE, False),
-        (0, True),
+        (INTERESTS_PER_MESSAGE, True),
     ]
     assert INTERESTS_PER_MESSAGE <= INTERESTS_MAX
     assert sum((part.entries for part in parts), ()) == tuple(known.table.distinct())
+
+
+def test_a_newcomer_is_told_in_messages_that_fit_into_a_frame_however_long_the_filters_are():
+    known = Map()
+    for number in range(400):
+        known.table.add("é" * 500, f"n = '{'語' * 4000}{number}'", "alice")
+    known.join("b2", tell=True)
+    parts = [message for _, message in known.take() if isinstance(message, Interests)]
+    assert all(len(encode(Data(1, part))) < FRAME_BYTES_MAX for part in parts)
+    assert sum((part.entries for part in parts), ()) == tuple(known.table.distinct())
+    assert [part.complete for part in parts] == [False] * (len(parts) - 1) + [True]
+
+
+def test_a_newcomer_is_told_when_there_is_nothing_to_tell():
+    known = Map()
+    known.join("b2", tell=True)
+    assert known.take() == [("b2", Interests((), True))]
 
 
 def test_nobody_waits_for_a_newcomer_to_confirm_what_it_was_told():

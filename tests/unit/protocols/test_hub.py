@@ -183,6 +183,7 @@ def test_who_dials_says_what_it_has_and_sends_when_it_is_welcome():
         (hello(cluster="other"), "cluster", "belongs to cluster 'holdfast', not 'other'"),
         (hello("here"), "name", "the name 'here' is the broker's own"),
         (hello(resume=True), "unknown-session", "does not know this session of child"),
+        (hello(received=3), "misuse", "child begins a session of which it has 3 messages already"),
     ],
 )
 def test_a_hello_that_cannot_be_is_refused_and_the_connection_closed(strange: Hello, code: str, sentence: str):
@@ -193,6 +194,16 @@ def test_a_hello_that_cannot_be_is_refused_and_the_connection_closed(strange: He
     assert refusal.frame.code == code
     assert sentence in refusal.frame.reason
     assert end == Disconnect(strange.node, refusal.frame.reason)
+    assert not owner.hub.links
+
+
+def test_a_connection_does_not_change_its_name():
+    owner = Owner()
+    refused, end = owner.receive("child", hello("other"))
+    assert isinstance(refused, Send)
+    assert isinstance(refused.frame, Refusal)
+    assert refused.frame.reason == "child said hello as 'other': a connection belongs to one node"
+    assert isinstance(end, Disconnect)
     assert not owner.hub.links
 
 
