@@ -11,6 +11,7 @@ from holdfast.model.batches import (
     BATCH_COUNT_MAX,
     PAYLOAD_BYTES_MAX,
     SEQ_MAX,
+    Attributes,
     Batch,
     BatchError,
     Message,
@@ -187,7 +188,7 @@ def test_both_ends_of_a_link_compute_the_same_cost(told: list[Told]):
 
 
 def test_a_batch_that_is_legal_fits_into_a_frame_whatever_it_is_wrapped_in():
-    text = {"text": "語" * ((BATCH_COST_BYTES_MAX - 1000) // 3)}
+    text: Attributes = {"text": "語" * ((BATCH_COST_BYTES_MAX - 1000) // 3)}
     name, topic = "語" * 128, "語" * 300
     batch = make_batch(name, SEQ_MAX, topic, 3, [b""], [("k",)], [text])
     batch.check()
