@@ -22,6 +22,9 @@ def demo(
         float, typer.Option("--interval-ms", min=0, max=60_000, help="Between two of them at one client.")
     ] = INTERVAL_MS,
     seed: Annotated[int, typer.Option("--seed", "-s", help="Another workload.")] = 1,
+    kill: Annotated[
+        list[str] | None, typer.Option("--kill", "-k", help="Kill this broker on the way; may be given several times.")
+    ] = None,
     report: Annotated[Path, typer.Option("--report", "-r", help="Where summary, trace and logs go.")] = Path("report"),
     as_json: AsJson = False,
 ) -> None:
@@ -31,26 +34,34 @@ def demo(
     withdraw, transfer and applyInterest (total). When everybody has everything, the trace is checked, and the replicas
     of each bank must have equal balances. Exit code 1 if anything was lost, repeated, made up or out of order.
 
+    Brokers named by --kill get a SIGKILL in mid-work, one after the other; the others repair the tree, and the table of
+    repairs says how long the broken paths stood still. The proof is the same.
+
     \b
     Examples
       holdfast demo
+      holdfast demo --kill 1 --kill 0
       holdfast demo --operations 2000 --interval-ms 2 --seed 7
       holdfast audit report/trace
     """
     cluster = load_cluster(file) if file else default_cluster()
-    plan = DemoPlan(cluster, report, operations, interval_ms, seed=seed)
+    plan = DemoPlan(cluster, report, operations, interval_ms, seed=seed, kills=tuple(kill or ()))
     with progress() as advance:
         summary = asyncio.run(run_demo(plan, advance))
     if as_json:
         print_json(summary)
     else:
         _print_summary(summary, report)
+        if left := plan.kills[len(summary.kills) :]:
+            note(f"all was delivered before these could be killed: {', '.join(left)}; give it more --operations")
     if not summary.ok:
         raise typer.Exit(1)
 
 
 def _print_summary(summary: Summary, report: Path) -> None:
     console.print(_latency_table(summary))
+    if summary.repairs:
+        console.print(_repair_table(summary))
     verdict = table("What was promised", "", "found")
     for title, found, expected in (
         ("messages", summary.messages, summary.messages_expected),
@@ -77,6 +88,13 @@ def _print_summary(summary: Summary, report: Path) -> None:
         f"{summary.brokers} brokers, {summary.clients} clients, {summary.seconds:.1f} s; "
         f"the summary, the trace and the logs are in {report}/"
     )
+
+
+def _repair_table(summary: Summary) -> object:
+    rows = table("From kill -9 to the next delivery", "broker", "role", "broken paths", "first ms", "all ms")
+    for one in summary.repairs:
+        rows.add_row(one.broker, one.role, str(one.paths), f"{one.first_ms:.0f}", f"{one.all_ms:.0f}")
+    return rows
 
 
 def _latency_table(summary: Summary) -> object:

@@ -1,8 +1,8 @@
 """The demonstration: a tree of real brokers, five clients, the bank workload of the Ginger evaluation, and the proof.
 
-Everything runs on loopback as processes of its own. When all clients have what all published, their histories are put
-together and judged by the checkers, which know nothing of brokers; and since every client is a replica of its bank, the
-replicas of a bank must end with equal balances.
+Everything runs on loopback as processes of its own, and on the way some brokers are killed. When all clients have what
+all published, their histories are put together and judged by the checkers, which know nothing of brokers; and since
+every client is a replica of its bank, the replicas of a bank must end with equal balances.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from holdfast.cluster.config import Client, Cluster
 from holdfast.cluster.demo_client import DemoClientSettings
 from holdfast.cluster.ports import free_port_pairs
 from holdfast.cluster.processes import Processes
+from holdfast.cluster.repairs import Assassin, Kill, Repair, repairs
 from holdfast.cluster.workers import Worker
 from holdfast.model.errors import ConfigError
 from holdfast.model.guarantees import GUARANTEES
@@ -66,6 +67,8 @@ class Summary(Struct, frozen=True):
     deliveries_expected: int
     verdict: dict[str, Any]
     latencies: Sequence[Latency]
+    kills: Sequence[str]
+    repairs: Sequence[Repair]
     balances: dict[str, str]
     replicas_equal: bool
     refused_operations: int
@@ -81,6 +84,18 @@ class DemoPlan(Struct, frozen=True):
     interval_ms: float = INTERVAL_MS
     accounts: int = ACCOUNTS
     seed: int = 1
+    kills: tuple[str, ...] = ()
+    """Brokers to kill on the way, one after the other."""
+
+    def check(self) -> None:
+        if not self.cluster.clients or any(len(client.topics) != 1 for client in self.cluster.clients):
+            raise ConfigError("the demonstration needs a cluster with clients that have one topic each.")
+        for name in self.kills:
+            self.cluster.broker(name)
+        if self.kills and not self.cluster.tolerance:
+            raise ConfigError("brokers can only be killed in a cluster that repairs itself: give it a tolerance of 1.")
+        if len(set(self.kills)) >= len(self.cluster.brokers) or len(set(self.kills)) < len(self.kills):
+            raise ConfigError("each broker can be killed once, and one has to survive.")
 
 
 def _silent(phase: str, done: int, total: int) -> None:
@@ -89,11 +104,11 @@ def _silent(phase: str, done: int, total: int) -> None:
 
 async def run_demo(plan: DemoPlan, progress: Progress = _silent) -> Summary:
     """Run it on free ports; nothing is left running, whatever happens."""
-    if not plan.cluster.clients or any(len(client.topics) != 1 for client in plan.cluster.clients):
-        raise ConfigError("the demonstration needs a cluster with clients that have one topic each.")
+    plan.check()
     cluster = plan.cluster.at_ports(free_port_pairs(len(plan.cluster.brokers)))
     trace, run = _emptied(plan.report / "trace"), f"demo-{token_hex(4)}"
     processes = Processes(cluster, plan.report, attached=True, trace=str(trace), run=run)
+    assassin = Assassin(processes, plan.kills, {client.name: client.topics[0] for client in cluster.clients})
     started_at = monotonic()
     try:
         ready: list[str] = []
@@ -103,13 +118,13 @@ async def run_demo(plan: DemoPlan, progress: Progress = _silent) -> Summary:
             progress("brokers", len(ready), len(cluster.brokers))
 
         await processes.start_brokers(on_ready)
-        results = await processes.while_alive(_play(plan, cluster, trace, run, progress))
+        results = await processes.while_alive(_play(plan, cluster, trace, run, assassin, progress))
     finally:
         await processes.stop()
     progress("checking", 0, 1)
     seconds = monotonic() - started_at
     events = await asyncio.to_thread(read_trace, trace)
-    summary = await asyncio.to_thread(summed_up, plan, results, events, str(trace), seconds)
+    summary = await asyncio.to_thread(summed_up, plan, results, events, str(trace), seconds, assassin.kills)
     (plan.report / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
     progress("checking", 1, 1)
     return summary
@@ -128,7 +143,7 @@ def _emptied(directory: Path) -> Path:
 
 
 async def _play(
-    plan: DemoPlan, cluster: Cluster, trace: Path, run: str, progress: Progress
+    plan: DemoPlan, cluster: Cluster, trace: Path, run: str, assassin: Assassin, progress: Progress
 ) -> dict[str, dict[str, Any]]:
     """Start the clients, let them play, and return what each said at its end."""
     replicas = _replicas(cluster)
@@ -146,6 +161,7 @@ async def _play(
             def on_progress(said: dict[str, Any]) -> None:
                 delivered[worker.name] = said["delivered"]
                 progress("operations", sum(delivered.values()), total)
+                assassin.advanced(sum(delivered.values()) / total)
 
             done: dict[str, Any] = await worker.report("done", limit_s, on_progress)
             on_progress(done)
@@ -153,7 +169,14 @@ async def _play(
 
         for worker in workers:
             worker.tell("go")
-        results = await _all(played(worker) for worker in workers)
+        killing = asyncio.ensure_future(assassin.work(progress))
+        try:
+            results = await _all(played(worker) for worker in workers)
+        finally:
+            killing.cancel()
+            await asyncio.wait({killing})
+        if not killing.cancelled():
+            killing.result()
         for worker in workers:
             worker.tell("stop")
         await _all(worker.report("closed", CLOSED_S) for worker in workers)
@@ -199,7 +222,12 @@ def deliveries_expected(plan: DemoPlan) -> int:
 
 
 def summed_up(
-    plan: DemoPlan, results: dict[str, dict[str, Any]], events: Sequence[Event], trace: str, seconds: float
+    plan: DemoPlan,
+    results: dict[str, dict[str, Any]],
+    events: Sequence[Event],
+    trace: str,
+    seconds: float,
+    kills: Sequence[Kill] = (),
 ) -> Summary:
     """Judge the trace, and count: a trace that lacks a client's rows altogether would not be at fault by itself."""
     verdict = check(events)
@@ -221,6 +249,8 @@ def summed_up(
         deliveries_expected=deliveries_wanted,
         verdict=_as_dict(verdict),
         latencies=latencies(events),
+        kills=[one.broker for one in kills],
+        repairs=repairs(kills, events),
         balances=digests,
         replicas_equal=equal,
         refused_operations=sum(int(result["refused"]) for result in results.values()),

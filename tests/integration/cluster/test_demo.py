@@ -24,6 +24,15 @@ def test_a_small_demonstration_ends_with_all_zeros(terminal: Terminal):
     assert processes_that_mention(str(report)) == []
 
 
+def test_brokers_that_are_killed_on_the_way_cost_nobody_a_message(terminal: Terminal):
+    ran = terminal.run("demo", "--operations", 150, "--kill", 1, "--kill", 0)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "From kill -9 to the next delivery" in ran.stdout
+    summary = json.loads((terminal.directory / "report" / "summary.json").read_text())
+    assert [(one["broker"], one["role"]) for one in summary["repairs"]] == [("1", "inner"), ("0", "root")]
+    assert summary["deliveries"] == 150 * (3 * 3 + 2 * 2)
+
+
 def test_a_loss_planted_in_the_trace_of_a_demonstration_is_found(terminal: Terminal):
     assert terminal.run("demo", "--operations", 5, "--interval-ms", 0).returncode == 0
     trace = terminal.directory / "report" / "trace" / "c2.jsonl"

@@ -218,7 +218,9 @@ async def play(
         players = []
         for index, home in enumerate(homes):
             client = await stack.enter_async_context(
-                holdfast.connect(_address(processes, home), name=f"c{index}", cluster="faults", trace=rows.append)
+                holdfast.connect(
+                    _address(processes, home), name=f"c{index}", cluster="faults", trace=rows.append, timeout_s=5.0
+                )
             )
             replica = await open_replica(client, BANK, account_numbers(20))
             players.append(Player(client, replica, await client.subscribe(NEWS), seed))
@@ -229,11 +231,12 @@ async def play(
         try:
             await stage.flows_again()
             await story(stage)
-        finally:
             done.set()
-            await asyncio.wait(publishing, timeout=PATIENCE_S)
-        for task in publishing:
-            task.result()
+            await asyncio.wait_for(asyncio.gather(*publishing), PATIENCE_S)
+        finally:
+            for task in publishing:
+                task.cancel()
+            await asyncio.wait(publishing)
         await stage.until(
             lambda: all(player.delivered >= stage.published for player in players), "everything is delivered to all"
         )

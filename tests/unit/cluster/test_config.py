@@ -160,3 +160,15 @@ def test_a_directory_is_no_cluster_file(tmp_path: Path):
 def test_asking_for_a_broker_that_is_not_there_names_those_that_are():
     with pytest.raises(ConfigError, match="cluster chain has no broker 'd'; it has a, b or c"):
         parse_cluster(CHAIN).broker("d")
+
+
+@pytest.mark.parametrize("tolerance", ["-1", "3"])
+def test_a_tolerance_that_cannot_be_is_explained(tolerance: str):
+    with pytest.raises(
+        ConfigError, match=r"tolerance: -?\d cannot be; expected 0 \(nothing is repaired\), 1 \(one broker"
+    ):
+        parse_cluster(f"tolerance = {tolerance}\n{CHAIN}")
+
+
+def test_a_cluster_repairs_nothing_unless_it_says_so():
+    assert (parse_cluster(CHAIN).tolerance, parse_cluster(f"tolerance = 2\n{CHAIN}").tolerance) == (0, 2)

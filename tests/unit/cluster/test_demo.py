@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
+from holdfast.cluster.config import Cluster
 from holdfast.cluster.demo import DemoPlan, Latency, Summary, latencies, replicas_equal, summed_up
 from holdfast.cluster.evaluation import default_cluster
+from holdfast.model.errors import ConfigError
 from holdfast.model.trace import Event
 
 MS = 1_000_000
@@ -106,3 +109,18 @@ def test_a_delivery_too_many_is_noticed():
     last = events[-1]
     summary = judged([*events, replace(last, index=last.index + 1)])
     assert (summary.ok, summary.verdict["duplicated"]) == (False, 1)
+
+
+def test_nobody_is_killed_where_nobody_repairs_and_nobody_twice():
+    def plan(cluster: Cluster, *kills: str) -> DemoPlan:
+        return DemoPlan(cluster, Path("report"), kills=kills)
+
+    plan(CLUSTER, "1", "0").check()
+    with pytest.raises(ConfigError, match="give it a tolerance"):
+        plan(replace(CLUSTER, tolerance=0), "1").check()
+    with pytest.raises(ConfigError, match="killed once"):
+        plan(CLUSTER, "1", "1").check()
+    with pytest.raises(ConfigError, match="one has to survive"):
+        plan(CLUSTER, *(broker.name for broker in CLUSTER.brokers)).check()
+    with pytest.raises(ConfigError, match="has no broker 'x'"):
+        plan(CLUSTER, "x").check()
