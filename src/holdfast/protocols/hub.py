@@ -337,6 +337,10 @@ class Hub:
         if refusal is not None:
             self.out.append(Send(peer, refusal))
             self.out.append(Disconnect(peer, refusal.reason))
+            if known is not None and known.dialler:
+                # Closing its connection took our own attempt to reach it along.
+                known.closed()
+                self._redial(known)
             return
         if known is not None:
             # The driver has replaced the connection already: only the old session's state is left to end.

@@ -227,11 +227,14 @@ def test_a_client_cannot_take_the_place_of_a_broker_by_its_name():
 def test_nobody_can_dial_in_as_the_peer_that_we_dial():
     owner = attached()
     owner.peer_down("parent")
-    [refused, _] = owner.receive("parent", hello("parent"))
+    [refused, _, redial] = owner.receive("parent", hello("parent"))
     assert isinstance(refused, Send)
     assert isinstance(refused.frame, Refusal)
     assert refused.frame.code == "name"
     assert "parent" in owner.hub.links
+    # Closing its connection may have taken our own attempt along: there is another one.
+    assert isinstance(redial, SetTimer)
+    assert redial.name == "redial:parent"
 
 
 def test_a_newer_session_under_the_same_name_ends_the_older_one():
