@@ -449,6 +449,14 @@ class Hub:
         """Whether every open link has been acknowledged to the end."""
         return all(not link.sent and not link.waiting for link in self.links.values() if link.state is LinkState.OPEN)
 
+    def waiting_for(self) -> list[str]:
+        """In words, whose credit something waits for. What waits for a connection counts when it is too much."""
+        return [
+            f"credit from {peer}"
+            for peer, link in sorted(self.links.items())
+            if peer in self.congested or (link.is_open and link.waiting)
+        ]
+
     def check_invariants(self) -> None:
         for link in self.links.values():
             link.check_invariants()

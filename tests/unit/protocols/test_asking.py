@@ -228,3 +228,26 @@ def test_a_request_needs_no_question_its_answer_is_one():
     _, effects = client.subscribe("t", "", 0.0)
     assert frames(effects) == [Data(1, Subscribe(1, "t", ""))]
     assert frames(client.settle(0.0)) == []
+
+
+# -------------------------------------------------------------------------------------------- whom one waits for
+
+
+def test_whoever_has_something_for_a_peer_without_credit_says_that_it_waits():
+    hub = listening(LinkConfig())
+    assert hub.waiting_for() == []
+    hub.links["alice"].credit_out = 0
+    hub.send("alice", ConfirmAck(1))
+    assert not hub.congested
+    assert hub.waiting_for() == ["credit from alice"]
+    hub.receive("alice", Ack(0, PLENTY), 0.0)
+    assert hub.waiting_for() == []
+
+
+def test_what_waits_for_somebody_who_is_away_is_no_reason_until_it_is_too_much():
+    hub = listening(LinkConfig(backlog_bytes_max=SMALL))
+    hub.peer_down("alice")
+    hub.send("alice", ConfirmAck(1))
+    assert hub.waiting_for() == []
+    hub.send("alice", ConfirmAck(2))
+    assert hub.waiting_for() == ["credit from alice"]

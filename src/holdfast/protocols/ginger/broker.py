@@ -438,7 +438,7 @@ class GingerBroker:
         reasons += self.cuts.waiting_for()
         reasons += [f"a cut to end, for {len(lane)} messages from {peer}" for peer, lane in self._lanes.items()]
         reasons += [f"the release of {client}'s total batch #{first}" for client, (_, first) in self._under_way.items()]
-        reasons += [f"credit from {peer}" for peer in sorted(self.hub.congested)]
+        reasons += self.hub.waiting_for()
         reasons += self.confirmations.waiting_for()
         if self.parent is not None and self.phase is not Phase.GONE and self._parent_away():
             reasons.append(f"a connection to its parent {self.parent}")
