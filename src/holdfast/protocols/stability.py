@@ -182,6 +182,14 @@ class StabilityLog:
         self.unlink(old)
         return records
 
+    def restack(self, peer: str) -> None:
+        """Nothing was sent to the peer yet: its positions are those of the records that it is about to be told of."""
+        records = self.concerning(peer)
+        for position, record in enumerate(records, 1):
+            record.outs[peer] = position
+        self.flows[peer].sent = len(records)
+        self._changed = True
+
     def restart(self, peer: str, places: Mapping[RecordId, int], sent: int) -> None:
         """The peer's place is taken by another, which has these records at these positions, of so many in all."""
         self.link(peer, sent=sent)

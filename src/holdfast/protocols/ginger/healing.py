@@ -350,6 +350,8 @@ class HealingBroker(TakingInBroker):
             self.log.link(peer)
             self.interests.neighbours[peer] = None
             self.interests.suspend(peer)
+        # A request that was asked again meanwhile has taken two positions.
+        self.log.restack(peer)
         for record, after in self.log.history(peer):
             self.hub.send(peer, Unstable(_flag(record, peer), record.batch, after, record.number))
         self._fence_base, self._fence_version = self.log.flows[peer].sent, self.view.version
