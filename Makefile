@@ -44,6 +44,6 @@ pins: ## renew requirements*.txt from pyproject.toml, in a clean environment
 	@scripts/pins
 
 clean: ## remove .venv and everything that was made
-	rm -rf .venv .setup.lock .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .setup.lock .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist report
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find src -name '*.egg-info' -type d -prune -exec rm -rf {} +
