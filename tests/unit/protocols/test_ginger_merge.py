@@ -1,0 +1,101 @@
+"""The order of a repair: what is certain is kept, whatever is preferred (FLUSH.md, merge order and traps)."""
+
+from collections.abc import Sequence
+
+from holdfast.model.batches import Batch, make_batch
+from holdfast.model.guarantees import CAUSAL, TOTAL
+from holdfast.protocols.ginger.merge import Contribution, Flag, History, Merge
+from holdfast.protocols.stability import RecordId
+
+
+def record(name: str, guarantee: int = CAUSAL, keys: tuple[str, ...] = (), seq: int = 1) -> tuple[RecordId, Batch]:
+    return (name, seq), make_batch(name, seq, "t", guarantee, [b""], [keys] if keys else ())
+
+
+def sent(*names: str) -> list[Contribution]:
+    return [((name, 1), Flag.SENT, place, place + 1) for place, name in enumerate(names)]
+
+
+def received(*names: str) -> list[Contribution]:
+    return [((name, 1), Flag.RECEIVED, place, place + 1) for place, name in enumerate(names)]
+
+
+def renumbered(*parts: Sequence[Contribution]) -> list[Contribution]:
+    entries = [entry for part in parts for entry in part]
+    return [(rid, flag, place, place + 1) for place, (rid, flag, _, _) in enumerate(entries)]
+
+
+def merged(
+    histories: dict[str, list[Contribution]], *records: tuple[RecordId, Batch], lacking: dict[str, str] | None = None
+) -> Merge:
+    return Merge(
+        {who: History(entries, passes=True) for who, entries in histories.items()},
+        dict(records),
+        lambda who, batch: batch.publisher in (lacking or {}).get(who, ""),
+        (),
+        set(),
+    )
+
+
+def test_what_was_received_before_something_was_sent_comes_before_it():
+    # Trap 3: P receives m1, then sends m2; C2 lacks both.
+    merge = merged({"p": renumbered(received("n"), sent("m"))}, record("m"), record("n"))
+    assert merge.order == [("n", 1), ("m", 1)]
+
+
+def test_sent_before_received_is_no_order_so_there_is_no_cycle():
+    # Trap 2: C1 sends a, then receives b; P sends b, then receives a.
+    merge = merged(
+        {"c": renumbered(sent("a"), received("b")), "p": renumbered(sent("b"), received("a"))}, record("a"), record("b")
+    )
+    assert merge.forced == 0
+    assert sorted(merge.order) == [("a", 1), ("b", 1)]
+
+
+def test_a_publishers_order_is_kept_even_if_nobody_has_both():
+    merge = merged({"c": received("a")}, record("a", seq=2), record("a", seq=1))
+    assert merge.order == [("a", 1), ("a", 2)]
+
+
+def test_two_orders_of_reception_by_two_dead_brokers_are_preferences():
+    # Trap 7: as hard edges they would make a cycle.
+    merge = merged({"c": received("a", "b"), "d": received("b", "a")}, record("a"), record("b"))
+    assert merge.forced == 0
+
+
+def test_the_order_around_a_total_record_on_its_key_is_kept():
+    merge = merged({"c": received("z", "a")}, record("a", keys=("k",)), record("z", TOTAL, ("k",)))
+    assert merge.order == [("z", 1), ("a", 1)]
+
+
+def test_what_nobody_alive_has_sent_comes_last():
+    # Trap 16: its dependencies died with its entry point.
+    merge = merged({"c": received("a"), "d": sent("b")}, record("a"), record("b"))
+    assert merge.order == [("b", 1), ("a", 1)]
+
+
+def test_who_has_one_and_lacks_the_other_shows_what_the_dead_broker_did():
+    merge = merged({"c": received("z"), "d": received("a")}, record("a"), record("z"), lacking={"c": "a"})
+    assert merge.order == [("z", 1), ("a", 1)]
+
+
+def test_what_would_come_too_late_for_somebody_is_said():
+    # c has the total z already; d has processed a before z, so a is not c's: it did not want it then.
+    merge = merged(
+        {"c": received("z"), "d": received("a", "z")},
+        record("a", keys=("k",)),
+        record("z", TOTAL, ("k",)),
+        lacking={"c": "a"},
+    )
+    assert merge.order == [("a", 1), ("z", 1)]
+    assert merge.late == {("c", ("a", 1))}
+
+
+def test_what_went_by_before_a_request_comes_before_what_was_asked_for():
+    entries: list[Contribution] = [
+        (("q", 1), Flag.SENT, 0, 1),
+        (("b", 1), Flag.RECEIVED, 1, 3),
+        (("a", 1), Flag.SENT, 1, 2),
+    ]
+    merge = merged({"c": [entries[0], entries[2], entries[1]]}, record("a"), record("b", TOTAL), record("q"))
+    assert merge.order.index(("q", 1)) < merge.order.index(("b", 1))

@@ -1,0 +1,128 @@
+"""What is kept, and when it may be forgotten (FLUSH.md, stability and traps 4 to 6)."""
+
+from holdfast.model.batches import Batch, make_batch
+from holdfast.model.messages import Levels
+from holdfast.protocols.stability import StabilityLog
+
+
+def batch(publisher: str, seq: int = 1) -> Batch:
+    return make_batch(publisher, seq, "t", 2, [b"x"])
+
+
+def log_with(levels: int, *peers: str) -> StabilityLog:
+    log = StabilityLog(levels)
+    for peer in peers:
+        log.link(peer)
+    return log
+
+
+def passed(log: StabilityLog, one: Batch, came_from: str, *to: str) -> None:
+    record = log.append(one)
+    log.came(record, came_from)
+    for peer in to:
+        log.went(record, peer)
+
+
+def test_a_record_is_kept_until_the_neighbour_that_it_went_to_says_the_level():
+    log = log_with(1, "a", "b")
+    passed(log, batch("p"), "a", "b")
+    log.on_levels("a", Levels((0, 0), (1, 1)))
+    log.on_levels("b", Levels((1, 0), (0, 0)))
+    log.survey()
+    assert len(log) == 1
+    log.on_levels("b", Levels((1, 1), (0, 0)))
+    log.survey()
+    assert len(log) == 0
+
+
+def test_a_record_is_kept_until_the_neighbour_that_it_came_from_says_the_level():
+    # Trap 6: stability that looks only downstream forgets what the upstream broker died in the middle of passing on.
+    log = log_with(1, "a", "b")
+    passed(log, batch("p"), "a", "b")
+    log.on_levels("b", Levels((1, 1), (0, 0)))
+    log.survey()
+    assert len(log) == 1
+    log.on_levels("a", Levels((0, 0), (1, 1)))
+    log.survey()
+    assert len(log) == 0
+
+
+def test_a_later_record_is_not_stable_before_an_earlier_one():
+    # Trap 4: y is stable on its own links, but it is the bridge between x, which is not, and what follows y.
+    log = log_with(1, "a", "b", "c")
+    passed(log, batch("x"), "a", "b")
+    passed(log, batch("y"), "a", "c")
+    log.on_levels("c", Levels((1, 1), (0, 0)))
+    log.on_levels("a", Levels((0, 0), (2, 2)))
+    said = log.survey()
+    assert said["c"].went == (1, 0)
+    assert len(log) == 2
+    log.on_levels("b", Levels((1, 1), (0, 0)))
+    log.survey()
+    assert len(log) == 0
+
+
+def test_what_waits_is_not_stable_whatever_its_neighbours_say():
+    log = log_with(1, "a", "b")
+    record = log.append(batch("p"), pending=True)
+    log.came(record, "a")
+    log.asked(record, "b")
+    log.on_levels("a", Levels((0, 0), (1, 1)))
+    log.on_levels("b", Levels((1, 1), (0, 0)))
+    assert log.survey()["a"].came == (1, 0)
+    log.released(record)
+    log.survey()
+    assert len(log) == 0
+
+
+def test_nothing_is_said_twice_unless_it_may_have_been_lost():
+    log = log_with(1, "a")
+    assert log.survey() == {"a": Levels((0, 0), (0, 0))}
+    assert log.survey() == {}
+    log.say_again("a")
+    assert log.survey() == {"a": Levels((0, 0), (0, 0))}
+
+
+def test_with_two_levels_a_record_is_kept_for_the_neighbours_of_neighbours():
+    log = log_with(2, "a", "b")
+    passed(log, batch("p"), "a", "b")
+    log.on_levels("a", Levels((0, 0, 0), (1, 1, 1)))
+    log.on_levels("b", Levels((1, 1, 0), (0, 0, 0)))
+    log.survey()
+    assert len(log) == 1
+    log.on_levels("b", Levels((1, 1, 1), (0, 0, 0)))
+    log.survey()
+    assert len(log) == 0
+
+
+def test_what_concerned_a_dead_parent_is_owed_to_the_new_one_in_the_same_order():
+    log = log_with(1, "old", "b")
+    passed(log, batch("x"), "old", "b")
+    passed(log, batch("y"), "b", "old")
+    records = log.relabel("old", "new")
+    assert [(record.record_id, record.outs["new"], record.received_from) for record in records] == [
+        (("x", 1), 1, "new"),
+        (("y", 1), 2, ""),
+    ]
+    assert "old" not in log.flows
+
+
+def test_a_request_keeps_the_place_where_it_was_sent():
+    # Trap 14: q goes up, then the request for m; m comes back later as received. q went by before the request.
+    log = log_with(1, "up", "c")
+    passed(log, batch("q"), "c", "up")
+    request = log.append(batch("m"), pending=True)
+    log.asked(request, "up")
+    passed(log, batch("z"), "c", "up")
+    log.released(request)
+    log.came(request, "up")
+    assert [(record.record_id[0], after) for record, after in log.history("up")] == [("q", 0), ("z", 1), ("m", 1)]
+
+
+def test_bytes_are_counted_down_again():
+    log = log_with(1, "a")
+    passed(log, batch("p"), "a")
+    assert log.bytes > 0
+    log.unlink("a")
+    log.survey()
+    assert log.bytes == 0
