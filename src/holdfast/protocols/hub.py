@@ -272,7 +272,7 @@ class Hub:
             # Whoever asks whether we are there may wait to hear how far its messages have come.
             self.out.append(Send(link.peer, Pong(frame.number)))
             self.acknowledge_soon(link.peer)
-        elif isinstance(frame, Refusal) and frame.code in ENDING:
+        elif isinstance(frame, Refusal) and frame.code in ENDING and link.kind == "broker":
             self._on_refusal(link, frame)
         elif isinstance(frame, Welcome | Refusal) and link.state is not LinkState.OPENING:
             raise PeerViolation(f"{link.peer} sent {type(frame).__name__}, but nobody had said hello to it")

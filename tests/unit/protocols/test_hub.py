@@ -491,6 +491,13 @@ def test_a_peer_that_breaks_the_rules_loses_its_connection_and_may_resume(frame:
     assert owner.receive("child", hello(resume=True)) == [Send("child", welcomed())]
 
 
+def test_a_client_cannot_refuse_the_broker_that_it_attached_to():
+    owner = serving("alice", kind="client")
+    report, _ = owner.receive("alice", Refusal("excluded", "no"))
+    assert report == Report("violation", peer="alice", detail="alice sent Refusal, but nobody had said hello to it")
+    assert owner.told == [("closed", "alice")]
+
+
 def test_what_the_owner_objects_to_is_a_violation_too():
     class Choosy(Owner):
         def link_message(self, link: Link, message: SessionMessage) -> None:
