@@ -61,18 +61,22 @@ class MovingClient(ClientNode):
 
     # --------------------------------------------------------------------------------------------------- sending
 
+    def _held_back(self) -> bool:
+        """Nothing goes ahead of `Join`; whether there will be one, the first broker says that welcomes us."""
+        return self._fenced or self._hub.said is None
+
     def _send_batch(self, batch: Batch) -> None:
-        if self._log is None:
-            super()._send_batch(batch)
-        elif self._fenced:
+        if self._held_back():
             self._unsent.append(batch)
+        elif self._log is None:
+            super()._send_batch(batch)
         else:
             self._log.asked(self._log.append(batch), HERE)
             super()._send_batch(batch)
 
     def _send_request(self, token: int, message: SessionMessage) -> None:
         self._messages[token] = message
-        if self._fenced:
+        if self._held_back():
             self._unasked.append(token)
         else:
             super()._send_request(token, message)
@@ -135,6 +139,7 @@ class MovingClient(ClientNode):
     def link_opened(self, link: Link, fresh: bool) -> None:
         said = self._hub.said
         if said is None or not said.tolerance:
+            self._send_held_back()
             super().link_opened(link, fresh)
             return
         if fresh:
@@ -274,12 +279,15 @@ class MovingClient(ClientNode):
             self._broker = self._old.peer
             self._hub.restore(self._old)
             self._old, self._fenced, self._joined = None, False, []
-            unsent, self._unsent = self._unsent, []
-            for batch in unsent:
-                self._send_batch(batch)
-            unasked, self._unasked = self._unasked, []
-            for token in unasked:
-                super()._send_request(token, self._messages[token])
+            self._send_held_back()
+
+    def _send_held_back(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for batch in unsent:
+            self._send_batch(batch)
+        unasked, self._unasked = self._unasked, []
+        for token in unasked:
+            super()._send_request(token, self._messages[token])
 
     def link_ended(self, link: Link, reason: str) -> None:
         if self._log is not None and not self._stopping and self._contacts:
