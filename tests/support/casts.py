@@ -7,9 +7,9 @@ root, letters go down from there. Clients are named after their brokers: `c_b` i
 from random import Random
 
 from holdfast.model.guarantees import CAUSAL, TOTAL
-from holdfast.protocols.clients import ClientNode
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
 from holdfast.protocols.ginger import GingerBroker
+from holdfast.protocols.moving import MovingClient
 from holdfast.simulation.checkers import check
 from tests.support.interleavings import Client, World
 from tests.support.storms import MakeBroker, premature_confirmations
@@ -33,7 +33,7 @@ class Stage:
 
     def come(self, broker: str, session: int = 1) -> Client:
         """The client of that broker begins a session, maybe not its first."""
-        client = ClientNode(ClientConfig(f"c_{broker}", link=self.link), session)
+        client = MovingClient(ClientConfig(f"c_{broker}", link=self.link), session)
         return self.world.add_client(client, broker)
 
     def client(self, broker: str) -> Client:

@@ -15,6 +15,7 @@ from holdfast.model.trace import Event
 from holdfast.protocols.clients import ClientNode
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
 from holdfast.protocols.ginger import GingerBroker
+from holdfast.protocols.moving import MovingClient
 from holdfast.simulation.checkers import Verdict, check
 from tests.support.interleavings import Client, Stuck, World
 
@@ -153,7 +154,7 @@ class Storm:
         self,
         seed: int,
         make_broker: MakeBroker = GingerBroker,
-        make_client: MakeClient = ClientNode,
+        make_client: MakeClient = MovingClient,
         climate: Callable[[Random], Weather] = weather,
     ) -> None:
         self.seed = seed
@@ -379,7 +380,7 @@ def _owed(history: list[Event], row: Event) -> bool:
     )
 
 
-def blow(seed: int, make_broker: MakeBroker = GingerBroker, make_client: MakeClient = ClientNode) -> list[str]:
+def blow(seed: int, make_broker: MakeBroker = GingerBroker, make_client: MakeClient = MovingClient) -> list[str]:
     """Run one seed and say what went wrong: nothing, one hopes."""
     storm = Storm(seed, make_broker, make_client)
     try:
