@@ -413,6 +413,18 @@ def test_a_cut_whose_source_has_left_is_over():
     assert desk.cuts.idle()
 
 
+def test_a_cut_that_ends_before_its_time_stands_in_nobodys_way():
+    desk = Desk("parent", ("c1", "c2")).want("c1", "c2").want("parent", "bob", topic="u")
+    desk.interests.join("old", tell=False)
+    other = total("bob", topic="u")
+    desk.cuts.on_marker("old", marker(M))
+    desk.cuts.on_marker("parent", marker(other))
+    assert markers(desk.take()) == [marker(M)] * 2
+    desk.interests.drop("old")
+    desk.cuts.drop("old")
+    assert ("parent", ack(other)) in desk.take()
+
+
 # -------------------------------------------------------------------------------------------------------- namesakes
 
 

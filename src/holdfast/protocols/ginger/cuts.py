@@ -273,6 +273,9 @@ class CutMap:
             wanted = batch if self._interests.table.wants(peer, cut.topic) else None
             self._hand_down(peer, cut.batch_id, wanted)
         self._finish(cut.batch_id, (*cut.participants, cut.source))
+        if cut.awaiting:
+            # It ends before its time, and nobody waits for those that it awaited any more.
+            self._acknowledge()
         self.pump()
         self._owner.cut_ended()
 
