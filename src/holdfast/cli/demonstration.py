@@ -10,7 +10,7 @@ from holdfast.cli.options import AsJson
 from holdfast.cli.output import console, note, print_json, print_line, progress, table
 from holdfast.cluster.config import load_cluster
 from holdfast.cluster.demo import INTERVAL_MS, OPERATIONS, DemoPlan, Summary, run_demo
-from holdfast.cluster.evaluation import default_cluster
+from holdfast.cluster.evaluation import KILLS, default_cluster
 
 
 def demo(
@@ -25,6 +25,7 @@ def demo(
     kill: Annotated[
         list[str] | None, typer.Option("--kill", "-k", help="Kill this broker on the way; may be given several times.")
     ] = None,
+    calm: Annotated[bool, typer.Option("--calm", help="Kill nobody.")] = False,
     report: Annotated[Path, typer.Option("--report", "-r", help="Where summary, trace and logs go.")] = Path("report"),
     as_json: AsJson = False,
 ) -> None:
@@ -34,18 +35,21 @@ def demo(
     withdraw, transfer and applyInterest (total). When everybody has everything, the trace is checked, and the replicas
     of each bank must have equal balances. Exit code 1 if anything was lost, repeated, made up or out of order.
 
-    Brokers named by --kill get a SIGKILL in mid-work, one after the other; the others repair the tree, and the table of
-    repairs says how long the broken paths stood still. The proof is the same.
+    On the way two brokers get a SIGKILL, one in the middle of the tree and then the root (of a cluster file, those that
+    --kill names): the others repair the tree, and a table says how long the broken paths stood still. The proof is the
+    same.
 
     \b
     Examples
       holdfast demo
-      holdfast demo --kill 1 --kill 0
+      holdfast demo --kill 6 --kill 2
+      holdfast demo --calm
       holdfast demo --operations 2000 --interval-ms 2 --seed 7
       holdfast audit report/trace
     """
     cluster = load_cluster(file) if file else default_cluster()
-    plan = DemoPlan(cluster, report, operations, interval_ms, seed=seed, kills=tuple(kill or ()))
+    victims = () if calm else tuple(kill or (() if file else KILLS))
+    plan = DemoPlan(cluster, report, operations, interval_ms, seed=seed, kills=victims)
     with progress() as advance:
         summary = asyncio.run(run_demo(plan, advance))
     if as_json:

@@ -58,6 +58,9 @@ _CLIENTS = (
     ("c4", "7", "bank/topic1"),
 )
 
+KILLS = ("1", "0")
+"""Whom the demonstration kills on the way: a broker in the middle of the tree, then the root."""
+
 
 def default_cluster() -> Cluster:
     """The eight brokers and five clients of the Ginger evaluation, on the default ports."""

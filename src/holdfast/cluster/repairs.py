@@ -120,14 +120,15 @@ def repairs(kills: Sequence[Kill], events: Sequence[Event]) -> list[Repair]:
             published[event.publisher, event.seq] = event.time
         elif event.event == "deliver":
             delivered[event.publisher, event.node].append((event.time, event.seq))
-    return [_repair(one, published, delivered) for one in kills if one.paths]
+    found = [_repair(one, published, delivered) for one in kills]
+    return [one for one in found if one is not None]
 
 
 def _repair(
     one: Kill,
     published: Mapping[tuple[str, int], int],
     delivered: Mapping[Path, Sequence[tuple[int, int]]],
-) -> Repair:
+) -> Repair | None:
     waits_ms = []
     for publisher, subscriber in one.paths:
         arrivals = delivered.get((publisher, subscriber), ())
@@ -135,7 +136,8 @@ def _repair(
         if fresh:
             waits_ms.append((min(fresh) - one.time) / 1e6)
     if not waits_ms:
-        return Repair(one.broker, one.role, 0, 0.0, 0.0)
+        # It broke nothing, or nobody published any more.
+        return None
     return Repair(one.broker, one.role, len(waits_ms), round(min(waits_ms), 1), round(max(waits_ms), 1))
 
 

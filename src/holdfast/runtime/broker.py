@@ -36,7 +36,7 @@ WARNINGS = frozenset({"congested", "excluded", "forced", "refused", "suspect", "
 """Reports that somebody should look at; the others are for information."""
 
 STEADY_LINK = LinkConfig()
-WATCHFUL_LINK = LinkConfig(heartbeat_s=0.2, silence_s=0.7, redial_s=0.005, redial_max_s=0.5)
+WATCHFUL_LINK = LinkConfig(heartbeat_s=0.15, silence_s=0.6, redial_s=0.005, redial_max_s=0.5)
 """Where silence means a repair it must be noticed within a second; a connection that merely broke is there again long
 before the other end gives up on it."""
 TOLERANCE_MAX = 2

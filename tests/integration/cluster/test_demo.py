@@ -9,7 +9,7 @@ from tests.integration.cluster.terminal import Terminal, eventually, press_ctrl_
 
 
 def test_a_small_demonstration_ends_with_all_zeros(terminal: Terminal):
-    ran = terminal.run("demo", "--operations", 20, "--interval-ms", 1)
+    ran = terminal.run("demo", "--operations", 20, "--interval-ms", 1, "--calm")
     assert ran.returncode == 0, ran.stderr
     assert "out of order: total" in ran.stdout
     report = terminal.directory / "report"
@@ -25,7 +25,7 @@ def test_a_small_demonstration_ends_with_all_zeros(terminal: Terminal):
 
 
 def test_brokers_that_are_killed_on_the_way_cost_nobody_a_message(terminal: Terminal):
-    ran = terminal.run("demo", "--operations", 150, "--kill", 1, "--kill", 0)
+    ran = terminal.run("demo", "--operations", 150)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "From kill -9 to the next delivery" in ran.stdout
     summary = json.loads((terminal.directory / "report" / "summary.json").read_text())
@@ -34,7 +34,7 @@ def test_brokers_that_are_killed_on_the_way_cost_nobody_a_message(terminal: Term
 
 
 def test_a_loss_planted_in_the_trace_of_a_demonstration_is_found(terminal: Terminal):
-    assert terminal.run("demo", "--operations", 5, "--interval-ms", 0).returncode == 0
+    assert terminal.run("demo", "--operations", 5, "--interval-ms", 0, "--calm").returncode == 0
     trace = terminal.directory / "report" / "trace" / "c2.jsonl"
     lines = trace.read_text().splitlines(keepends=True)
     # The closing takes subscriptions back, and is no part of what is judged: nothing would be owed after it.
@@ -63,7 +63,7 @@ def _well_under_way(report: Path) -> bool:
 
 def test_ctrl_c_ends_a_demonstration_and_leaves_no_process(terminal: Terminal):
     report = terminal.directory / "report"
-    demo = terminal.start("demo", "--operations", 100_000, "--report", report)
+    demo = terminal.start("demo", "--operations", 100_000, "--report", report, "--calm")
     assert eventually(lambda: _well_under_way(report))
     assert len(processes_that_mention(str(report))) >= 13
     code, out, err = press_ctrl_c(demo)
@@ -74,7 +74,7 @@ def test_ctrl_c_ends_a_demonstration_and_leaves_no_process(terminal: Terminal):
 
 def test_a_demonstration_that_is_killed_takes_its_processes_with_it(terminal: Terminal):
     report = terminal.directory / "report"
-    demo = terminal.start("demo", "--operations", 100_000, "--report", report)
+    demo = terminal.start("demo", "--operations", 100_000, "--report", report, "--calm")
     assert eventually(lambda: _well_under_way(report))
     os.kill(demo.pid, signal.SIGKILL)
     assert eventually(lambda: processes_that_mention(str(report)) == [])

@@ -43,7 +43,7 @@ class ProxiedProcesses(Processes):
         addresses = {name: (LOOPBACK, self.proxies[name].port) for name in settings.addresses}
         advertised = f"{LOOPBACK}:{self.proxies[broker.name].port}"
         # Here a broken connection must never be taken for a lost broker, however busy the machine is.
-        patient = {"suspect_s": 0.5, "link": QUICK}
+        patient = {"suspect_s": 1.5, "link": QUICK}
         return msgspec.structs.replace(settings, addresses=addresses, advertised=advertised, **patient)
 
     def address_of(self, name: str) -> str:

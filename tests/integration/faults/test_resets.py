@@ -34,7 +34,7 @@ def test_connections_that_break_during_a_repair_do_not_spoil_it(tmp_path: Path, 
     async def story(stage: Stage) -> None:
         stage.processes.crash(victim)
         await stage.said(coordinator, "repair_start")
-        for _ in range(20):
+        for _ in range(10):
             proxied(stage).break_all()
             await stage.passes(5)
         await stage.flows_again()
