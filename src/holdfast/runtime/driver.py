@@ -82,6 +82,7 @@ class Driver:
         self._open: set[Connection] = set()
         self._strangers: dict[Connection, asyncio.TimerHandle] = {}
         self._dials: dict[str, asyncio.Task[None]] = {}
+        self._dialling: dict[str, Connection] = {}
         self._places: dict[str, Address | None] = {}
         self._cut_off: set[str] = set()
         self.dialled: Address | None = None
@@ -120,9 +121,10 @@ class Driver:
         self._fail_quietly()
         self.stop_listening()
         self._timers.close()
-        for dial in self._dials.values():
-            dial.cancel()
-        self._dials.clear()
+        for peer in list(self._dials):
+            dial = self._stop_dialling(peer)
+            if dial is not None:
+                dial.cancel()
         for connection in list(self._open):
             connection.close() if linger else connection.abort()
         await self._all_ended.wait()
@@ -134,9 +136,10 @@ class Driver:
         """
         self._flush()
         self._timers.close()
-        for dial in self._dials.values():
-            dial.cancel()
-        self._dials.clear()
+        for peer in list(self._dials):
+            dial = self._stop_dialling(peer)
+            if dial is not None:
+                dial.cancel()
         self._places.clear()
         for connection in self._connections.values():
             connection.close()
@@ -264,13 +267,18 @@ class Driver:
         self._dials[peer] = self._loop.create_task(self._dial(peer))
 
     def _disconnect(self, effect: Disconnect) -> None:
-        dial = self._dials.pop(effect.peer, None)
+        dial = self._stop_dialling(effect.peer)
         if dial is not None:
             dial.cancel()
         connection = self._connections.pop(effect.peer, None)
         if connection is not None:
             self._log.debug("disconnect", peer=effect.peer, address=connection.address, reason=effect.reason)
             connection.close()
+
+    def _stop_dialling(self, peer: str) -> asyncio.Task[None] | None:
+        """That attempt to connect counts no more; its task, if there is one."""
+        self._dialling.pop(peer, None)
+        return self._dials.pop(peer, None)
 
     def _drop(self, peer: str) -> None:
         connection = self._connections.pop(peer, None)
@@ -282,18 +290,24 @@ class Driver:
     async def _dial(self, peer: str) -> None:
         address = self._places[peer] if peer in self._places else self._address_of(peer)
         self.dialled = address
+        made = Connection(self, peer, self._limits, self._buffer)
+        self._dialling[peer] = made
         try:
             if peer in self._cut_off:
                 raise OSError(_CUT_OFF)
             if address is None:
                 raise OSError(_NO_ADDRESS)
             async with asyncio.timeout(self._limits.connect_s):
-                await self._loop.create_connection(
-                    lambda: Connection(self, peer, self._limits, self._buffer), *address, ssl=self._ssl_client
-                )
+                await self._loop.create_connection(lambda: made, *address, ssl=self._ssl_client)
+        except asyncio.CancelledError:
+            # A connection that was made in the same turn is closed by the loop, and nobody is told.
+            self._forget(made)
+            raise
         except OSError as error:
-            if self._dials.pop(peer, None) is None:
+            self._forget(made)
+            if self._dialling.get(peer) is not made:
                 return
+            self._stop_dialling(peer)
             reason = sentence_of(error)
             self._log.debug("cannot connect", peer=peer, address=address, reason=reason)
             if self._on_dial_failed is not None:
@@ -307,11 +321,12 @@ class Driver:
             connection.abort()
         elif connection.peer is None:
             self._receive_stranger(connection)
-        elif self._dials.pop(connection.peer, None) is None:
+        elif self._dialling.get(connection.peer) is not connection:
             # The node took its wish back while the connection was being made.
             connection.close()
         else:
             peer = connection.peer
+            self._stop_dialling(peer)
             self._adopt(peer, connection)
             self.enter(lambda now: self._node.peer_up(peer, now))
 
@@ -358,10 +373,13 @@ class Driver:
         )
         connection.abort()
 
-    def connection_ended(self, connection: Connection, reason: str) -> None:
+    def _forget(self, connection: Connection) -> None:
         self._open.discard(connection)
         if not self._open:
             self._all_ended.set()
+
+    def connection_ended(self, connection: Connection, reason: str) -> None:
+        self._forget(connection)
         hello_timer = self._strangers.pop(connection, None)
         if hello_timer is not None:
             hello_timer.cancel()

@@ -281,3 +281,97 @@ def test_a_peer_that_does_not_read_is_cut_when_too_much_lies_unsent():
         await driver.close()
 
     holdfast.run(story())
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_a_wish_that_is_taken_back_at_any_moment_and_made_again_leads_to_one_connection(turns: int):
+    """The loop closes what a cancelled attempt has made, in the same turn, without telling anybody."""
+
+    async def story():
+        answers: dict[str, Effects] = {
+            "start": [Connect("far")],
+            "up far": [Send("far", hello("near")), Send("far", Ping(1))],
+        }
+        near, far = FakeNode("near", answers), FakeNode("far", {"receive near Ping1": [Send("near", Pong(1))]})
+        near_driver, far_driver = await pair(near, far)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        ups = near.history.count("up far")
+        near_driver.enter(lambda now: [Disconnect("far", "changed its mind")])  # noqa: ARG005
+        near_driver.enter(lambda now: [Connect("far")])  # noqa: ARG005
+        await near.has("up far", ups + 1)
+        await near.has("receive far Pong1", 1)
+        async with asyncio.timeout(4):
+            await near_driver.close()
+            await far_driver.close()
+
+    holdfast.run(story())
+
+
+def test_a_node_that_is_replaced_hears_nothing_of_what_the_old_one_had_begun():
+    async def story():
+        old = FakeNode(
+            "old", {"start": [Connect("far"), SetTimer("late", 0.01)], "up far": [Send("far", hello("old"))]}
+        )
+        far = FakeNode("far")
+        driver, far_driver = await pair(old, far)
+        await far.has("receive old Hello")
+        new = FakeNode("new", {"start": [SetTimer("soon", 0.05)]})
+        driver.replace(new)
+        driver.start()
+        await new.has("timer soon")
+        await far.has("down old")
+        assert told(new) == ["start", "timer soon"]
+        assert driver.peers == []
+        await driver.close()
+        await far_driver.close()
+
+    holdfast.run(story())
+
+
+def test_a_node_knows_where_its_peer_is_better_than_the_address_book():
+    async def story():
+        far = FakeNode("far")
+        far_driver = Driver(far, lambda _: None)
+        host, port = await far_driver.listen("127.0.0.1", 0)
+        near = FakeNode("near", {"start": [Connect("far", f"{host}:{port}"), Connect("lost", "nowhere")]})
+        driver = Driver(near, lambda _: (host, 1))
+        driver.start()
+        await near.has("up far")
+        # What a peer told the node need not be an address at all.
+        await near.has("down lost")
+        near_again: Effects = [Disconnect("far", "once more"), Connect("far")]
+        driver.enter(lambda now: near_again)  # noqa: ARG005
+        await near.has("up far", 2)
+        await driver.close()
+        await far_driver.close()
+
+    holdfast.run(story())
+
+
+def test_who_is_cut_off_is_neither_dialled_nor_let_in_until_the_cut_is_healed():
+    async def story():
+        again = [SetTimer("again", 0.005)]
+        answers: dict[str, Effects] = {
+            "start": [Connect("far")],
+            "up far": [Send("far", hello("near"))],
+            "down far": list(again),
+            "timer again": [Connect("far")],
+        }
+        near, far = FakeNode("near", answers), FakeNode("far")
+        near_driver, far_driver = await pair(near, far)
+        await far.has("receive near Hello")
+        far_driver.cut("near")
+        await near.has("down far", 3)
+        assert (far.history.count("receive near Hello"), far_driver.cuts) == (1, ["near"])
+        near_driver.cut("far")
+        ups = near.history.count("up far")
+        await near.has("down far", near.history.count("down far") + 3)
+        assert near.history.count("up far") <= ups + 1
+        near_driver.heal()
+        far_driver.heal()
+        await far.has("receive near Hello", 2)
+        await near_driver.close()
+        await far_driver.close()
+
+    holdfast.run(story())
