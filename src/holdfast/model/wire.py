@@ -8,12 +8,17 @@ from struct import Struct as Layout
 
 import msgspec
 
+from holdfast.model.batches import Batch
 from holdfast.model.errors import PeerViolation
-from holdfast.model.messages import Frame
+from holdfast.model.messages import Data, Frame, Publish
 
 FRAME_BYTES_MAX = 1 << 22
 LENGTH = Layout(">I")
 HEADER_BYTES = LENGTH.size
+COPIED_BYTES_MAX = 1 << 13
+"""Below this size, one piece that was copied costs less than three that were not."""
+SHORT_BYTES, LONG_BYTES, NO_BYTES = Layout(">BH"), Layout(">BI"), b"\xc4\x00"
+"""How MessagePack begins a byte string of two or four bytes of length, and one that is empty."""
 
 
 class WireError(PeerViolation):
@@ -27,10 +32,42 @@ _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
 def encode(frame: Frame) -> bytes:
     """One frame with its length in front."""
     body = _encoder.encode(frame)
-    size = len(body)
+    return _length(len(body)) + body
+
+
+def pieces(frame: Frame) -> list[bytes]:
+    """The same bytes in the pieces in which they lie in memory: a large column of payloads is not copied."""
+    if isinstance(frame, Data) and isinstance(frame.message, Publish):
+        batch = frame.message.batch
+        if len(batch.payloads) >= COPIED_BYTES_MAX:
+            return _around(frame.seq, batch)
+    return [encode(frame)]
+
+
+def _around(seq: int, batch: Batch) -> list[bytes]:
+    """What stands before the payloads of a batch in its frame, the payloads, and what stands behind them."""
+    bare = Batch(
+        batch.publisher,
+        batch.first,
+        batch.count,
+        batch.topic,
+        batch.guarantee,
+        b"",
+        batch.lengths,
+        batch.keys,
+        batch.attributes,
+    )
+    behind = _encoder.encode((batch.lengths, batch.keys, batch.attributes))[1:]
+    size = len(batch.payloads)
+    header = SHORT_BYTES.pack(0xC5, size) if size <= 0xFFFF else LONG_BYTES.pack(0xC6, size)
+    before = _encoder.encode(Data(seq, Publish(bare)))[: -len(NO_BYTES) - len(behind)] + header
+    return [_length(len(before) + size + len(behind)) + before, batch.payloads, behind]
+
+
+def _length(size: int) -> bytes:
     if size > FRAME_BYTES_MAX:
         raise WireError(f"a frame of {size} bytes exceeds the limit of {FRAME_BYTES_MAX}: publish smaller batches")
-    return LENGTH.pack(size) + body
+    return LENGTH.pack(size)
 
 
 def decode(body: bytes | memoryview) -> Frame:

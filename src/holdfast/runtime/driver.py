@@ -20,7 +20,7 @@ from typing import Any
 
 from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.messages import Frame, Hello
-from holdfast.model.wire import WireError, encode
+from holdfast.model.wire import WireError, pieces
 from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effect, Node, Persist, Report, Send, SetTimer
 from holdfast.runtime.connection import Connection, ConnectionLimits
 from holdfast.runtime.logs import Log
@@ -200,10 +200,12 @@ class Driver:
         self._settle()
 
     def _settle_turn(self) -> None:
-        self.settle_pending = False
-        self._settle()
+        if self.settle_pending:
+            self._settle()
 
     def _settle(self) -> None:
+        # Whatever was to be settled is settled now; what comes after this asks again.
+        self.settle_pending = False
         if self.failed.done():
             return
         try:
@@ -246,7 +248,7 @@ class Driver:
                 if connection is not None:
                     if not connection.out:
                         self._unflushed.append(connection)
-                    connection.out.append(encode(effect.frame))
+                    connection.out += pieces(effect.frame)
             else:
                 handlers[type(effect)](effect)
 
