@@ -7,10 +7,9 @@ What is certain, and must be kept:
 - a publisher's order;
 - for one participant, whatever it had sent or received before it sent b, or asked for b, comes before b;
 - where one of the two is total and they share a key of a topic, the order in which anybody has processed them: that
-  order is the same everywhere.
-
-Who has b and lacks a, which certainly comes before b, did not want a when the dead broker passed it: it is not owed,
-and coming now it would come too late (`late`).
+  order is the same everywhere. Who has one of them and lacks the other should get it in that order, too. Where that
+  cannot be, the dead broker had passed the first of them when this participant did not want it yet: it is not owed,
+  and coming now it would come too late (`late`).
 
 What a participant received *after* it sent something is in no order with it: enforcing that makes cycles (FLUSH.md,
 trap 2). Everything else is a preference: the order in which somebody received two records is kept if it can be; what
@@ -135,19 +134,13 @@ class Merge:
     def _find_late(
         self, passed: Mapping[str, Mapping[RecordId, Flag]], missing: Mapping[str, Sequence[RecordId]]
     ) -> set[tuple[str, RecordId]]:
-        """Who would get what behind something that it has and that certainly comes after it."""
+        """Who would get what behind something that it has and that comes after it."""
         places = {rid: place for place, rid in enumerate(self.order)}
-        past: dict[RecordId, set[RecordId]] = {}
-        for rid in self.order:
-            past[rid] = self._before[rid].union(*(past.get(one, ()) for one in self._before[rid]))
         return {
             (who, rid)
             for who, records in missing.items()
             for rid in records
-            if any(
-                rid in past[other] or (places[other] > places[rid] and self._conflict(other, rid))
-                for other in passed[who]
-            )
+            if any(places[other] > places[rid] and self._conflict(other, rid) for other in passed[who])
         }
 
     def _keep_settled(self, settled: Sequence[RecordId], new: set[RecordId]) -> None:
