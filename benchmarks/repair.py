@@ -236,10 +236,14 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     victims = list(VICTIMS) if arguments.victim == "all" else [arguments.victim]
-    summaries = [holdfast.run(measured(victim, arguments.rounds)) for victim in victims]
-    as_json = msgspec.json.format(msgspec.json.encode(summaries)).decode()
-    sys.stdout.write(as_json if arguments.json else "\n".join(map(shown, summaries)))
-    sys.stdout.write("\n")
+    summaries = []
+    for victim in victims:
+        summaries.append(holdfast.run(measured(victim, arguments.rounds)))
+        if not arguments.json:
+            sys.stdout.write(shown(summaries[-1]) + "\n")
+            sys.stdout.flush()
+    if arguments.json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(summaries)).decode() + "\n")
 
 
 if __name__ == "__main__":
