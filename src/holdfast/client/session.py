@@ -37,8 +37,8 @@ from holdfast.runtime.driver import Driver
 from holdfast.runtime.logs import Log
 from holdfast.runtime.tracing import Trace
 
-TURN_BYTES = BATCH_BYTES_MAX
-"""A publisher that never pauses hands its messages over, and lets the loop run, for every full batch."""
+TURN_BYTES = 4 * BATCH_BYTES_MAX
+"""A publisher that never pauses hands its messages over, and lets the loop run, every few full batches."""
 
 
 class ClientSettings(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from holdfast.client.errors import ClientClosed
 from holdfast.model.batches import Batch, Message
 from holdfast.model.filters import Filter
 
-TURN_BYTES = 1 << 16
+TURN_BYTES = 1 << 18
 """After taking this much without a pause the loop gets a turn: reading must not keep the client from answering."""
 
 
