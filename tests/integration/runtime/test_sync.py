@@ -113,7 +113,10 @@ def test_wrong_calls_are_said_where_they_are_made(address: str):
 def test_an_interrupt_ends_a_blocking_iteration_and_the_client_closes(address: str, tmp_path: Path):
     program = textwrap.dedent(
         f"""
+        import signal
         import holdfast
+        # Whoever runs the tests in the background may have left interrupts ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             with holdfast.connect_sync({address!r}, name="carol") as client:
                 inbox = client.subscribe("a")
