@@ -13,8 +13,8 @@ from holdfast.runtime.process import new_incarnation
 from holdfast.runtime.tracing import RUN, Trace, TraceTarget
 
 NAME_BYTES_MAX = 128
-MOVE_S = 0.035
-"""A little longer than brokers take to give one of theirs up: whoever is asked then knows why."""
+MOVE_S = 0.06
+"""Twice as long as brokers take to give one of theirs up: whoever is asked before that sends us back."""
 LINK = LinkConfig(heartbeat_s=0.15, silence_s=0.6, redial_s=0.005, redial_max_s=0.5)
 """A frozen broker is noticed within a second; a connection that merely broke is there again at once."""
 
