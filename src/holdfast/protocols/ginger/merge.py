@@ -15,11 +15,16 @@ What a participant received *after* it sent something is in no order with it: en
 trap 2). Everything else is a preference: the order in which somebody received two records is kept if it can be; what
 nobody alive has sent comes last, since its dependencies died with its entry point (trap 16); and a participant that
 received a and lacks b, though it wants it, shows that the dead broker had passed a before b.
+
+A repair after a long silence settles thousands of records, and whoever computes is silent. So sets of records are
+integers, a bit a record, and of each publisher only the next record can be ready.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from itertools import pairwise
+from functools import partial
+from itertools import groupby, pairwise
 
 from msgspec import Struct
 
@@ -56,9 +61,6 @@ class History(Struct, frozen=True):
     entries: Sequence[Contribution]
     passes: bool
 
-    def place(self, record_id: RecordId) -> int:
-        return next(place for place, entry in enumerate(self.entries) if entry[0] == record_id)
-
 
 class Merge:
     """One merge; `order` is its result. `forced` counts how often a certain order had to be broken: never.
@@ -75,12 +77,15 @@ class Merge:
         settled: Sequence[RecordId],
         new: set[RecordId],
     ) -> None:
-        self._batches = batches
-        self._sent: set[RecordId] = set()
-        self._before: dict[RecordId, set[RecordId]] = {rid: set() for rid in batches}
-        self._liked: dict[RecordId, set[RecordId]] = {rid: set() for rid in batches}
-        self._shown: dict[RecordId, set[RecordId]] = {rid: set() for rid in batches}
-        self._firm: dict[RecordId, set[RecordId]] = {rid: set() for rid in batches}
+        self._records = sorted(batches)
+        self._bits = {rid: 1 << place for place, rid in enumerate(self._records)}
+        self._conflicts = _conflicts(batches, self._bits)
+        self._sent = 0
+        # Of each record, those that come before it for certain, and those that would rather.
+        self._before = dict.fromkeys(self._records, 0)
+        self._firm = dict.fromkeys(self._records, 0)
+        self._liked = dict.fromkeys(self._records, 0)
+        self._shown = dict.fromkeys(self._records, 0)
         self.forced = 0
         self._keep_publishers()
         passed = {who: self._keep_history(history) for who, history in sorted(histories.items())}
@@ -91,90 +96,125 @@ class Merge:
         self.order = self._sorted()
         self.late = self._find_late(passed, missing)
 
+    def _set_of(self, records: Iterable[RecordId]) -> int:
+        found = 0
+        for rid in records:
+            found |= self._bits[rid]
+        return found
+
     def _keep_publishers(self) -> None:
-        by_publisher: dict[str, list[RecordId]] = {}
-        for rid in sorted(self._batches):
-            by_publisher.setdefault(rid[0], []).append(rid)
-        for own in by_publisher.values():
-            for early, late in pairwise(own):
-                self._before[late].add(early)
+        for early, late in pairwise(self._records):
+            if early[0] == late[0]:
+                self._before[late] |= self._bits[early]
 
     def _keep_history(self, history: History) -> dict[RecordId, Flag]:
         """Constrain by one participant's history; returns what it has processed of it."""
-        entries = [entry for entry in history.entries if entry[0] in self._batches]
-        received: list[RecordId] = []
+        gone_by: list[int] = [0]
+        places: dict[RecordId, int] = {}
+        for place, (rid, flag, _, _) in enumerate(history.entries):
+            places.setdefault(rid, place)
+            gone_by.append(gone_by[-1] | (0 if flag.is_request else self._bits.get(rid, 0)))
+        entries = [entry for entry in history.entries if entry[0] in self._bits]
+        received = 0
         for rid, flag, after, _ in entries:
-            if flag is not Flag.RECEIVED or after < history.place(rid):
+            bit = self._bits[rid]
+            if flag is not Flag.RECEIVED or after < places[rid]:
                 # Sent or asked for when `after` of the others had gone by: those are before it.
-                self._sent.add(rid)
-                earlier = {one for one, kind, *_ in history.entries[:after] if not kind.is_request}
-                self._before[rid] |= (earlier & self._batches.keys()) - {rid}
+                self._sent |= bit
+                self._before[rid] |= gone_by[min(after, len(history.entries))] & ~bit
             if flag is Flag.RECEIVED:
-                self._liked[rid].update(other for other in received if not self._conflict(other, rid))
-                received.append(rid)
+                self._liked[rid] |= received & ~self._conflicts[rid]
+                received |= bit
         passed = [entry for entry in entries if entry[1] is Flag.RECEIVED or (entry[1] is Flag.SENT and history.passes)]
         self._keep_processed([rid for rid, *_ in sorted(passed, key=lambda entry: entry[3])])
         return {rid: flag for rid, flag, *_ in passed}
 
     def _keep_processed(self, order: Sequence[RecordId]) -> None:
-        for place, rid in enumerate(order):
-            self._before[rid].update(other for other in order[:place] if self._conflict(other, rid))
+        earlier = 0
+        for rid in order:
+            self._before[rid] |= earlier & self._conflicts[rid]
+            earlier |= self._bits[rid]
 
     def _keep_shown(self, passed: Mapping[RecordId, Flag], missing: Sequence[RecordId]) -> None:
         """Who has a and lacks b will have a before b."""
+        has = self._set_of(passed)
+        received = self._set_of(rid for rid, flag in passed.items() if flag is Flag.RECEIVED)
         for rid in missing:
-            for other, kind in passed.items():
-                if other == rid:
-                    continue
-                if self._conflict(other, rid):
-                    self._firm[rid].add(other)
-                elif kind is Flag.RECEIVED:
-                    self._shown[rid].add(other)
+            conflicts, others = self._conflicts[rid], ~self._bits[rid]
+            self._firm[rid] |= has & conflicts & others
+            self._shown[rid] |= received & ~conflicts & others
 
     def _find_late(
         self, passed: Mapping[str, Mapping[RecordId, Flag]], missing: Mapping[str, Sequence[RecordId]]
     ) -> set[tuple[str, RecordId]]:
         """Who would get what behind something that it has and that comes after it."""
-        places = {rid: place for place, rid in enumerate(self.order)}
-        return {
-            (who, rid)
-            for who, records in missing.items()
-            for rid in records
-            if any(places[other] > places[rid] and self._conflict(other, rid) for other in passed[who])
-        }
+        has = {who: self._set_of(records) for who, records in passed.items()}
+        lacking: dict[RecordId, list[str]] = {}
+        for who, records in missing.items():
+            for rid in records:
+                lacking.setdefault(rid, []).append(who)
+        late: set[tuple[str, RecordId]] = set()
+        after = 0
+        for rid in reversed(self.order):
+            conflicts = after & self._conflicts[rid]
+            late.update((who, rid) for who in lacking.get(rid, ()) if conflicts & has[who])
+            after |= self._bits[rid]
+        return late
 
     def _keep_settled(self, settled: Sequence[RecordId], new: set[RecordId]) -> None:
         """What the coordinator has passed on keeps its order, and comes before what is new, where they share a key."""
         self._keep_processed(settled)
+        held = self._set_of(settled)
         for rid in new:
-            self._before[rid].update(other for other in settled if self._conflict(other, rid))
-
-    def _conflict(self, one: RecordId, other: RecordId) -> bool:
-        first, second = self._batches[one], self._batches[other]
-        if TOTAL not in (first.guarantee, second.guarantee) or first.topic != second.topic:
-            return False
-        return not set(first.key_set()).isdisjoint(second.key_set())
+            self._before[rid] |= held & self._conflicts[rid] & ~self._bits[rid]
 
     def _sorted(self) -> list[RecordId]:
         order: list[RecordId] = []
-        done: set[RecordId] = set()
-        left = sorted(self._batches)
+        done = 0
+        left = {publisher: deque(own) for publisher, own in groupby(self._records, key=lambda rid: rid[0])}
         while left:
-            ready = [rid for rid in left if self._before[rid] <= done]
+            # What a publisher published later is not ready before its next record, unless that was broken already.
+            candidates = self._all(left) if self.forced else [own[0] for own in left.values()]
+            ready = [rid for rid in candidates if not self._before[rid] & ~done]
             if not ready:
                 self.forced += 1
-                ready = left
-            best = min(
-                ready,
-                key=lambda rid: (
-                    len(self._firm[rid] - done),
-                    rid not in self._sent,
-                    len(self._liked[rid] - done),
-                    len(self._shown[rid] - done),
-                    rid,
-                ),
-            )
+                ready = self._all(left)
+            best = min(ready, key=partial(self._rank, done))
             order.append(best)
-            done.add(best)
-            left.remove(best)
+            done |= self._bits[best]
+            left[best[0]].remove(best)
+            if not left[best[0]]:
+                del left[best[0]]
         return order
+
+    @staticmethod
+    def _all(left: Mapping[str, Iterable[RecordId]]) -> list[RecordId]:
+        return [rid for own in left.values() for rid in own]
+
+    def _rank(self, done: int, rid: RecordId) -> tuple[int, bool, int, int, RecordId]:
+        return (
+            (self._firm[rid] & ~done).bit_count(),
+            not self._sent & self._bits[rid],
+            (self._liked[rid] & ~done).bit_count(),
+            (self._shown[rid] & ~done).bit_count(),
+            rid,
+        )
+
+
+def _conflicts(batches: Mapping[RecordId, Batch], bits: Mapping[RecordId, int]) -> dict[RecordId, int]:
+    """Of each record those that share a key of a topic with it, one of the two being total; itself, if it is total."""
+    all_on: dict[tuple[str, str], int] = {}
+    totals_on: dict[tuple[str, str], int] = {}
+    for rid, batch in batches.items():
+        for key in batch.key_set():
+            place = (batch.topic, key)
+            all_on[place] = all_on.get(place, 0) | bits[rid]
+            if batch.guarantee == TOTAL:
+                totals_on[place] = totals_on.get(place, 0) | bits[rid]
+    found = {}
+    for rid, batch in batches.items():
+        sets = all_on if batch.guarantee == TOTAL else totals_on
+        found[rid] = 0
+        for key in batch.key_set():
+            found[rid] |= sets.get((batch.topic, key), 0)
+    return found
