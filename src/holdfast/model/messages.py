@@ -235,6 +235,8 @@ SessionMessage = (
 )
 
 SMALL_COST_BYTES = 64
+URGENT = (Open, View, ViewAck)
+"""They cost nothing and wait for no credit: what credit waits for may itself wait for a repair to end."""
 
 
 def cost_bytes(message: SessionMessage) -> int:
@@ -249,7 +251,7 @@ def cost_bytes(message: SessionMessage) -> int:
         return SMALL_COST_BYTES + 16 * len(message.keys)
     if isinstance(message, Interests):
         return SMALL_COST_BYTES + 64 * len(message.entries)
-    return SMALL_COST_BYTES
+    return 0 if isinstance(message, URGENT) else SMALL_COST_BYTES
 
 
 # ------------------------------------------------------------------------------------------------------- frames

@@ -8,7 +8,8 @@ a node sees is one FIFO stream a direction, over all topics, with nothing missin
 Flow control is credit. Each message has a cost in bytes that both ends compute alike. The receiver grants credit as its
 node *consumes* messages, up to a window ahead; the sender transmits a message only if it begins inside the credit. So
 at most one window (and one message) is under way or unconsumed, and what cannot be sent waits in `backlog`, which the
-owner watches: see `protocols.hub` for what happens at its bound.
+owner watches: see `protocols.hub` for what happens at its bound. Messages that cost nothing (`URGENT`) need no credit and
+overtake what waits for it, though nothing that was ever on the wire: those numbers are taken.
 
 Invariants: acked <= sent <= queued numbers; `sent` and `waiting` together hold exactly acked+1..queued; received grows
 by one; consumed <= received cost; credit never shrinks.
@@ -40,6 +41,10 @@ class _Item:
     def __init__(self, seq: int, start: int, stop: int, message: SessionMessage) -> None:
         self.seq, self.start, self.stop, self.message = seq, start, stop, message
 
+    @property
+    def is_urgent(self) -> bool:
+        return self.start == self.stop
+
 
 class Link:
     """The session with one peer. Methods return the frames to send now, in order."""
@@ -68,6 +73,7 @@ class Link:
         "session",
         "spoke_at",
         "state",
+        "transmitted",
         "waiting",
     )
 
@@ -75,7 +81,7 @@ class Link:
         self.peer, self.kind, self.session, self.dialler, self.config = peer, kind, session, dialler, config
         self.state = LinkState.CLOSED
         self.resumable = False
-        self.queued = self.acked = 0
+        self.queued = self.acked = self.transmitted = 0
         self.queued_bytes = 0
         self.credit_out = 0
         self.sent: deque[_Item] = deque()
@@ -109,21 +115,42 @@ class Link:
         """Number the message; the frame to send now, or `None` if it has to wait."""
         self.queued += 1
         start = self.queued_bytes
-        self.queued_bytes = start + cost_bytes(message)
+        cost = cost_bytes(message)
+        self.queued_bytes = start + cost
         item = _Item(self.queued, start, self.queued_bytes, message)
-        if self.state is LinkState.OPEN and not self.waiting and start < self.credit_out:
+        if self.state is LinkState.OPEN and not self.waiting and (start < self.credit_out or not cost):
             self.sent.append(item)
+            self.transmitted = item.seq
             return Data(item.seq, message)
+        if cost:
+            self.waiting.append(item)
+            return None
+        self._overtake(item)
+        return self._send_now() if self.waiting[0] is item and self.state is LinkState.OPEN else None
+
+    def _overtake(self, item: _Item) -> None:
+        """Put an urgent message before what has never left and is not urgent; that takes the next numbers."""
+        behind: list[_Item] = []
+        while self.waiting and self.waiting[-1].seq > self.transmitted and not self.waiting[-1].is_urgent:
+            behind.append(self.waiting.pop())
+        if behind:
+            item.seq, item.start, item.stop = behind[-1].seq, behind[-1].start, behind[-1].start
+        for one in behind:
+            one.seq += 1
         self.waiting.append(item)
-        return None
+        self.waiting.extend(reversed(behind))
+
+    def _send_now(self) -> Data:
+        item = self.waiting.popleft()
+        self.sent.append(item)
+        self.transmitted = max(self.transmitted, item.seq)
+        return Data(item.seq, item.message)
 
     def _sendable(self) -> list[Frame]:
         frames: list[Frame] = []
-        waiting, sent, credit = self.waiting, self.sent, self.credit_out
-        while waiting and waiting[0].start < credit:
-            item = waiting.popleft()
-            sent.append(item)
-            frames.append(Data(item.seq, item.message))
+        waiting, credit = self.waiting, self.credit_out
+        while waiting and (waiting[0].start < credit or waiting[0].is_urgent):
+            frames.append(self._send_now())
         return frames
 
     def on_ack(self, received: int, credit: int, now: float) -> list[Frame]:

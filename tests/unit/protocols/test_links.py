@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.model.batches import make_batch
 from holdfast.model.errors import PeerViolation
-from holdfast.model.messages import Ack, ConfirmAck, Data, Frame, Publish, SessionMessage, cost_bytes
+from holdfast.model.messages import Ack, ConfirmAck, Data, Frame, Publish, SessionMessage, ViewAck, cost_bytes
 from holdfast.protocols.config import LinkConfig
 from holdfast.protocols.links import Link, LinkError, LinkState
 
@@ -298,3 +298,29 @@ def test_invariants_notice_what_was_consumed_and_never_came():
     one.consume(message(1))
     with pytest.raises(AssertionError, match="consumed what never came"):
         one.check_invariants()
+
+
+# ---------------------------------------------------------------------------------------------------------- urgent
+
+
+def test_an_urgent_message_needs_no_credit_and_overtakes_what_waits_for_it():
+    one = opened(credit=SMALL)
+    assert one.send(message(1)) == Data(1, message(1))
+    assert one.send(message(2)) is None
+    assert one.send(ViewAck(9)) == Data(2, ViewAck(9))
+    assert one.send(ViewAck(10)) == Data(3, ViewAck(10))
+    assert one.on_ack(3, 2 * SMALL, 0.0) == [Data(4, message(2))]
+    one.check_invariants()
+
+
+def test_an_urgent_message_stays_behind_what_was_on_the_wire_before_a_reset():
+    one = opened()
+    one.send(message(1))
+    one.send(message(2))
+    one.closed()
+    one.send(message(3))
+    one.send(ViewAck(9))
+    one.opening()
+    frames = one.open(1, 100 * SMALL, 0.0)
+    assert frames == [Data(2, message(2)), Data(3, ViewAck(9)), Data(4, message(3))]
+    one.check_invariants()
