@@ -1,5 +1,7 @@
 """A room imports only the rooms above it: the scan that keeps the house as it is drawn."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,8 +22,9 @@ ROOMS = (
     "web",
     "cli",
 )
-# What the order alone would allow and the design does not: one protocol, two drivers that know nothing of each other.
-STRANGERS = {"runtime": {"simulation"}}
+# What the order alone would allow and the design does not: one protocol, two drivers that know nothing of each other;
+# and a pipeline that judges what they left behind without knowing either.
+STRANGERS = {"runtime": {"simulation"}, "pipeline": {"simulation", "runtime"}}
 # The two modules that live in no room. The face is what an application sees when it says `import holdfast`.
 FACE, DOOR = "__init__.py", "__main__.py"
 FACE_IMPORTS = {"model", "client"}
@@ -118,6 +121,13 @@ def test_an_import_from_below_is_reported_with_its_place(path: str, source: str,
 )
 def test_an_import_from_above_or_from_elsewhere_is_no_violation(path: str, source: str):
     assert layering_violations(source, Path(path)) == []
+
+
+def test_the_command_line_starts_without_spark():
+    # Importing pyspark takes most of a second, and most commands never need it.
+    asked = "import sys, holdfast.cli.app; print(sorted({'pyspark', 'pandas', 'pyarrow'} & set(sys.modules)))"
+    said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "[]"
 
 
 @pytest.mark.parametrize("path", ["holdfast/utils/strings.py", "holdfast/helpers.py"])
