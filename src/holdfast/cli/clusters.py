@@ -30,6 +30,9 @@ def up(
         int | None, typer.Option("--base-port", min=1, max=65535, help="The first broker's port; the others follow.")
     ] = None,
     clients: Annotated[bool, typer.Option(help="Start the file's clients too: replicas of the bank.")] = True,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="A directory for what all of them report, to be audited later.")
+    ] = None,
     state: StateDirectory = STATE_DIRECTORY,
 ) -> None:
     """Start a cluster in the background: one process a broker, on this machine.
@@ -41,6 +44,7 @@ def up(
     Examples
       holdfast up
       holdfast up examples/clusters/chain-of-three.toml --base-port 9000
+      holdfast up --trace traces/today
     """
     cluster = load_cluster(file) if file else default_cluster()
     if base_port is not None:
@@ -52,7 +56,8 @@ def up(
                 f"cluster {earlier.cluster.name} is running in {state} already ({len(alive)} processes); "
                 "stop it with `holdfast down`, or name another --state."
             )
-        asyncio.run(_start(cluster, state, with_clients=clients))
+        # Whoever restarts a broker may stand in another directory.
+        asyncio.run(_start(cluster, state, str(trace.resolve()) if trace else "", with_clients=clients))
     count = len(cluster.brokers)
     if count == 1:
         note(f"the broker is ready; clients connect to {cluster.root.address}")
@@ -60,8 +65,8 @@ def up(
         note(f"{count} brokers are ready; clients connect to {cluster.root.address} or to any other")
 
 
-async def _start(cluster: Cluster, state: Path, *, with_clients: bool) -> None:
-    processes = Processes(cluster, state, attached=False)
+async def _start(cluster: Cluster, state: Path, trace: str, *, with_clients: bool) -> None:
+    processes = Processes(cluster, state, attached=False, trace=trace)
     ready: list[str] = []
     with progress() as advance:
 
@@ -73,7 +78,7 @@ async def _start(cluster: Cluster, state: Path, *, with_clients: bool) -> None:
     if with_clients:
         for client in cluster.clients:
             processes.start_replica(client)
-    write_state(state, State(cluster, processes.let_go()))
+    write_state(state, State(cluster, processes.let_go(), trace))
 
 
 def down(state: StateDirectory = STATE_DIRECTORY) -> None:

@@ -74,16 +74,16 @@ def restart(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
     """
     with locked(state):
         running = _running(state, name)
-        processes = Processes(running.cluster, state, attached=False)
+        processes = Processes(running.cluster, state, attached=False, trace=running.trace)
         processes.running = list(running.running)
-        asyncio.run(_restart(processes, name, state))
+        asyncio.run(_restart(processes, name, state, running.trace))
     note(f"broker {name} is ready")
 
 
-async def _restart(processes: Processes, name: str, state: Path) -> None:
+async def _restart(processes: Processes, name: str, state: Path, trace: str) -> None:
     processes.restart(name)
     # Written down at once: whatever happens next, `holdfast down` finds it.
-    write_state(state, State(processes.cluster, list(processes.running)))
+    write_state(state, State(processes.cluster, list(processes.running), trace))
     try:
         await processes.wait_ready(name)
     finally:

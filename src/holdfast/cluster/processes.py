@@ -106,9 +106,8 @@ class Processes:
             raise
 
     def settings_of(self, broker: Broker, *, newcomer: bool) -> BrokerSettings:
-        """What the process of that broker is told. One that comes back leaves the trace of its first life alone."""
-        trace = "" if newcomer else self._trace
-        return broker_settings(self.cluster, broker, trace, self._run, newcomer=newcomer)
+        """What the process of that broker is told. One that comes back goes on with the trace of its first life."""
+        return broker_settings(self.cluster, broker, self._trace, self._run, newcomer=newcomer)
 
     def _start_broker(self, settings: BrokerSettings) -> None:
         self._start("broker", settings.name, BROKER_MODULE, msgspec.json.encode(settings).decode())
@@ -120,6 +119,8 @@ class Processes:
             "address": self.cluster.broker(client.broker).address,
             "cluster": self.cluster.name,
             "topics": client.topics,
+            "trace": self._trace,
+            "run": self._run,
         }
         self._start("client", client.name, REPLICA_MODULE, msgspec.json.encode(settings).decode())
 

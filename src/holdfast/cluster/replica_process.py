@@ -16,6 +16,7 @@ from holdfast.cluster.broker_process import ATTACHED, follow_starter
 from holdfast.model.errors import HoldfastError
 from holdfast.runtime.logs import Log, install
 from holdfast.runtime.process import run
+from holdfast.runtime.tracing import RUN
 from holdfast.services.bank import account_numbers
 from holdfast.services.replica import open_replica
 
@@ -25,6 +26,8 @@ class ReplicaSettings(Struct, frozen=True):
     address: str
     cluster: str
     topics: tuple[str, ...]
+    trace: str = ""
+    run: str = RUN
 
 
 async def serve(settings: ReplicaSettings) -> None:
@@ -33,7 +36,10 @@ async def serve(settings: ReplicaSettings) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with connect(settings.address, name=settings.name, cluster=settings.cluster) as client:
+    trace = settings.trace or None
+    async with connect(
+        settings.address, name=settings.name, cluster=settings.cluster, trace=trace, run=settings.run
+    ) as client:
         replicas = [await open_replica(client, topic, account_numbers()) for topic in settings.topics]
         log.info("following", broker=client.broker, topics=list(settings.topics))
         following = [asyncio.ensure_future(replica.follow()) for replica in replicas]

@@ -25,6 +25,8 @@ class State(Struct, frozen=True):
 
     cluster: Cluster
     running: list[Running]
+    trace: str = ""
+    """Where all of them write what they report; empty: nowhere."""
 
     def alive(self) -> list[Running]:
         return [one for one in self.running if one.process.is_alive()]

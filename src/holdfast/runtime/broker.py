@@ -133,7 +133,9 @@ class BrokerProcess:
         self._log = Log("holdfast.broker", node=settings.name)
         self._candidates = Candidates(settings.candidates(), self._attempt, self._joined)
         self.node = self._new_node(settings.parent, settings.port)
-        self._trace = Trace(settings.trace, settings.name, settings.run) if settings.trace else None
+        # A newcomer may have been here before: its trace goes on where it was killed.
+        fresh = not settings.newcomer
+        self._trace = Trace(settings.trace, settings.name, settings.run, fresh=fresh) if settings.trace else None
         self._stopped = asyncio.Event()
         self._signals: asyncio.Queue[str] = asyncio.Queue()
         self.stopping = False

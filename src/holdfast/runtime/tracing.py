@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from holdfast.model.trace import Event, Recorder
 from holdfast.protocols.node import Report
-from holdfast.storage.traces import SUFFIX, TraceWriter
+from holdfast.storage.traces import SUFFIX, TraceWriter, go_on
 
 RUN = "live"
 """The name of a run that nobody named."""
@@ -19,16 +19,22 @@ TraceTarget = str | Path | Callable[[Event], None]
 
 
 class Trace:
-    """A sink for one node's reports: writes rows to a file, or hands each to a callable."""
+    """A sink for one node's reports: writes rows to a file, or hands each to a callable.
 
-    def __init__(self, target: TraceTarget, node: str, run: str = RUN) -> None:
+    One that is not `fresh` goes on with the history that an earlier life of the node has left in the file.
+    """
+
+    def __init__(self, target: TraceTarget, node: str, run: str = RUN, *, fresh: bool = True) -> None:
         self._recorder = Recorder(run, node)
         self._writer: TraceWriter | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
         if callable(target):
             self._take = target
         else:
-            self._writer = TraceWriter(own_file(Path(target), node), fresh=True)
+            file = own_file(Path(target), node)
+            if not fresh:
+                self._recorder.index = go_on(file)
+            self._writer = TraceWriter(file, fresh=fresh)
 
     def __call__(self, report: Report) -> None:
         rows = self._recorder.record(

@@ -38,6 +38,26 @@ def read_trace(path: Path | str) -> list[Event]:
     return events
 
 
+def go_on(path: Path | str) -> int:
+    """Prepare a file whose writer ended, perhaps in the middle of a line, to be appended to; the next row's index.
+
+    Half a line at the end is removed: whoever wrote it was killed, and nothing can be known of what it would have said.
+    """
+    file = trace_file(path)
+    try:
+        content = file.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if len(whole) < len(content):
+            with file.open("r+b") as cut:
+                cut.truncate(len(whole))
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise TraceError(f"cannot go on with the trace {file}: {error.strerror or error}.") from None
+    lines = whole.splitlines()
+    return decode_line(lines[-1], len(lines), str(file)).index + 1 if lines else 0
+
+
 class TraceWriter:
     """Appends rows to one file. What is buffered reaches the file on `flush`, on `close` and when the buffer is full.
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.cluster.config import load_cluster
+from holdfast.storage.traces import read_trace
 from tests.integration.cluster.terminal import Terminal, eventually
 
 
@@ -49,6 +50,19 @@ def test_a_crash_is_repaired_and_the_broker_comes_back_below_another_one(healing
     assert tree(healing) == {"b0": (None, True), "b1": ("b0", True), "b2": ("b0", True)}
     assert "is running; crash it first" in healing.run("restart", "b1").stderr
     assert healing.run("why", "b1").stdout == "broker b1 waits for nothing\n"
+
+
+def test_a_broker_that_is_started_again_goes_on_with_its_trace(terminal: Terminal, chain: Path):
+    chain.write_text("tolerance = 1\n" + chain.read_text())
+    assert terminal.run("up", chain, "--trace", "trace").returncode == 0
+    assert eventually(lambda: len(list((terminal.directory / "trace").glob("*.jsonl"))) == 5)
+    assert terminal.run("crash", "b1").returncode == 0
+    assert terminal.run("restart", "b1").returncode == 0
+    assert terminal.run("down").returncode == 0
+    rows = [row for row in read_trace(terminal.directory / "trace") if row.node == "b1"]
+    assert [row.index for row in rows] == list(range(len(rows)))
+    assert [row.event for row in rows].count("serving") == 2
+    assert terminal.run("audit", "trace").returncode == 0
 
 
 def test_the_roots_loss_makes_another_one_and_its_clients_move(healing: Terminal):

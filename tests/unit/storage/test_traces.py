@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.trace import Event, TraceError, encode_line
-from holdfast.storage.traces import TraceWriter, read_trace, write_trace
+from holdfast.storage.traces import TraceWriter, go_on, read_trace, write_trace
 
 
 def row(node: str, index: int, run: str = "r") -> Event:
@@ -132,3 +132,22 @@ def test_a_file_that_cannot_be_read_is_refused_in_a_sentence(tmp_path: Path):
     (tmp_path / "file").touch()
     with pytest.raises(TraceError, match=r"^there is no trace at .*ann\.jsonl; name a"):
         read_trace(tmp_path / "file" / "ann.jsonl")
+
+
+def test_whoever_goes_on_with_a_trace_numbers_on_and_drops_half_a_line_that_a_killed_writer_left(tmp_path: Path):
+    file = tmp_path / "ann.jsonl"
+    assert go_on(file) == 0
+    with TraceWriter(file) as writer:
+        writer.extend([row("ann", 0), row("ann", 1)])
+    assert go_on(file) == 2
+    with file.open("ab") as killed:
+        killed.write(encode_line(row("ann", 2))[:-9])
+    assert go_on(file) == 2
+    assert read_trace(file) == [row("ann", 0), row("ann", 1)]
+
+
+def test_a_trace_of_nothing_but_half_a_line_begins_anew(tmp_path: Path):
+    file = tmp_path / "ann.jsonl"
+    file.write_bytes(b'{"run": "r", "no')
+    assert go_on(file) == 0
+    assert file.read_bytes() == b""
