@@ -6,6 +6,7 @@ import re
 import sys
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -20,13 +21,15 @@ from holdfast.cli.options import (
     parse_attributes,
 )
 from holdfast.cli.output import note, print_json, print_line
-from holdfast.client import Receipt, connect
+from holdfast.client import Receipt, Subscription, connect
+from holdfast.client.recording import record
 from holdfast.cluster.config import CLUSTER_NAME
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, Message
 from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import check_guarantee
 from holdfast.model.topics import check_pattern, check_topic
 from holdfast.runtime.process import run
+from holdfast.storage.recordings import RecordingWriter
 
 LINES_WAITING_MAX = 256
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
@@ -132,14 +135,18 @@ def sub(
     name: Name = None,
     raw: Annotated[bool, typer.Option("--raw", help="Print payloads alone, byte for byte.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each message as a line of JSON.")] = False,
+    recording: Annotated[
+        Path | None, typer.Option("--record", metavar="DIR", help="Write to this recording instead of printing.")
+    ] = None,
 ) -> None:
-    """Subscribe and print what arrives, until Ctrl-C or --count.
+    """Subscribe and print what arrives, until Ctrl-C or --count; or record it, for the data pipeline to read.
 
     \b
     Examples
       holdfast sub 'bank/#'
       holdfast sub bank/+ --where "amount > 100 and currency = 'EUR'" --json
       holdfast sub numbers --count 1000 --raw > numbers.txt
+      holdfast sub 'bank/#' --record recordings/bank
     """
     check_pattern(pattern)
     if where:
@@ -149,6 +156,9 @@ def sub(
         async with connect(address, name=name, cluster=cluster) as client:
             messages = await client.subscribe(pattern, where)
             note(f"{client.name} is subscribed to {pattern} at broker {client.broker}")
+            if recording is not None:
+                await _record(messages, recording, count)
+                return
             left = count
             async for message in messages:
                 _print_message(message, raw=raw, as_json=as_json)
@@ -157,6 +167,16 @@ def sub(
                     return
 
     run(follow())
+
+
+async def _record(messages: Subscription, path: Path, count: int) -> None:
+    with RecordingWriter(path) as writer:
+        first = writer.next_position
+        note(f"recording to {path} from position {first} on")
+        try:
+            await record(messages, writer, count)
+        finally:
+            note(f"recorded {writer.next_position + writer.pending - first} messages to {path}")
 
 
 def _print_message(message: Message, *, raw: bool, as_json: bool) -> None:

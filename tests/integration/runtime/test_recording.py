@@ -1,0 +1,44 @@
+"""A subscription recorded: what a real broker delivers is on disk, in its order, numbered without a gap."""
+
+import asyncio
+from pathlib import Path
+
+import holdfast
+from holdfast.client.recording import record
+from holdfast.storage.recordings import Recording, RecordingWriter
+from tests.integration.support_brokers import address_of, broker_here, until
+
+
+def test_what_arrives_is_recorded_and_the_next_recorder_goes_on_behind_it(tmp_path: Path):
+    async def story() -> None:
+        async with broker_here() as broker, holdfast.connect(address_of(broker), name="alice") as alice:
+            for first in (0, 300):
+                async with (
+                    holdfast.connect(address_of(broker)) as client,
+                    client.subscribe("numbers/#") as numbers,
+                ):
+                    with RecordingWriter(tmp_path) as writer:
+                        recording = asyncio.ensure_future(record(numbers, writer, count=300))
+                        for number in range(first, first + 300):
+                            await alice.publish(f"numbers/{number % 2}", b"%d" % number, guarantee="fifo")
+                        assert await recording == 300
+
+    holdfast.run(story())
+    payloads = b"".join(frame.columns.payloads for frame in Recording(tmp_path).frames(0, 600))
+    assert payloads == b"".join(b"%d" % number for number in range(600))
+    assert Recording(tmp_path).end() == 600
+
+
+def test_a_recorder_that_is_cancelled_keeps_what_it_had_taken(tmp_path: Path):
+    async def story() -> None:
+        async with broker_here() as broker, holdfast.connect(address_of(broker), name="alice") as client:
+            numbers = await client.subscribe("numbers")
+            with RecordingWriter(tmp_path) as writer:
+                recording = asyncio.ensure_future(record(numbers, writer))
+                await client.publish("numbers", b"1")
+                await until(lambda: Recording(tmp_path).end() == 1, "the message is recorded")
+                recording.cancel()
+                await asyncio.gather(recording, return_exceptions=True)
+
+    holdfast.run(story())
+    assert Recording(tmp_path).end() == 1
