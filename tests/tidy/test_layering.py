@@ -18,6 +18,7 @@ ROOMS = (
     "client",
     "services",
     "cluster",
+    "experiments",
     "pipeline",
     "web",
     "cli",

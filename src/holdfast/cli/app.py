@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
-from holdfast.cli import benchmarks, clusters, demonstration, faults, messages, simulations
+from holdfast.cli import benchmarks, clusters, demonstration, experiments, faults, messages, simulations
 from holdfast.cli.output import complain, print_line
 from holdfast.cluster.processes import ProcessError
 from holdfast.cluster.workers import WorkerError
@@ -65,7 +65,7 @@ for panel, commands in (
     ),
     ("Messages", (messages.pub, messages.sub)),
     ("Runs in virtual time, and proofs", (simulations.simulate, simulations.campaign, simulations.audit)),
-    ("Figures", (benchmarks.bench, simulations.protocols)),
+    ("Figures", (benchmarks.bench, experiments.experiment, simulations.protocols)),
 ):
     for command in commands:
         app.command(help=_help_of(command), rich_help_panel=panel)(command)

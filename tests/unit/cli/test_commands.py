@@ -29,6 +29,7 @@ COMMANDS = (
     "campaign",
     "audit",
     "bench",
+    "experiment",
     "protocols",
 )
 

@@ -1,0 +1,110 @@
+"""`holdfast experiment`: the experiments of the papers, repeated in virtual time, as tables and drawings."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from holdfast.cli.options import AsJson
+from holdfast.cli.output import console, note, print_json, print_line, progress, table
+from holdfast.experiments.experiment import Experiment, Report, Table
+from holdfast.experiments.registry import EXPERIMENTS, find_experiment
+from holdfast.experiments.reports import PAGE, cell_text, write_report
+from holdfast.experiments.running import run_points
+from holdfast.model.errors import ConfigError
+
+COMPLAINTS_SHOWN_MAX = 10
+
+
+def experiment(
+    name: Annotated[str, typer.Argument(help=f"Which one: {', '.join(EXPERIMENTS)}.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A first impression: few and short runs of each.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write tables (CSV), drawings (SVG), rows and a page into it.")
+    ] = None,
+    workers: Annotated[int, typer.Option("--workers", min=1, max=256, help="How many processes.")] = os.cpu_count()
+    or 1,
+    point: Annotated[str, typer.Option("--point", help="Run this point alone, given as JSON, and print its row.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Repeat an experiment of the papers in virtual time, and say where our curves differ from theirs.
+
+    Every run is judged by the checkers; one that broke a promise is left out of the figures, and the command that
+    repeats it is printed. Exit code 1 if there is any. The same points give the same rows, whatever the machine.
+
+    \b
+    Examples
+      holdfast experiment ginger --quick
+      holdfast experiment ginger --out experiments/ginger
+      holdfast experiment ginger --point '{"keys":1,"victims":["1","2"],"seed":3}'
+    """
+    chosen = find_experiment(name)
+    if point:
+        _run_one(chosen, point)
+        return
+    points = chosen.points(quick)
+    with progress() as advance:
+        done = [0]
+
+        def on_row(_: int, __: Any) -> None:
+            done[0] += 1
+            advance("runs", done[0], len(points))
+
+        rows = run_points(chosen, points, workers, on_row)
+    report = chosen.report(rows)
+    if out is not None:
+        write_report(out, report, rows)
+    if as_json:
+        print_json(_as_dict(chosen, report, len(points)))
+    else:
+        _print_report(report)
+    if out is not None:
+        note(f"everything is in {out}; {out / PAGE} shows it")
+    if report.broken:
+        raise typer.Exit(1)
+
+
+def _run_one(chosen: Experiment, text: str) -> None:
+    try:
+        point = msgspec.json.decode(text.encode(), type=chosen.point_kind)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"--point {text!r} is no point of {chosen.name}: {error}.") from None
+    row = chosen.run(point)
+    print_json(row)
+    if getattr(row, "complaint", ""):
+        raise typer.Exit(1)
+
+
+def _as_dict(chosen: Experiment, report: Report, points: int) -> dict[str, Any]:
+    return {
+        "ok": not report.broken,
+        "experiment": chosen.name,
+        "points": points,
+        "tables": {one.name: [dict(zip(one.columns, row, strict=True)) for row in one.rows] for one in report.tables},
+        "claims": report.claims,
+        "broken": report.broken,
+    }
+
+
+def _print_report(report: Report) -> None:
+    for one in report.tables:
+        if one.rows and not one.detail:
+            console.print(_shown(one))
+    for claim in report.claims:
+        print_line(f"{claim.figure}: {'as in the thesis' if claim.agrees else 'DIFFERS from the thesis'}")
+        print_line(f"  it says: {claim.says}\n  here:    {claim.ours}")
+        if claim.why and not claim.agrees:
+            print_line(f"  why:     {claim.why}")
+    for complaint in report.broken[:COMPLAINTS_SHOWN_MAX]:
+        print_line(f"broken: {complaint}")
+    if len(report.broken) > COMPLAINTS_SHOWN_MAX:
+        print_line(f"... and {len(report.broken) - COMPLAINTS_SHOWN_MAX} more")
+
+
+def _shown(one: Table) -> Any:
+    rows = table(one.title, *one.columns)
+    for row in one.rows:
+        rows.add_row(*map(cell_text, row))
+    return rows

@@ -1,0 +1,65 @@
+"""What an experiment is: points that can be run anywhere, and what becomes of the rows.
+
+A point is a plain value, made of numbers and texts; `run(point)` is a pure function that returns a row of the same
+kind. So points can be run here, in other processes or on other machines, in any order, and give the same rows.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+Cell = str | int | float | None
+
+
+class Table(Struct, frozen=True):
+    """Figures with a title. `name` is that of the file they are written to."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    detail: bool = False
+    """Whether it is for programs: written to a file, and not shown to people."""
+
+
+class Figure(Struct, frozen=True):
+    """A drawing as SVG text. `name` is that of the file it is written to."""
+
+    name: str
+    title: str
+    svg: str
+
+
+class Claim(Struct, frozen=True):
+    """What the paper says of a figure, what our rows say, and why the two differ where they do."""
+
+    figure: str
+    says: str
+    ours: str
+    agrees: bool
+    why: str = ""
+
+
+class Report(Struct, frozen=True):
+    """What the rows of an experiment come to."""
+
+    title: str
+    tables: tuple[Table, ...]
+    figures: tuple[Figure, ...]
+    claims: tuple[Claim, ...]
+    broken: tuple[str, ...] = ()
+    """Runs that broke a promise, or did not come to rest, each with the command that repeats it."""
+
+
+class Experiment(Struct, frozen=True):
+    """One experiment on the bench. Points and rows are structs of these kinds."""
+
+    name: str
+    summary: str
+    point_kind: type[Any]
+    row_kind: type[Any]
+    points: Callable[[bool], Sequence[Any]]
+    """All points; if its argument is true, those of a first impression."""
+    run: Callable[[Any], Any]
+    report: Callable[[Sequence[Any]], Report]

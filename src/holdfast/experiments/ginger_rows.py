@@ -1,0 +1,61 @@
+"""Choosing among the rows of trials: those that share everything but the seed, and their repairs."""
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import mean
+
+from holdfast.experiments.ginger import ORPHANING, THESIS_KEYS, THESIS_MS, Latency, Row
+from holdfast.experiments.repairs import Repair
+
+GUARANTEES = ("eventual", "causal", "total")
+"""Those of the thesis: its service publishes nothing that is merely fifo."""
+
+Pick = Callable[[Row], dict[str, Latency]]
+
+
+def matching(rows: Iterable[Row], pace_ms: float, keys: int, victims: tuple[str, ...]) -> list[Row]:
+    """The trials of figures 5.4 and 5.5 that share everything but the seed."""
+    found = [
+        row
+        for row in rows
+        if (row.trial.interval_ms, row.trial.keys, row.trial.victims) == (pace_ms, keys, victims)
+        and row.trial.tolerance == 1
+        and row.trial.total > 0
+    ]
+    # Figure 5.3 has trials of its own, which last longer: averages over both would mean nothing.
+    fewest = min((row.trial.operations for row in found), default=0)
+    return [row for row in found if row.trial.operations == fewest]
+
+
+def all_messages(row: Row) -> dict[str, Latency]:
+    return row.latency
+
+
+def felt_messages(row: Row) -> dict[str, Latency]:
+    return row.felt
+
+
+def averages_ms(runs: Sequence[Row], pick: Pick = all_messages) -> dict[str, float]:
+    """The mean of the runs' means, by guarantee."""
+    return {name: mean(found) for name in GUARANTEES if (found := means_ms(runs, name, pick))}
+
+
+def means_ms(rows: Iterable[Row], guarantee: str, pick: Pick = all_messages) -> list[float]:
+    """The mean of each run that has any."""
+    return [pick(row)[guarantee].mean_ms for row in rows if guarantee in pick(row)]
+
+
+def orphaning(rows: Iterable[Row]) -> list[Row]:
+    """The trials of figure 5.3."""
+    found = [row for row in rows if row.trial.victims in ORPHANING and row.trial.interval_ms == THESIS_MS]
+    found = [row for row in found if row.trial.keys == THESIS_KEYS and row.trial.tolerance == len(row.trial.victims)]
+    most = max((row.trial.operations for row in found), default=0)
+    return [row for row in found if row.trial.operations == most]
+
+
+def by_rounds(rows: Iterable[Row]) -> dict[int, list[Repair]]:
+    """Their repairs, by how many brokers were asked."""
+    found: dict[int, list[Repair]] = {}
+    for row in orphaning(rows):
+        for repair in row.repairs:
+            found.setdefault(repair.rounds, []).append(repair)
+    return dict(sorted(found.items()))

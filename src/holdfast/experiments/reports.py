@@ -1,0 +1,75 @@
+"""A report as files: a CSV for each table, an SVG for each drawing, all rows as JSON lines, and a page of Markdown."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.experiments.experiment import Cell, Claim, Report, Table
+
+PAGE, ROWS = "report.md", "rows.jsonl"
+
+
+def write_report(directory: Path, report: Report, rows: Sequence[Any]) -> list[Path]:
+    """Write everything into the directory, which is made if need be; returns what was written."""
+    texts = {f"{table.name}.csv": csv_text(table) for table in report.tables}
+    texts |= {f"{figure.name}.svg": figure.svg for figure in report.figures}
+    texts[ROWS] = "".join(msgspec.json.encode(row).decode() + "\n" for row in rows)
+    texts[PAGE] = markdown(report)
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (directory / name).write_text(text)
+    return [directory / name for name in texts]
+
+
+def csv_text(table: Table) -> str:
+    """The table with its columns in the first line; what is unknown is empty."""
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(table.rows)
+    return out.getvalue()
+
+
+def markdown(report: Report) -> str:
+    """The whole report as one page, with links to its drawings."""
+    parts = [f"# {report.title}"]
+    parts += [f"![{figure.title}]({figure.name}.svg)" for figure in report.figures]
+    parts += [_claims_text(report.claims)] if report.claims else []
+    parts += [f"## {table.title}\n\n{markdown_table(table)}" for table in report.tables if not table.detail]
+    parts += [f"## Broken\n\n```\n{complaint}\n```" for complaint in report.broken]
+    return "\n\n".join(parts) + "\n"
+
+
+def _claims_text(claims: Sequence[Claim]) -> str:
+    lines = ["## Beside the thesis", ""]
+    for claim in claims:
+        word = "as in the thesis" if claim.agrees else "differs"
+        lines.append(f"- {claim.figure}, {word}. The thesis: {claim.says} Here: {claim.ours}")
+        if claim.why and not claim.agrees:
+            lines.append(f"  Why: {claim.why}")
+    return "\n".join(lines)
+
+
+def markdown_table(table: Table) -> str:
+    """The table as Markdown knows it."""
+    return "\n".join(_lines(table))
+
+
+def _lines(table: Table) -> Iterator[str]:
+    yield f"| {' | '.join(table.columns)} |"
+    yield f"|{' --- |' * len(table.columns)}"
+    for row in table.rows:
+        yield f"| {' | '.join(map(cell_text, row))} |"
+
+
+def cell_text(cell: Cell) -> str:
+    """A cell for people: figures with thousands apart, from 100 on without a fraction."""
+    if cell is None:
+        return ""
+    if isinstance(cell, float):
+        return f"{cell:,.0f}" if abs(cell) >= 100 or cell == int(cell) else f"{cell:g}"
+    return f"{cell:,}" if isinstance(cell, int) else cell

@@ -1,0 +1,81 @@
+"""Running the points of an experiment, here or over several processes.
+
+`python -m holdfast.experiments.running JSON` is one of these processes: it reads one point a line and answers each with
+its row. Rows come back in the order of their points, whoever ran them, so a report does not depend on the workers.
+"""
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.cluster.workers import Worker, say, settings_of_this_process
+from holdfast.experiments.experiment import Experiment
+from holdfast.experiments.registry import find_experiment
+
+MODULE = "holdfast.experiments.running"
+POINT_S = 3600.0
+"""How long one point may take on a busy machine."""
+
+OnRow = Callable[[int, Any], None]
+"""Called when a point is done: its position, and its row."""
+
+
+class Settings(Struct, frozen=True):
+    """What a process is told when it is started."""
+
+    experiment: str
+
+
+def run_points(experiment: Experiment, points: Sequence[Any], workers: int, on_row: OnRow) -> list[Any]:
+    """The rows of all points, in their order; `on_row` is called with each as soon as it is there."""
+    rows: dict[int, Any] = {}
+
+    def done(at: int, row: Any) -> None:
+        rows[at] = row
+        on_row(at, row)
+
+    if workers == 1 or len(points) <= 1:
+        for at, point in enumerate(points):
+            done(at, experiment.run(point))
+    else:
+        asyncio.run(_run_over(experiment, points, min(workers, len(points)), done))
+    return [rows[at] for at in range(len(points))]
+
+
+async def _run_over(experiment: Experiment, points: Sequence[Any], workers: int, done: OnRow) -> None:
+    # One iterator for all: whoever is done takes the next point.
+    waiting = iter(enumerate(points))
+
+    async def keep_busy(worker: Worker) -> None:
+        for at, point in waiting:
+            worker.tell(msgspec.json.encode(point).decode())
+            said = await worker.report("row", POINT_S)
+            done(at, msgspec.convert(said["row"], experiment.row_kind))
+
+    async with AsyncExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-experiment-")))
+        settings = msgspec.to_builtins(Settings(experiment.name))
+        group = [Worker(f"worker {n}", MODULE, settings, directory / f"{n}.log", patient=False) for n in range(workers)]
+        for worker in group:
+            await stack.enter_async_context(worker)
+        async with asyncio.TaskGroup() as tasks:
+            for worker in group:
+                tasks.create_task(keep_busy(worker))
+
+
+def main() -> None:
+    experiment = find_experiment(settings_of_this_process(Settings).experiment)
+    for line in sys.stdin:
+        point = msgspec.json.decode(line.encode(), type=experiment.point_kind)
+        say("row", row=experiment.run(point))
+
+
+if __name__ == "__main__":
+    main()

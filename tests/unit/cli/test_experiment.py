@@ -1,0 +1,72 @@
+"""`holdfast experiment`: what it prints, what it writes, and what its exit code says."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.experiments.registry import EXPERIMENTS
+from tests.unit.cli.command_line import CommandLine
+from tests.unit.experiments.rows import broken, row
+
+POINT = '{"operations":1,"interval_ms":100,"total":0}'
+
+
+@pytest.fixture
+def instant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The experiment with all its points, whose runs take no time."""
+    monkeypatch.setitem(EXPERIMENTS, "ginger", replace(EXPERIMENTS["ginger"], run=row))
+
+
+def test_tables_and_differences_are_printed(holdfast: CommandLine, instant: None):
+    ran = holdfast("experiment", "ginger", "--quick", "--workers", 1)
+    assert ran.code == 0
+    assert "figure 5.3" in ran.out
+    assert "as in the thesis" in ran.out
+    assert "DIFFERS" in ran.out
+
+
+def test_everything_is_written_into_the_directory(holdfast: CommandLine, instant: None, tmp_path: Path):
+    ran = holdfast("experiment", "ginger", "--quick", "--workers", 1, "--out", tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"figure-5.3.svg", "figure-5.5.csv", "report.md"}
+    assert "report.md" in ran.err
+
+
+def test_as_json_it_is_one_value(holdfast: CommandLine, instant: None):
+    said = json.loads(holdfast("experiment", "ginger", "--quick", "--workers", 1, "--json").out)
+    assert (said["ok"], said["experiment"], said["broken"]) == (True, "ginger", [])
+    assert said["tables"]["figure-5.3"][0]["rounds"] == 1
+    assert {"figure", "says", "ours", "agrees", "why"} == set(said["claims"][0])
+
+
+def test_a_broken_promise_is_exit_code_1_and_says_how_to_see_it_again(
+    holdfast: CommandLine, monkeypatch: pytest.MonkeyPatch
+):
+    first_only: Sequence[Any] = EXPERIMENTS["ginger"].points(True)[:1]
+    changed = replace(EXPERIMENTS["ginger"], points=lambda _: first_only, run=lambda point: broken(row(point)))
+    monkeypatch.setitem(EXPERIMENTS, "ginger", changed)
+    ran = holdfast("experiment", "ginger", "--workers", 1)
+    assert ran.code == 1
+    assert "holdfast experiment ginger --point" in ran.out
+
+
+def test_one_point_is_run_alone_and_its_row_printed(holdfast: CommandLine):
+    ran = holdfast("experiment", "ginger", "--point", POINT)
+    assert ran.code == 0
+    assert json.loads(ran.out)["deliveries"] == 13
+
+
+@pytest.mark.parametrize("point", ["{", '{"keys":"many"}', '{"colour":1}'])
+def test_a_point_that_cannot_be_is_refused(holdfast: CommandLine, point: str):
+    ran = holdfast("experiment", "ginger", "--point", point)
+    assert ran.code == 2
+    assert "is no point of ginger" in ran.err
+
+
+def test_an_unknown_experiment_is_refused(holdfast: CommandLine):
+    ran = holdfast("experiment", "gigner")
+    assert ran.code == 2
+    assert "choose one of ginger" in ran.err
