@@ -2,6 +2,7 @@
 
 from holdfast.model.topics import matches
 from holdfast.model.trace import Event
+from holdfast.model.verdicts import differs, missing, name_of, repeated, unfounded, unwanted
 from holdfast.simulation.checkers.history import Client, Identity, Publication, Run, Subscription
 from holdfast.simulation.checkers.verdict import Tally
 
@@ -25,14 +26,14 @@ def _judge_client(client: Client, run: Run, tally: Tally) -> set[Identity]:
         tally.deliveries += 1
         identity = (event.publisher, event.seq)
         if identity in delivered:
-            tally.add("duplicated", _repeated, event)
+            tally.add("duplicated", repeated, event.node, name_of(event))
             continue
         delivered.add(identity)
         if event.topic not in wanted:
             wanted[event.topic] = [one for one in client.subscriptions if matches(one.pattern, event.topic)]
         publication = run.publications.get(identity)
         if reason := _created(event, publication, wanted[event.topic], position):
-            tally.add("created", _unfounded, event, reason)
+            tally.add("created", unfounded, event.node, name_of(event), reason)
         elif publication is not None:
             client.arrived.append(publication)
     return delivered
@@ -40,20 +41,14 @@ def _judge_client(client: Client, run: Run, tally: Tally) -> set[Identity]:
 
 def _created(event: Event, publication: Publication | None, subscriptions: list[Subscription], position: int) -> str:
     """Why this delivery should not have been; empty if all is well."""
-    if publication is None:
-        return ", which nobody published"
-    published = publication.event
-    if event.topic != published.topic:
-        return f" on topic {event.topic}, but it was published on {published.topic}"
-    if event.guarantee != published.guarantee:
-        return f" as {event.guarantee or 'without a guarantee'}, but it was published as {published.guarantee}"
-    if event.keys != published.keys and frozenset(event.keys) != publication.keys:
-        return f" with the keys {_listed(event.keys)}, but it was published with {_listed(published.keys)}"
+    reason = differs(event, publication.event if publication is not None else None)
+    if reason or publication is None:
+        return reason
     matching = [one for one in subscriptions if one.lets_through(publication.attributes)]
     if not matching:
-        return f" on topic {event.topic}, without a subscription that matches it"
+        return unwanted(event.topic, ended=False)
     if all(one.ended_at is not None and one.ended_at < position for one in matching):
-        return f" on topic {event.topic}, after it had unsubscribed"
+        return unwanted(event.topic, ended=True)
     return ""
 
 
@@ -93,23 +88,8 @@ def _confirmed_before(subscription: Subscription, publication: Publication) -> b
 # ------------------------------------------------------------------------------------------------------- sentences
 
 
-def _repeated(event: Event) -> str:
-    return f"{event.node} delivered {event.publisher}#{event.seq} again"
-
-
-def _unfounded(event: Event, reason: str) -> str:
-    return f"{event.node} delivered {event.publisher}#{event.seq}{reason}"
-
-
 def _missing(client: Client, publication: Publication, subscription: Subscription) -> str:
     wanted = subscription.pattern
     if subscription.filter is not None:
         wanted += f" where {subscription.filter.text}"
-    return (
-        f"{client.name} never delivered {publication} on topic {publication.topic}, "
-        f"though its subscription to {wanted} was confirmed before that was published"
-    )
-
-
-def _listed(keys: list[str]) -> str:
-    return ", ".join(keys) or "none"
+    return missing(client.name, str(publication), publication.topic, wanted)

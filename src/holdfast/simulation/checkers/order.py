@@ -7,6 +7,7 @@ seen so far, that is, delivered later. A message is too early if one of these is
 from operator import le
 
 from holdfast.model.guarantees import CAUSAL, FIFO
+from holdfast.model.verdicts import before_own, before_past
 from holdfast.simulation.checkers.history import Client, Publication, Run
 from holdfast.simulation.checkers.pasts import find_pasts
 from holdfast.simulation.checkers.verdict import Tally
@@ -61,15 +62,12 @@ def _overtaking_past(client: Client, lanes: int) -> list[tuple[Publication, int,
 
 
 def _before_own(client: Client, early: Publication, late: Publication) -> str:
-    return f"{client.name} delivered {early} before {late}, which {early.publisher} had published earlier"
+    return before_own(client.name, str(early), str(late), early.publisher)
 
 
 def _before_past(client: Client, early: Publication, late: Publication, run: Run) -> str:
-    if _heard_before(run.clients[early.event.node], early, late):
-        reason = f"which {early.publisher} had delivered before publishing #{early.seq}"
-    else:
-        reason = f"which is in the causal past of {early}"
-    return f"{client.name} delivered {early} before {late}, {reason}"
+    heard = _heard_before(run.clients[early.event.node], early, late)
+    return before_past(client.name, early.event, str(late), heard)
 
 
 def _heard_before(publisher: Client, early: Publication, late: Publication) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
 from holdfast.model.guarantees import TOTAL
+from holdfast.model.verdicts import wrong_side
 from holdfast.simulation.checkers.history import Client, Publication, Run
 from holdfast.simulation.checkers.verdict import Tally
 
@@ -171,7 +172,4 @@ def _holder(sides: dict[Client, tuple[int, int]], other: int, before: bool) -> C
 
 def _wrong_side(total: Publication, client: Client, other: Publication, rightful: Client, key: str) -> str:
     first, second = (other, total) if rightful.arrived.index(other) < rightful.arrived.index(total) else (total, other)
-    return (
-        f"{client.name} delivered {second} before {first}, but {rightful.name} delivered {first} first; "
-        f"{total} is total and both have the key {key} on topic {total.topic}"
-    )
+    return wrong_side(client.name, str(first), str(second), rightful.name, total.event, key)

@@ -1,41 +1,13 @@
-"""What the checkers found."""
+"""What the checkers have found so far."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal, ParamSpec
+from typing import ParamSpec
 
-Kind = Literal["lost", "duplicated", "created", "fifo", "causal", "total"]
-KINDS: tuple[Kind, ...] = ("lost", "duplicated", "created", "fifo", "causal", "total")
-EXAMPLES_MAX = 5
+from holdfast.model.verdicts import EXAMPLES_MAX, KINDS, Kind, Verdict
+
+__all__ = ["EXAMPLES_MAX", "KINDS", "Kind", "Tally", "Verdict"]
 
 P = ParamSpec("P")
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """How many deliveries there were, how many faults of each kind, and sentences about some of them."""
-
-    deliveries: int = 0
-    lost: int = 0
-    duplicated: int = 0
-    created: int = 0
-    fifo: int = 0
-    causal: int = 0
-    total: int = 0
-    examples: list[str] = field(default_factory=list)
-
-    @property
-    def faults(self) -> dict[str, int]:
-        """The number of faults of every kind, zeros included."""
-        return {kind: getattr(self, kind) for kind in KINDS}
-
-    @property
-    def ok(self) -> bool:
-        return not any(self.faults.values())
-
-    def as_dict(self) -> dict[str, object]:
-        """What `holdfast audit --json` prints."""
-        return {"ok": self.ok, "deliveries": self.deliveries, **self.faults, "examples": list(self.examples)}
 
 
 class Tally:
