@@ -37,6 +37,7 @@ from holdfast.model.messages import (
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.broker import Phase
 from holdfast.protocols.ginger.cuts import BatchId
+from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.taking_in import JOIN_TIMER, TakingInBroker
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
@@ -285,13 +286,19 @@ class HealingBroker(TakingInBroker):
             return
         self.view.bury(name, epoch)
         self.hub.out.append(Report("suspect", peer=name, detail=reason))
-        below = self._forget_session(name, epoch)
+        link = self.hub.links.get(name)
+        # The same name may have begun anew already: then it is not our neighbour of today that is dead.
+        lives_on = link is not None and self._epoch_of(link) > epoch
+        below = () if lives_on else self._forget_session(name, epoch)
         for flush in self._flushes:
-            if name in flush.waiting or name in flush.joined:
-                flush.waiting.pop(name, None)
-                flush.joined.pop(name, None)
-                flush.dead.add(name)
+            if _lose(flush, name, epoch):
                 self._expect(flush, below or flush.known.get(name, ()))
+        if not lives_on:
+            self._lose_neighbour(name, below)
+        self.view.settle()
+        self._tick()
+
+    def _lose_neighbour(self, name: str, below: tuple[Twig, ...]) -> None:
         if name == self.parent:
             self._orphaned(name)
         elif name in self.interests.neighbours:
@@ -299,8 +306,6 @@ class HealingBroker(TakingInBroker):
                 self._begin_repair(name, below)
         elif name in self.log.flows:
             self._client_left(name)
-        self.view.settle()
-        self._tick()
 
     def _forget_session(self, name: str, epoch: int) -> tuple[Twig, ...]:
         """End the session, drop what it sent and was not processed; returns what was below it."""
@@ -404,6 +409,19 @@ class HealingBroker(TakingInBroker):
             self.hub.out.append(Report("repair_end", peer=self.parent))
         self.cuts.pump()
         self._retry()
+
+
+def _lose(flush: Flush, name: str, epoch: int) -> bool:
+    """Somebody is dead in that epoch: whether it was expected, or had joined, in that one."""
+    waiting, joined = flush.waiting.get(name), flush.joined.get(name)
+    if waiting is not None and waiting.epoch <= epoch:
+        del flush.waiting[name]
+    elif joined is not None and joined.join.twig.epoch <= epoch:
+        del flush.joined[name]
+    else:
+        return False
+    flush.dead.add(name)
+    return True
 
 
 def _flag(record: Record, peer: str) -> Literal["s", "r", "t", "d"]:
