@@ -135,7 +135,8 @@ class HealingCuts(CutMap):
         self._queue = [cut for cut in self._queue if cut.source != old]
         for cut in self._cuts.values():
             if cut.source == old:
-                cut.source = new
+                # The new parent numbers its markers itself: what acknowledges the old one's must not count for it.
+                cut.source, cut.source_serial = new, 0
         self._forget_source(old)
         for batch_id, (hop, batch) in self._asked.items():
             if hop == old:
