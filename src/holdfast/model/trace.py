@@ -16,8 +16,7 @@ from holdfast.model.batches import Batch, unpack_lengths
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.filters import Value
 from holdfast.model.guarantees import GUARANTEES, RANKS
-from holdfast.model.messages import Data, Publish
-from holdfast.model.wire import encode
+from holdfast.model.wire import header_bytes
 
 NotNegative = Annotated[int, Meta(ge=0)]
 
@@ -48,7 +47,10 @@ class Event(Struct, frozen=True, omit_defaults=True, gc=False):
     size: NotNegative = 0
     """Payload bytes."""
     overhead: NotNegative = 0
-    """Header bytes that the message cost on the wire, its share of its batch."""
+    """Bytes beyond topic, payload, keys and attributes that the message cost on a link: its share of its batch's frame.
+
+    What a total order says besides, once for a batch on each link, is not in it: `benchmarks/headers.py` counts that.
+    """
     past: dict[str, NotNegative] | None = None
     """The causal past as {publisher: highest seq}, if the writer knows it; else it follows from the histories."""
     peer: str = ""
@@ -218,10 +220,9 @@ class Recorder:
 
 
 def overhead_bytes(batch: Batch) -> int:
-    """What one message of the batch costs beside its payload: its share, rounded up, of the frame around them."""
+    """What one message of the batch costs beyond topic, payload, keys and attributes: its share of the header."""
     # The number that a link gives the frame is not known here; it counts as the shortest.
-    header_bytes = len(encode(Data(1, Publish(batch)))) - len(batch.payloads)
-    return -(-header_bytes // batch.count)
+    return -(-header_bytes(batch) // batch.count)
 
 
 def _payload_sizes(batch: Batch) -> list[int]:

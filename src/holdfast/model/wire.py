@@ -64,6 +64,16 @@ def _around(seq: int, batch: Batch) -> list[bytes]:
     return [_length(len(before) + size + len(behind)) + before, batch.payloads, behind]
 
 
+def header_bytes(batch: Batch, seq: int = 1) -> int:
+    """What a frame with this batch weighs beyond its topic, payloads, keys and attributes.
+
+    That is everything that carries and orders them: the frame's length and number, whose messages they are, their own
+    numbers, the guarantee, and how it is all told apart. What `seq` a link gives the frame counts if it is known.
+    """
+    bare = Batch(batch.publisher, batch.first, batch.count, "-", batch.guarantee, b"", batch.lengths)
+    return len(encode(Data(seq, Publish(bare)))) - len(bare.topic)
+
+
 def _length(size: int) -> bytes:
     if size > FRAME_BYTES_MAX:
         raise WireError(f"a frame of {size} bytes exceeds the limit of {FRAME_BYTES_MAX}: publish smaller batches")
