@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from holdfast.cluster.evaluation import default_cluster
 from holdfast.experiments.regions import network
 from holdfast.experiments.repairs import Repair, repairs
-from holdfast.model.errors import HoldfastError
+from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.simulation.faults import Crash, Subscribe
 from holdfast.simulation.hosts import Reports
@@ -160,6 +160,8 @@ def scenario(trial: Trial) -> Scenario:
     """The trial on the thesis' tree: who subscribes to what, who publishes, who dies."""
     cluster = default_cluster()
     mix = {"eventual": trial.eventual, "causal": trial.causal, "total": trial.total}
+    if not any(mix.values()):
+        raise ConfigError("trial: eventual, causal and total are all 0; give one of them a share above 0.")
     every_s = trial.interval_ms / 1000
     loads = [
         Load((f"{one.name}@{one.broker}",), one.topics[0], trial.operations, every_s, BEGIN_S, mix, trial.keys)

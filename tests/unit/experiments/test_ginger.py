@@ -1,6 +1,9 @@
 """The trials of the Ginger experiments: which there are, and one very small run."""
 
+import pickle
+
 import msgspec
+import pytest
 
 from holdfast.experiments.ginger import (
     APART_MS,
@@ -16,6 +19,7 @@ from holdfast.experiments.ginger import (
     scenario,
     trials,
 )
+from holdfast.model.errors import ConfigError
 from holdfast.simulation.faults import Crash
 from holdfast.simulation.scenarios import Timed
 
@@ -39,8 +43,17 @@ def test_a_full_run_has_the_operations_and_repetitions_of_the_thesis():
 
 
 def test_a_trial_survives_the_way_to_another_process():
+    assert pickle.loads(pickle.dumps(run)) is run
     for trial in trials(quick=True):
         assert msgspec.json.decode(msgspec.json.encode(trial), type=Trial) == trial
+        assert pickle.loads(pickle.dumps(trial)) == trial
+
+
+def test_a_trial_that_cannot_be_is_refused():
+    with pytest.raises(ConfigError, match="all 0"):
+        run(Trial(eventual=0.0, causal=0.0, total=0.0))
+    with pytest.raises(ConfigError, match="no broker or client 'nobody'"):
+        run(Trial(victims=("nobody",)))
 
 
 def test_the_victims_die_together_in_the_middle_of_the_publishing():
