@@ -254,18 +254,20 @@ class _Author:
         self._failures()
         self._comings_and_goings()
         self._faults(self.trouble.faults)
+        timetable = tuple(sorted(self.entries, key=lambda timed: timed.time_s))
         return Scenario(
             tree=print_tree(self.tree),
             name=f"random {self.seed}",
             protocol=self.protocol,
             seed=self.seed,
-            limit_s=LIMIT_S,
+            # Whoever comes and goes again and again in a storm does so for minutes.
+            limit_s=max(LIMIT_S, timetable[-1].time_s + LIMIT_S / 2) if timetable else LIMIT_S,
             tolerance=self.trouble.tolerance,
             join_s=JOIN_S if self.trouble.tolerance else None,
             network=self._network(),
             session=self._session(),
             clients=self._consumers(),
-            timetable=tuple(sorted(self.entries, key=lambda timed: timed.time_s)),
+            timetable=timetable,
         )
 
     def _add(self, time_s: float, command: Command) -> None:
