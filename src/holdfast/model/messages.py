@@ -143,15 +143,19 @@ class Twig(Struct, frozen=True, array_like=True):
     twigs: tuple["Twig", ...] = ()
 
 
+Dead = tuple[tuple[Name, Counter], ...]
+
+
 class Upward(Struct, frozen=True, array_like=True):
-    """What a node needs when its parent dies: its ancestors, the root's children by seniority, the root's view."""
+    """What a node needs when its parent dies: its ancestors, the root's children by seniority, the root's view.
+
+    `alive` are those who were taken for dead while the network was parted, and are not.
+    """
 
     chain: tuple[Contact, ...]
     senior: tuple[Contact, ...]
     siblings: tuple[Twig, ...]
-
-
-Dead = tuple[tuple[Name, Counter], ...]
+    alive: Dead = ()
 
 
 class Unstable(Struct, frozen=True, array_like=True, tag=40, gc=False):
@@ -168,7 +172,11 @@ class Unstable(Struct, frozen=True, array_like=True, tag=40, gc=False):
 
 
 class Join(Struct, frozen=True, array_like=True, tag=41):
-    """The sender asks the receiver to become its parent; nothing else travels on the link before `Open`."""
+    """The sender asks the receiver to become its parent; nothing else travels on the link before `Open`.
+
+    `old` is the broker that it had before, if it comes from another one. A client that is not `patient` wants total
+    publications refused where they are not served now.
+    """
 
     twig: Twig
     old: Text
@@ -178,6 +186,7 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     cuts: tuple[tuple[Name, Seq], ...]
     version: Counter
     published: Counter
+    patient: bool = True
 
 
 class Open(Struct, frozen=True, array_like=True, tag=42):
@@ -203,6 +212,31 @@ class View(Struct, frozen=True, array_like=True, tag=43):
 
 class ViewAck(Struct, frozen=True, array_like=True, tag=44, gc=False):
     version: Counter
+
+
+class Seek(Struct, frozen=True, array_like=True, tag=45, gc=False):
+    """From the root of one part of a tree that was parted: are you one of these, whom I have lost?"""
+
+    lost: Dead
+
+
+class Found(Struct, frozen=True, array_like=True, tag=46, gc=False):
+    """The receiver of `Seek` keeps what the sender lacks: it may join."""
+
+
+class Census(Struct, frozen=True, array_like=True, tag=47, gc=False):
+    """From child to parent: so many of the configured brokers are below and including the sender."""
+
+    version: Counter
+    size: Counter
+
+
+class Counted(Struct, frozen=True, array_like=True, tag=48, gc=False):
+    """From the root down: whether it has a majority of the `brokers`, that `Census` included (0: nobody asked)."""
+
+    version: Counter
+    majority: bool
+    brokers: Counter
 
 
 class TotalAbort(Struct, frozen=True, array_like=True, tag=34, gc=False):
@@ -232,10 +266,14 @@ SessionMessage = (
     | Open
     | View
     | ViewAck
+    | Seek
+    | Found
+    | Census
+    | Counted
 )
 
 SMALL_COST_BYTES = 64
-URGENT = (Open, View, ViewAck)
+URGENT = (Open, View, ViewAck, Seek, Found, Census, Counted)
 """They cost nothing and wait for no credit: what credit waits for may itself wait for a repair to end."""
 
 

@@ -43,7 +43,15 @@ class BrokerConfig(Struct, frozen=True):
     doubt_s: float = 1.0
     """How long a broker that finds it has slept accuses nobody: it may itself have been given up."""
     join_s: float = 2.0
-    """How long those below a dead broker may take to join before they are given up, too."""
+    """How long those below a dead broker may take to join before its repair ends without them."""
+    brokers: int = 0
+    """How many brokers the cluster is configured with: `total` needs a majority of them. 0: it needs none."""
+    seek_s: float = 0.5
+    """How often the root of a part that was cut off looks for the others."""
+    absent_s: float = 300.0
+    """How long what those who did not come may lack is kept for them."""
+    absent_bytes_max: int = 64 << 20
+    """How much of it. Beyond either bound they are given up, and told so when they return."""
 
 
 class ClientConfig(Struct, frozen=True):
@@ -57,3 +65,5 @@ class ClientConfig(Struct, frozen=True):
     """How long to try to return to its broker before another one is asked."""
     give_up_s: float = 30.0
     """How long to try to return to a session before it counts as ended."""
+    patient: bool = True
+    """Whether a total publication waits while no majority of the brokers can be reached; else it is refused."""

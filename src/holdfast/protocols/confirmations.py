@@ -55,12 +55,18 @@ class Confirmations:
                 question.awaiting.discard(old)
                 question.awaiting.add(new)
 
-    def replace(self, old: str, joined: Sequence[str], wants: Callable[[str, str], bool]) -> None:
-        """What the old neighbour was asked, those in its place are asked now, behind what they were given."""
+    def replace(
+        self, old: str, joined: Sequence[str], wants: Callable[[str, str], bool], in_doubt: bool = False
+    ) -> None:
+        """What the old neighbour was asked, those in its place are asked now, behind what they were given.
+
+        While it is in doubt whether somebody else may come in its place, that is waited for, too.
+        """
         self.forget_source(old)
         for token, question in list(self._open.items()):
             if old in question.awaiting:
-                question.awaiting.discard(old)
+                if not in_doubt:
+                    question.awaiting.discard(old)
                 confirm = question.confirm
                 for peer in joined:
                     if wants(peer, confirm.topic):

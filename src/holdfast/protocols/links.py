@@ -8,8 +8,8 @@ a node sees is one FIFO stream a direction, over all topics, with nothing missin
 Flow control is credit. Each message has a cost in bytes that both ends compute alike. The receiver grants credit as its
 node *consumes* messages, up to a window ahead; the sender transmits a message only if it begins inside the credit. So
 at most one window (and one message) is under way or unconsumed, and what cannot be sent waits in `backlog`, which the
-owner watches: see `protocols.hub` for what happens at its bound. Messages that cost nothing (`URGENT`) need no credit and
-overtake what waits for it, though nothing that was ever on the wire: those numbers are taken.
+owner watches: see `protocols.hub` for what happens at its bound. Messages that cost nothing (`URGENT`) need no credit
+and overtake what waits for it, though nothing that was ever on the wire: those numbers are taken.
 
 Invariants: acked <= sent <= queued numbers; `sent` and `waiting` together hold exactly acked+1..queued; received grows
 by one; consumed <= received cost; credit never shrinks.

@@ -190,6 +190,24 @@ class StabilityLog:
         self.flows[peer].sent = len(records)
         self._changed = True
 
+    def owe(self, record: Record, peer: str, place: int, asked_after: int | None, received: bool) -> None:
+        """The record is that far back in the history of a link that begins now.
+
+        `asked_after` of the others went by before it was asked for; `received`: it came from over there.
+        """
+        flow = self.flows[peer]
+        flow.sent += 1
+        record.outs[peer] = flow.sent
+        record.places[peer] = self._clock + 2 * place + 2
+        record.received_from = peer if received else ""
+        if asked_after is not None:
+            record.asked[peer] = self._clock + 2 * asked_after + 1
+        self._changed = True
+
+    def owed(self, places: int) -> None:
+        """So many places of a history were filled by `owe`."""
+        self._clock += 2 * places + 2
+
     def restart(self, peer: str, places: Mapping[RecordId, int], sent: int) -> None:
         """The peer's place is taken by another, which has these records at these positions, of so many in all."""
         self.link(peer, sent=sent)

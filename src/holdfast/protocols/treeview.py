@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 
 from holdfast.model.messages import Contact, Dead, SessionMessage, Twig, Upward, View
 
+ALIVE_MAX = 256
+
 
 class TreeView:
     """One node's view. `send` is called for its neighbours only."""
@@ -24,6 +26,8 @@ class TreeView:
         self.senior: tuple[Contact, ...] = ()
         self.siblings: tuple[Twig, ...] = ()
         self.gone: dict[str, int] = {}
+        self.alive: dict[str, int] = {}
+        """Those who were taken for dead while the network was parted: what is still said of them below is old."""
         self.version = 0
         self._pending: dict[int, tuple[set[str], Callable[[], None]]] = {}
 
@@ -38,6 +42,20 @@ class TreeView:
     def bury(self, name: str, epoch: int) -> None:
         self.gone[name] = max(epoch, self.gone.get(name, -1))
 
+    def revive(self, names: Iterable[tuple[str, int]]) -> None:
+        """They were not dead, only out of reach."""
+        for name, epoch in names:
+            if self.gone.get(name, -1) <= epoch:
+                self.gone.pop(name, None)
+            self.alive.pop(name, None)
+            self.alive[name] = epoch
+        while len(self.alive) > ALIVE_MAX:
+            del self.alive[next(iter(self.alive))]
+
+    def is_rumour(self, name: str, epoch: int) -> bool:
+        """Whether a death that somebody below speaks of is known to be none."""
+        return epoch <= self.alive.get(name, -1)
+
     # ------------------------------------------------------------------------------------------------- contacts
 
     def next_contact(self) -> Contact | None:
@@ -45,8 +63,18 @@ class TreeView:
         line = contacts_in(Upward(self.chain, self.senior, self.siblings))
         return next((one for one in line if not self.is_gone(one.name, one.epoch)), None)
 
+    def line_before_us(self) -> tuple[Contact, ...]:
+        """Those who would be the root before us."""
+        line = contacts_in(Upward(self.chain, self.senior, self.siblings))
+        names = [one.name for one in line]
+        return line[: names.index(self.name)] if self.name in names else line
+
     def contact(self) -> Contact:
         return Contact(self.name, self.epoch, self.address)
+
+    def child_contact(self, name: str) -> tuple[Contact, ...]:
+        """Where that child of ours is, if it is one."""
+        return tuple(_contact_of(twig) for twig in self.children.values() if twig.name == name)
 
     def become_root(self) -> None:
         """The old root's other children stand before our own (trap 12)."""
@@ -78,12 +106,14 @@ class TreeView:
 
     def upward(self, is_root: bool) -> Upward:
         """What our children should know of what is above them."""
-        return Upward((self.contact(), *self.chain), self.senior, self._cut() if is_root else self.siblings)
+        siblings = self._cut() if is_root else self.siblings
+        return Upward((self.contact(), *self.chain), self.senior, siblings, tuple(sorted(self.alive.items())))
 
     def learn(self, upward: Upward) -> bool:
         """What is above us; whether that is news."""
-        known = Upward(self.chain, self.senior, self.siblings)
+        known = Upward(self.chain, self.senior, self.siblings, tuple(sorted(self.alive.items())))
         self.chain, self.senior, self.siblings = upward.chain, upward.senior, upward.siblings
+        self.revive(one for one in upward.alive if one[1] > self.alive.get(one[0], -1))
         return upward != known
 
     def tell(self, parent: str | None, neighbours: Iterable[str], hops: int, then: Callable[[], None]) -> int:

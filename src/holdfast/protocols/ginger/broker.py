@@ -266,7 +266,10 @@ class GingerBroker:
     def _must_wait(self, peer: str, message: SessionMessage) -> bool:
         if peer in self._under_way and isinstance(message, Publish | Confirm):
             return True
-        if not isinstance(message, Publish) or message.batch.guarantee == TOTAL:
+        if not isinstance(message, Publish):
+            return False
+        if message.batch.guarantee == TOTAL and peer not in self.interests.neighbours:
+            # It asks for a cut of its own. Between brokers a total batch that is published was released long ago.
             return False
         return bool(message.batch.keys) and self._cut_off(peer, message.batch)
 
@@ -361,12 +364,15 @@ class GingerBroker:
             self._send(client, Publish(part))
 
     def _on_confirm(self, peer: str, confirm: Confirm) -> None:
-        behind = [
+        self.confirmations.begin(peer, confirm, self._behind(peer, confirm.topic))
+
+    def _behind(self, peer: str, topic: str) -> list[str]:
+        """Who gets what that peer publishes on that topic."""
+        return [
             destination
-            for destination in self.interests.table.route(confirm.topic)
+            for destination in self.interests.table.route(topic)
             if destination != peer or destination not in self.interests.neighbours
         ]
-        self.confirmations.begin(peer, confirm, behind)
 
     # -------------------------------------------------------------------------------------------- the cuts' owner
 

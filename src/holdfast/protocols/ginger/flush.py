@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Join, Twig, Unstable
+from holdfast.protocols.ginger.absences import OwnHistory
 from holdfast.protocols.ginger.merge import Contribution, Flag, History, Merge
 from holdfast.protocols.stability import Record, RecordId, StabilityLog
 
@@ -38,10 +39,14 @@ class Joiner:
         """Whether a contribution is taken; a client sends again what is not."""
         return not self.is_client or one.batch.publisher != self.join.twig.name or one.batch.last <= self.taken
 
-    def lacks_of(self, batch: Batch) -> Batch | None:
-        """What of a batch it has not processed; a total one only if it was in its cut, or is its publisher's."""
+    def lacks_of(self, batch: Batch, reunion: bool = False) -> Batch | None:
+        """What of a batch it has not processed; a total one only if it was in its cut, or is its publisher's.
+
+        Who was out of reach was in no cut: in a reunion total batches are handed over like all others.
+        """
         own = self.is_client and self.join.twig.name == batch.publisher
-        if batch.guarantee == TOTAL and not self.is_client and (batch.publisher, batch.first) not in self.join.cuts:
+        outside = not self.is_client and (batch.publisher, batch.first) not in self.join.cuts
+        if batch.guarantee == TOTAL and outside and not reunion:
             return None
         last = self.join.processed.get(batch.publisher, 0)
         if own or last < batch.first:
@@ -58,7 +63,23 @@ class Flush:
         self.waiting: dict[str, Twig] = {}
         self.joined: dict[str, Joiner] = {}
         self.known: dict[str, tuple[Twig, ...]] = {}
+        self.missing: dict[str, Twig] = {}
+        """Those who were expected and have not come."""
+        self.reunion = False
+        """Whether somebody returns who was missed at an earlier repair."""
         self.version = 0
+
+    def wait_no_longer(self) -> None:
+        """Whoever has not come is missing, with everybody known behind it."""
+        for twig in self.waiting.values():
+            self._miss(twig)
+        self.waiting.clear()
+
+    def _miss(self, twig: Twig) -> None:
+        if twig.name not in self.joined:
+            self.missing[twig.name] = twig
+        for below in twig.twigs:
+            self._miss(below)
 
     def concerns(self, dead: Iterable[str]) -> bool:
         return not self.dead.isdisjoint(dead)
@@ -74,19 +95,19 @@ class Settlement:
     def __init__(
         self,
         own: str,
-        mine: list[tuple[Record, int]],
-        key: str,
+        mine: OwnHistory,
         joined: Mapping[str, Joiner],
         lacks: Lacks,
         log: StabilityLog,
         is_processed: Callable[[Batch], bool],
+        reunion: bool = False,
     ) -> None:
-        self.batches: dict[RecordId, Batch] = {}
+        self.batches: dict[RecordId, Batch] = dict(mine.batches)
         self.asked: list[tuple[str, Batch]] = []
         self.done: list[tuple[str, Batch]] = []
         """What a broker has asked for and does not know to be released."""
         # The coordinator's processing order is known exactly: it is `settled`.
-        histories = {own: History(self._of_records(mine, key), passes=False)}
+        histories = {own: History(mine.entries, passes=False)}
         for joiner in joined.values():
             for one in joiner.records:
                 if one.flag != "t" and not (joiner.is_client and one.flag == "s"):
@@ -99,31 +120,24 @@ class Settlement:
 
         for name, joiner in joined.items():
             histories[name] = History(self._of_joiner(name, joiner, released), passes=not joiner.is_client)
-        held = [record for record in map(log.find, self.batches) if record is not None and record.number]
-        settled = [record.record_id for record in sorted(held, key=lambda record: record.number)]
+        numbers = {
+            **mine.numbers,
+            **{one.record_id: one.number for one in map(log.find, self.batches) if one is not None},
+        }
+        settled = sorted(
+            (one for one, number in numbers.items() if number and one in self.batches), key=numbers.__getitem__
+        )
         new = {record_id for record_id, batch in self.batches.items() if lacks(own, batch)} - set(settled)
         merge = Merge(histories, self.batches, lacks, settled, new)
         self.order = merge.order
         self.forced = merge.forced
-        self._late, self._lacks = merge.late, lacks
+        self._late, self._lacks = set() if reunion else merge.late, lacks
+        self.crossed = merge.crossed if reunion else set()
+        """Of a reunion: weaker messages that one side has before, and the other after, a total one on their key."""
 
     def owes(self, name: str, record_id: RecordId) -> bool:
         """Whether this joiner is to be given that record."""
         return (name, record_id) not in self._late and self._lacks(name, self.batches[record_id])
-
-    def _of_records(self, records: list[tuple[Record, int]], key: str) -> list[Contribution]:
-        entries: list[Contribution] = []
-        for record, after in records:
-            if record.pending:
-                entries.append((record.record_id, Flag.ASKED, after, 0))
-                continue
-            self.batches[record.record_id] = record.batch
-            if not record.number:
-                entries.append((record.record_id, Flag.DONE, after, 0))
-                continue
-            flag = Flag.RECEIVED if key in record.ins else Flag.SENT
-            entries.append((record.record_id, flag, after, record.number))
-        return entries
 
     def _of_joiner(self, name: str, joiner: Joiner, released: Callable[[Batch], bool]) -> list[Contribution]:
         if joiner.is_client:
@@ -141,3 +155,20 @@ class Settlement:
                 (self.done if released(one.batch) else self.asked).append((name, one.batch))
             entries.append((record_id, flag, one.after, one.number))
         return entries
+
+
+def own_history(records: list[tuple[Record, int]], key: str) -> OwnHistory:
+    """The coordinator's side of a link with a broker that is lost."""
+    entries: list[Contribution] = []
+    batches: dict[RecordId, Batch] = {}
+    for record, after in records:
+        if record.pending:
+            entries.append((record.record_id, Flag.ASKED, after, 0))
+            continue
+        batches[record.record_id] = record.batch
+        if not record.number:
+            entries.append((record.record_id, Flag.DONE, after, 0))
+            continue
+        flag = Flag.RECEIVED if key in record.ins else Flag.SENT
+        entries.append((record.record_id, flag, after, record.number))
+    return OwnHistory(entries, batches, {record.record_id: record.number for record, _ in records})

@@ -16,6 +16,8 @@ is refused ever after, and comes back as a newcomer under a later one.
 from typing import Literal
 
 from holdfast.model.messages import (
+    Contact,
+    Dead,
     Frame,
     Hello,
     Join,
@@ -66,6 +68,8 @@ class HealingBroker(TakingInBroker):
         self._asked_at: dict[int, tuple[str, float]] = {}
         self._round_trip_s: dict[str, float] = {}
         self._kept: tuple[BatchId, ...] = ()
+        self._returning_from = ""
+        """Whom we had lost, when we come back to those who have lost us."""
 
     # --------------------------------------------------------------------------------------------------- sessions
 
@@ -255,8 +259,7 @@ class HealingBroker(TakingInBroker):
             super()._handle_from_neighbour(peer, message)
 
     def _on_view(self, peer: str, view: View) -> None:
-        for name, epoch in view.dead:
-            self.suspect(name, epoch, f"{peer} says so")
+        self._hear_of(view.dead, peer)
         if peer not in self.interests.neighbours or self.phase is Phase.GONE:
             return
         known = self.view.children.get(peer)
@@ -276,6 +279,11 @@ class HealingBroker(TakingInBroker):
 
     # ---------------------------------------------------------------------------------------------------- suspicion
 
+    def _hear_of(self, dead: Dead, peer: str) -> None:
+        for name, epoch in dead:
+            if peer == self.parent or not self.view.is_rumour(name, epoch):
+                self.suspect(name, epoch, f"{peer} says so")
+
     def suspect(self, name: str, epoch: int, reason: str) -> None:
         """That node is dead in that epoch, whatever it may think itself."""
         if name == self.name:
@@ -289,21 +297,22 @@ class HealingBroker(TakingInBroker):
         link = self.hub.links.get(name)
         # The same name may have begun anew already: then it is not our neighbour of today that is dead.
         lives_on = link is not None and self._epoch_of(link) > epoch
+        contact = self.view.child_contact(name)
         below = () if lives_on else self._forget_session(name, epoch)
         for flush in self._flushes:
             if _lose(flush, name, epoch):
                 self._expect(flush, below or flush.known.get(name, ()))
         if not lives_on:
-            self._lose_neighbour(name, below)
+            self._lose_neighbour(name, below, contact)
         self.view.settle()
         self._tick()
 
-    def _lose_neighbour(self, name: str, below: tuple[Twig, ...]) -> None:
+    def _lose_neighbour(self, name: str, below: tuple[Twig, ...], contact: tuple[Contact, ...]) -> None:
         if name == self.parent:
             self._orphaned(name)
         elif name in self.interests.neighbours:
             if not any(flush.key == name for flush in self._flushes):
-                self._begin_repair(name, below)
+                self._begin_repair(name, below, contact)
         elif name in self.log.flows:
             self._client_left(name)
 
@@ -334,10 +343,7 @@ class HealingBroker(TakingInBroker):
         """Turn to the next contact; whoever finds itself first in line is the root now."""
         contact = self.view.next_contact()
         if contact is None or contact.name == self.name:
-            self.parent, self._fenced, self._hold = None, "", 0
-            self.view.become_root()
-            self.hub.out.append(Report("root", detail=f"in the place of {old}"))
-            self._begin_repair(old, tuple(twig for twig in self.view.siblings if twig.name != self.name))
+            self._take_over(old)
             return
         self.hub.out.append(Report("repair_start", peer=old, detail=f"asking {contact.name} to take us in"))
         self.parent, self._fenced, self._hold = contact.name, contact.name, 0
@@ -347,6 +353,13 @@ class HealingBroker(TakingInBroker):
         self.confirmations.rename(old, contact.name)
         self.view.also_wait_for(contact.name)
         self.hub.dial(contact.name, self._now, contact.address)
+
+    def _take_over(self, old: str) -> Flush:
+        """Nobody is left above us."""
+        self.parent, self._fenced, self._hold = None, "", 0
+        self.view.become_root()
+        self.hub.out.append(Report("root", detail=f"in the place of {old}"))
+        return self._begin_repair(old, tuple(twig for twig in self.view.siblings if twig.name != self.name))
 
     def _join(self, link: Link) -> None:
         """The first words on a link that we dialled."""
@@ -362,7 +375,7 @@ class HealingBroker(TakingInBroker):
         self._fence_base, self._fence_version = self.log.flows[peer].sent, self.view.version
         join = Join(
             self.view.twig(),
-            "",
+            self._returning_from,
             self.view.dead(),
             dict(self.processed),
             self._wanted_besides(peer),

@@ -40,6 +40,11 @@ class HealingOwner(CutOwner, Protocol):
         """Whether a repair is pending that may bring something on this topic."""
         ...
 
+    @property
+    def serves_total(self) -> bool:
+        """Whether this part of the tree may order total batches."""
+        ...
+
 
 class HealingCuts(CutMap):
     """The cuts of a broker that takes part in repairs."""
@@ -91,7 +96,7 @@ class HealingCuts(CutMap):
             super().pump()
 
     def _gated(self, cut: Cut) -> bool:
-        return cut.source == ROOT and self._healer.unsettled(cut.topic)
+        return cut.source == ROOT and (not self._healer.serves_total or self._healer.unsettled(cut.topic))
 
     def _start(self, cut: Cut) -> None:
         self._serials += 1
@@ -169,6 +174,12 @@ class HealingCuts(CutMap):
         self.pump()
         self._owner.cut_ended()
 
+    def stand_down(self) -> None:
+        """The majority is lost: what was not released here waits until it is found again."""
+        for cut in [cut for cut in self._cuts.values() if cut.source == ROOT]:
+            self._queue.append(Cut(cut.batch_id, cut.topic, cut.keys, ROOT, cut.batch))
+            self._abort(cut)
+
     def is_cut(self, batch_id: BatchId) -> bool:
         return batch_id in self._cuts
 
@@ -176,8 +187,12 @@ class HealingCuts(CutMap):
         """Which of a joiner's cuts go on with this broker: those that it has itself, not from the dead one."""
         return tuple(one for one in listed if one in self._cuts and self._cuts[one].source != dead)
 
-    def replace(self, old: str, joined: Mapping[str, Collection[BatchId]]) -> None:
-        """Those that joined are in the cuts in the place of the dead one."""
+    def replace(self, old: str, joined: Mapping[str, Collection[BatchId]], in_doubt: bool = False) -> None:
+        """Those that joined are in the cuts in the place of the dead one.
+
+        While it is in doubt whether the old one is dead or out of reach, what was asked of it is not asked of others:
+        it may have been released there.
+        """
         self._forget_source(old)
         changed = [cut for cut in self._cuts.values() if old in cut.participants]
         for cut in changed:
@@ -186,7 +201,7 @@ class HealingCuts(CutMap):
             if not cut.awaiting and not cut.closed and self._cuts.get(cut.batch_id) is cut:
                 self._complete(cut)
         for batch_id, (hop, batch) in list(self._asked.items()):
-            if hop == old:
+            if hop == old and not in_doubt:
                 self._forward(Cut(batch_id, batch.topic, batch.key_set(), ROOT, batch))
         self._acknowledge()
         self.pump()

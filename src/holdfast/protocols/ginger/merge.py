@@ -94,6 +94,9 @@ class Merge:
             self._keep_shown(passed[who], records)
         self._keep_settled(settled, new)
         self.order = self._sorted()
+        self._totals = self._set_of(rid for rid, batch in batches.items() if batch.guarantee == TOTAL)
+        self.crossed: set[RecordId] = set()
+        """The weaker ones of all pairs that make somebody late."""
         self.late = self._find_late(passed, missing)
 
     def _set_of(self, records: Iterable[RecordId]) -> int:
@@ -157,9 +160,21 @@ class Merge:
         after = 0
         for rid in reversed(self.order):
             conflicts = after & self._conflicts[rid]
-            late.update((who, rid) for who in lacking.get(rid, ()) if conflicts & has[who])
+            for who in lacking.get(rid, ()):
+                if conflicts & has[who]:
+                    late.add((who, rid))
+                    self._note_crossed(rid, conflicts & has[who])
             after |= self._bits[rid]
         return late
+
+    def _note_crossed(self, rid: RecordId, behind: int) -> None:
+        """One of each pair is total: the other is what has passed it by."""
+        if not self._totals & self._bits[rid]:
+            self.crossed.add(rid)
+        weaker = behind & ~self._totals
+        while weaker:
+            self.crossed.add(self._records[(weaker & -weaker).bit_length() - 1])
+            weaker &= weaker - 1
 
     def _keep_settled(self, settled: Sequence[RecordId], new: set[RecordId]) -> None:
         """What the coordinator has passed on keeps its order, and comes before what is new, where they share a key."""

@@ -51,9 +51,13 @@ class RecordingBroker(GingerBroker):
         record = self.log.find((batch.publisher, batch.first)) or self.log.append(batch)
         self.log.released(record)
         self.log.renumber(record)
+        self._note(record)
         if came_from != ROOT:
             self.log.came(record, came_from)
         return record
+
+    def _note(self, record: Record) -> None:
+        """The record is processed now; whoever keeps a diary writes it down."""
 
     def _note_processed(self, batch: Batch) -> None:
         last = max(batch.last, self.processed.pop(batch.publisher, 0))

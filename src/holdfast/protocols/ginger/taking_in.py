@@ -10,10 +10,22 @@ from abc import abstractmethod
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import Interest, Join, Open, Publish, Refusal, TotalProcessed, Twig, Unstable
+from holdfast.model.messages import (
+    Contact,
+    Dead,
+    Interest,
+    Join,
+    Open,
+    Publish,
+    Refusal,
+    TotalProcessed,
+    Twig,
+    Unstable,
+)
 from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.ginger.absences import NOTHING, Absence, Absences, OwnHistory
 from holdfast.protocols.ginger.broker import Phase
-from holdfast.protocols.ginger.flush import Flush, Joiner, Settlement
+from holdfast.protocols.ginger.flush import Flush, Joiner, Settlement, own_history
 from holdfast.protocols.ginger.healing_cuts import HealingCuts
 from holdfast.protocols.ginger.recording import RecordingBroker
 from holdfast.protocols.links import Link
@@ -43,10 +55,20 @@ class TakingInBroker(RecordingBroker):
         """The parent that we have asked to take us in, until it opens the link."""
         self._hold = 0
         """How many records our new parent will still send to settle the repair."""
+        self.absences = Absences(config.absent_bytes_max)
+
+    @abstractmethod
+    def _hear_of(self, dead: Dead, peer: str) -> None:
+        """A neighbour, or somebody who becomes one, says that these are dead."""
 
     @abstractmethod
     def suspect(self, name: str, epoch: int, reason: str) -> None:
         """That node is dead in that epoch, whatever it may think itself."""
+
+    @property
+    def serves_total(self) -> bool:
+        """Whether this part of the tree may order total batches."""
+        return True
 
     def unsettled(self, topic: str) -> bool:
         """Whether a repair is pending that may bring something on this topic."""
@@ -57,13 +79,24 @@ class TakingInBroker(RecordingBroker):
 
     # ----------------------------------------------------------------------------------------------- expecting
 
-    def _begin_repair(self, key: str, below: tuple[Twig, ...]) -> None:
+    def _begin_repair(self, key: str, below: tuple[Twig, ...], contacts: tuple[Contact, ...] = ()) -> Flush:
         self.hub.out.append(Report("repair_start", peer=key))
         flush = Flush(key)
+        self.absences.begin(key, contacts, self._now)
         self._expect(flush, below)
         flush.version = self._tell(self.view.hops - 2)
         self._flushes.append(flush)
-        self.hub.out.append(SetTimer(JOIN_TIMER + key, self.config.join_s))
+        self.hub.out.append(SetTimer(JOIN_TIMER + key, self._join_s()))
+        return flush
+
+    def _join_s(self) -> float:
+        """How long to wait for those below a lost broker.
+
+        If it is not dead but out of reach, those on its side may take as long as silence takes to be noticed until they
+        know it: before that nobody who subscribes here may be told that it is known everywhere.
+        """
+        link = self.config.link
+        return max(self.config.join_s, link.silence_s + 2 * link.heartbeat_s)
 
     def _expect(self, flush: Flush, twigs: tuple[Twig, ...]) -> None:
         for twig in twigs:
@@ -78,28 +111,25 @@ class TakingInBroker(RecordingBroker):
                 self.view.children.setdefault(twig.name, twig)
 
     def _join_overdue(self, key: str) -> None:
-        """Whoever was expected and has not come is given up; a client is merely not waited for."""
+        """The repair ends without those who have not come. What they lack is kept for them: see `absences`."""
         for flush in [flush for flush in self._flushes if flush.key == key]:
-            for name, twig in list(flush.waiting.items()):
-                if twig.kind == "client":
-                    flush.waiting.pop(name, None)
-                    self.view.lose(name, twig.epoch)
-                else:
-                    self.suspect(name, twig.epoch, "it did not join in time")
-            if flush.waiting:
-                self.hub.out.append(SetTimer(JOIN_TIMER + key, self.config.join_s))
+            for name, twig in flush.waiting.items():
+                self.view.lose(name, twig.epoch)
+            flush.wait_no_longer()
         self._tick()
+
+    def _note(self, record: Record) -> None:
+        self.absences.note(record.batch, record.number)
 
     # -------------------------------------------------------------------------------------------------- joining
 
     def _on_join(self, link: Link, join: Join) -> None:
         name = link.peer
         records = self._records_of.pop(name, [])
-        for dead, epoch in join.dead:
-            self.suspect(dead, epoch, f"{name} says so")
+        self._hear_of(join.dead, name)
         if self.phase is Phase.GONE or self.hub.links.get(name) is not link:
             return
-        if join.old and not any(name in flush.waiting for flush in self._flushes):
+        if join.old and not self._is_expected(name):
             self.hub.refuse(name, self._stranger(join.old))
             return
         self.view.adopt(join.twig, self.parent is None)
@@ -112,8 +142,16 @@ class TakingInBroker(RecordingBroker):
             self._flushes.append(flush)
         self._tick()
 
+    def _is_expected(self, name: str) -> bool:
+        """Whether what that node lacks is here: it is waited for, or was missed, or is itself the one who was lost."""
+        for flush in self._flushes:
+            if flush.key == name:
+                flush.wait_no_longer()
+        waited_for = any(name in flush.waiting or flush.key == name or name in flush.missing for flush in self._flushes)
+        return waited_for or self.absences.of(name) is not None
+
     def _stranger(self, old: str) -> Refusal:
-        """To a client that is not expected here, though it had a broker."""
+        """To a node that is not expected here, though it had a broker."""
         if old in self._repaired:
             return Refusal("late", f"the loss of {old} was repaired here before this client came: messages are missing")
         return Refusal("moved", f"{self.name} does not repair the loss of {old}: ask others")
@@ -133,12 +171,16 @@ class TakingInBroker(RecordingBroker):
         if self.settling:
             return
         for flush in list(self._flushes):
-            blocked = any(other.key in flush.joined for other in self._flushes if other is not flush)
             known = self.view.acknowledged(flush.version)
-            ready = not flush.waiting and not blocked and known and not self._meets_a_cut(flush)
+            ready = not flush.waiting and known and not self._is_blocked(flush) and not self._meets_a_cut(flush)
             if flush in self._flushes and ready:
                 self._flushes.remove(flush)
                 self._finish_flush(flush)
+
+    def _is_blocked(self, flush: Flush) -> bool:
+        """Whether another repair has to end first: that of a joiner's own loss, or the one at which it was missed."""
+        others = [other for other in self._flushes if other is not flush]
+        return any(other.key in flush.joined or not other.missing.keys().isdisjoint(flush.joined) for other in others)
 
     def _meets_a_cut(self, flush: Flush) -> bool:
         """Whether the joiners bring something that a closed cut here would hold: then the flush waits for its end."""
@@ -167,47 +209,86 @@ class TakingInBroker(RecordingBroker):
         for name, joiner in joined.items():
             for interest in joiner.join.interests:
                 table.add(*interest, name)
+        absence = None if key else self._absence_of(flush)
+        flush.reunion = absence is not None
 
         def lacks(who: str, batch: Batch) -> bool:
             if who == self.name:
                 return self._lacks(flush, batch)
-            part, route = joined[who].lacks_of(batch), table.route(batch.topic)
+            part, route = joined[who].lacks_of(batch, flush.reunion), table.route(batch.topic)
             return part is not None and who in route and part.wanted_by(route[who])
 
+        mine = own_history(self.log.history(key), key) if key else self._kept_for(absence)
         settlement = Settlement(
             self.name,
-            self.log.history(key) if key else [],
-            key,
+            mine,
             joined,
             lacks,
             self.log,
             lambda batch: self.is_processed(batch.publisher, batch.last),
+            flush.reunion,
         )
         if settlement.forced:
             self.hub.out.append(Report("forced", detail=f"{settlement.forced} records out of a certain order"))
+        if key:
+            self._note_absence(flush, mine)
         self.settling = True
         self._open_links(flush, settlement)
-        self._pass_settlement(flush, settlement)
+        self._pass_settlement(flush, settlement, mine)
         self._replace(flush)
         self.settling = False
         for name, batch in settlement.asked:
             self._ask_again(name, batch)
         for name, batch in settlement.done:
             record_id = (batch.publisher, batch.first)
-            if record_id not in settlement.batches or not settlement.owes(name, record_id):
+            if flush.reunion or record_id not in settlement.batches or not settlement.owes(name, record_id):
                 self._send(name, TotalProcessed(batch.publisher, batch.first, None))
         self._note_repaired(flush)
+        if absence is not None:
+            self._reunited(absence, flush, settlement)
         self.hub.out.append(Report("repair_end" if key else "taken_in", peer=key or ",".join(joined)))
         self._tell_down()
         self.cuts.pump()
         self._retry()
         self._tick()
 
+    # ------------------------------------------------------------------------------------------ those who were missed
+
+    def _absence_of(self, flush: Flush) -> Absence | None:
+        """Where the one who is taken in was missed, if it was."""
+        found = [self.absences.of(name) for name, one in flush.joined.items() if one.join.old or one.join.processed]
+        return next((one for one in found if one is not None), None)
+
+    def _kept_for(self, absence: Absence | None) -> OwnHistory:
+        return self.absences.history(absence) if absence is not None else NOTHING
+
+    def _note_absence(self, flush: Flush, mine: OwnHistory) -> None:
+        absence = self.absences.find(flush.key)
+        if absence is None:
+            return
+        if not flush.missing:
+            self.absences.end(absence)
+            return
+        absence.history, absence.missing = mine, dict(flush.missing)
+        self.hub.out.append(Report("apart", peer=flush.key, detail=", ".join(sorted(flush.missing))))
+
+    def _reunited(self, absence: Absence, flush: Flush, settlement: Settlement) -> None:
+        """Say what came together, and which messages stand on different sides of a total one now."""
+        for name, joiner in flush.joined.items():
+            self.confirmations.replace(absence.key, (name,), self.interests.table.wants)
+            self.absences.returned(absence, joiner.join.twig)
+            given = sum(settlement.owes(name, record_id) for record_id in settlement.order)
+            detail = f"{given} messages handed over, {len(joiner.records)} brought, {len(settlement.crossed)} crossed"
+            self.hub.out.append(Report("merge", peer=name, detail=detail))
+        for record_id in sorted(settlement.crossed):
+            self.hub.out.append(Report("crossed", batch=settlement.batches[record_id]))
+
     def _lacks(self, flush: Flush, batch: Batch) -> bool:
         """Whether the batch is new here, and for somebody who takes no part in the flush."""
         if self.is_processed(batch.publisher, batch.last):
             return False
-        if batch.guarantee == TOTAL and not self.healing_cuts.is_cut((batch.publisher, batch.first)):
+        cut = self.healing_cuts.is_cut((batch.publisher, batch.first))
+        if batch.guarantee == TOTAL and not cut and not flush.reunion:
             return False
         return any(
             destination != flush.key and destination not in flush.joined and batch.wanted_by(filters)
@@ -237,7 +318,7 @@ class TakingInBroker(RecordingBroker):
         table = self.interests.table
         return tuple(one for one in table.distinct() if any(source not in peers for source in table.sources(*one)))
 
-    def _pass_settlement(self, flush: Flush, settlement: Settlement) -> None:
+    def _pass_settlement(self, flush: Flush, settlement: Settlement, mine: OwnHistory) -> None:
         self._given_apart = frozenset((flush.key, *flush.joined))
         places = {
             name: {
@@ -253,6 +334,7 @@ class TakingInBroker(RecordingBroker):
             record = self.log.find(record_id)
             if record is None:
                 record = self.log.append(batch)
+                record.number = mine.numbers.get(record_id, record.number)
             else:
                 self.log.append_again(record)
             for name, place in places.items():
@@ -260,23 +342,28 @@ class TakingInBroker(RecordingBroker):
                     record.ins[name] = place[record_id]
                     self.log.stamp(record, name)
             if new:
-                self._settle_new(record)
+                self._settle_new(record, flush.reunion)
             for name, joiner in flush.joined.items():
                 if settlement.owes(name, record_id):
-                    self._give(name, joiner, record)
+                    self._give(name, joiner, record, flush.reunion)
         self._given_apart = frozenset()
 
-    def _settle_new(self, record: Record) -> None:
+    def _settle_new(self, record: Record, reunion: bool) -> None:
         self._note_processed(record.batch)
         self.log.renumber(record)
-        if record.batch.guarantee == TOTAL:
-            self.healing_cuts.settle_record(record.record_id, record.batch, self._given_apart)
-            self.log.released(record)
-        else:
+        self._note(record)
+        if record.batch.guarantee != TOTAL:
+            self._spread(record, "")
+            return
+        was_cut = self.healing_cuts.is_cut(record.record_id)
+        self.healing_cuts.settle_record(record.record_id, record.batch, self._given_apart)
+        self.log.released(record)
+        if reunion and not was_cut:
+            # It was released out of our reach, and passes here like any other message.
             self._spread(record, "")
 
-    def _give(self, name: str, joiner: Joiner, record: Record) -> None:
-        part = joiner.lacks_of(record.batch)
+    def _give(self, name: str, joiner: Joiner, record: Record, reunion: bool) -> None:
+        part = joiner.lacks_of(record.batch, reunion)
         if part is None:
             return
         if joiner.is_client:
@@ -284,7 +371,7 @@ class TakingInBroker(RecordingBroker):
             self._deliver_record(name, record, part.matching(filters))
             return
         self.log.went(record, name)
-        total = part.guarantee == TOTAL
+        total = part.guarantee == TOTAL and not reunion
         self.hub.send(name, TotalProcessed(part.publisher, part.first, part) if total else Publish(part))
 
     def _replace(self, flush: Flush) -> None:
@@ -295,8 +382,9 @@ class TakingInBroker(RecordingBroker):
         self.interests.replace(flush.key, {name: joiner.join.interests for name, joiner in brokers.items()})
         if flush.key:
             self.healing_cuts.reopened(flush.key, ())
-        self.healing_cuts.replace(flush.key, {name: joiner.join.cuts for name, joiner in brokers.items()})
-        self.confirmations.replace(flush.key, tuple(flush.joined), self.interests.table.wants)
+        in_doubt = bool(flush.missing)
+        self.healing_cuts.replace(flush.key, {name: joiner.join.cuts for name, joiner in brokers.items()}, in_doubt)
+        self.confirmations.replace(flush.key, tuple(flush.joined), self.interests.table.wants, in_doubt)
 
     def _ask_again(self, name: str, batch: Batch) -> None:
         """A request that was under way when the broker died, and nobody is known to have released it."""

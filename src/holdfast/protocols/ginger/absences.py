@@ -1,0 +1,129 @@
+"""What a broker keeps for those who did not come when a lost neighbour's place was filled.
+
+The problem: a neighbour that is lost may be dead, or out of reach with everybody behind it; nobody can tell. Those that
+do not join the repair may return much later, having heard nothing meanwhile, and with news of their own. The idea: the
+broker keeps a diary of all that it processes from the moment of the loss on, whatever the topic, since those out of
+reach may come to want what nobody wanted there before. Whoever returns is settled with like in a repair: the diary is
+this broker's side of the history, what the other has kept is its side.
+
+There is one diary for all absences; each begins at its own place in it. It is bounded in time and in bytes: beyond
+that an absence is given up, and whoever returns is told that messages are missing.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from holdfast.model.batches import Batch
+from holdfast.model.messages import Contact, Twig
+from holdfast.protocols.ginger.merge import Contribution, Flag
+from holdfast.protocols.stability import RecordId
+
+
+class OwnHistory(Struct, frozen=True):
+    """What a broker has itself to do with the records of one link, in that link's order.
+
+    `numbers` are the places of these records in its processing order.
+    """
+
+    entries: list[Contribution]
+    batches: dict[RecordId, Batch]
+    numbers: dict[RecordId, int]
+
+
+NOTHING = OwnHistory([], {}, {})
+
+
+class Absence:
+    """One lost neighbour, and who of those behind it did not come to its repair."""
+
+    __slots__ = ("contacts", "history", "key", "missing", "since_s", "start", "to_parent")
+
+    def __init__(self, key: str, contacts: tuple[Contact, ...], start: int, since_s: float) -> None:
+        self.key, self.contacts, self.start, self.since_s = key, contacts, start, since_s
+        """`contacts`: where the lost ones may be found."""
+        self.history = NOTHING
+        """What was unstable on the link with the lost neighbour."""
+        self.missing: dict[str, Twig] = {}
+        self.to_parent = False
+        """Whether the lost neighbour was our parent, so that we have to look for it."""
+
+    def concerns(self, name: str) -> bool:
+        return name == self.key or name in self.missing
+
+
+class Absences:
+    """The absences of one broker and their diary."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._all: dict[str, Absence] = {}
+        self._diary: deque[tuple[Batch, int]] = deque()
+        self._first = 0
+        """How many pages were torn out at the front of the diary."""
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Absence]:
+        return iter(list(self._all.values()))
+
+    def begin(self, key: str, contacts: tuple[Contact, ...], now: float) -> None:
+        """A neighbour is lost: from now on everything is written down."""
+        self._all[key] = Absence(key, contacts, self._first + len(self._diary), now)
+
+    def find(self, key: str) -> Absence | None:
+        return self._all.get(key)
+
+    def of(self, name: str) -> Absence | None:
+        """The absence in which that node is missing."""
+        return next((one for one in self._all.values() if one.missing and one.concerns(name)), None)
+
+    def note(self, batch: Batch, number: int) -> None:
+        """A batch is processed, as number so and so."""
+        if self._all:
+            self._diary.append((batch, number))
+            self.bytes += batch.cost_bytes
+
+    def history(self, absence: Absence) -> OwnHistory:
+        """Everything that this broker has to do with what the absent may lack."""
+        before = absence.history
+        entries, batches, numbers = list(before.entries), dict(before.batches), dict(before.numbers)
+        pages = list(self._diary)[absence.start - self._first :]
+        for batch, number in pages:
+            record_id = (batch.publisher, batch.first)
+            if record_id not in batches:
+                entries.append((record_id, Flag.SENT, len(entries), number))
+                batches[record_id] = batch
+                numbers[record_id] = number
+        return OwnHistory(entries, batches, numbers)
+
+    def end(self, absence: Absence) -> None:
+        """Nobody is waited for any more."""
+        self._all.pop(absence.key, None)
+        start = min((one.start for one in self._all.values()), default=self._first + len(self._diary))
+        while self._first < start:
+            batch, _ = self._diary.popleft()
+            self.bytes -= batch.cost_bytes
+            self._first += 1
+
+    def returned(self, absence: Absence, twig: Twig) -> None:
+        """That node is back, with whom it knows behind it."""
+        for name in names_in(twig):
+            absence.missing.pop(name, None)
+        if twig.name == absence.key or not absence.missing:
+            self.end(absence)
+
+    def overdue(self, now: float, absent_s: float) -> list[Absence]:
+        """Those that have lasted too long, or whose diary has grown too large: the oldest first."""
+        late = [one for one in self._all.values() if one.missing and now - one.since_s > absent_s]
+        if self.bytes > self._bytes_max and not late:
+            late = [min(self._all.values(), key=lambda one: one.start)]
+        return late
+
+
+def names_in(twig: Twig) -> set[str]:
+    """That node and everybody known below it."""
+    return {twig.name}.union(*(names_in(below) for below in twig.twigs))

@@ -1,0 +1,341 @@
+"""A Ginger broker that lives on when the network is parted, and finds the others when it is whole again.
+
+A repair in which somebody is missed (`absences`) leaves two trees, if the missing are alive. Both serve `eventual`,
+`fifo` and `causal`; `total` is served where a majority of the configured brokers is (`census`), elsewhere it waits or
+is refused, as the publisher chose. Nothing that is certain to have happened on one side only is repeated on the other:
+a total batch that was asked of the lost neighbour is not asked of anybody else.
+
+Who lost its parent looks for it, and for all that stood before it in the line of succession:
+
+    ROOT OF A PART --Seek--> lost broker --Found--> JOINING it, with all that was processed since --Open--> CHILD again
+
+The other side never looks; so two parts do not join each other. A root that has lost children only asks them whether
+they have given it up: if they have, it begins anew.
+
+What is merged is the union: each side's order is kept, and nothing crosses that could depend on what it passes. One
+thing cannot be kept: a weaker message of the minority may stand before a total one there and behind it here, if they
+share a key. Such messages are reported as `crossed`.
+"""
+
+from holdfast.model.guarantees import TOTAL
+from holdfast.model.messages import (
+    Census,
+    Confirm,
+    Counted,
+    Found,
+    Join,
+    Open,
+    Publish,
+    Refusal,
+    Rejected,
+    Seek,
+    SessionMessage,
+    Twig,
+)
+from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.ginger.absences import Absence, OwnHistory
+from holdfast.protocols.ginger.broker import Phase
+from holdfast.protocols.ginger.census import CensusTaker
+from holdfast.protocols.ginger.flush import Flush
+from holdfast.protocols.ginger.healing import HealingBroker
+from holdfast.protocols.ginger.merge import Flag
+from holdfast.protocols.links import Link
+from holdfast.protocols.node import Disconnect, Effects, Report, SetTimer
+
+SEEK_TIMER = "seek"
+SEEK_TICKS = 4
+"""So often the timer may find a lost broker silent before another one is tried."""
+
+
+class PartitionBroker(HealingBroker):
+    """One broker of a tree that may be parted."""
+
+    def __init__(self, config: BrokerConfig, incarnation: int) -> None:
+        super().__init__(config, incarnation)
+        self.census = CensusTaker(config.brokers, self._send)
+        self._life = incarnation
+        self._sought = ""
+        self._sought_ticks = 0
+        self._seeking = False
+        self._impatient: set[str] = set()
+        self._was_majority = True
+
+    def start(self, now: float) -> Effects:
+        self._now = now
+        effects = super().start(now)
+        if self.parent is None:
+            self._recount()
+        return effects + self.hub.take()
+
+    # ------------------------------------------------------------------------------------------------- the majority
+
+    @property
+    def serves_total(self) -> bool:
+        return self.census.majority
+
+    def _recount(self) -> None:
+        self.census.recount(self.parent, self._children())
+        self._verdict()
+
+    def _children(self) -> list[str]:
+        return [peer for peer in self.interests.neighbours if peer != self.parent]
+
+    def _verdict(self) -> None:
+        """Total batches stop where the majority is lost, and go on where it is found again."""
+        if self.census.minority and self._was_majority:
+            self._was_majority = False
+            self.hub.out.append(Report("minority", detail=f"{self.census.size} of {self.census.brokers} brokers"))
+            self.healing_cuts.stand_down()
+        elif self.census.majority:
+            if not self._was_majority:
+                self.hub.out.append(Report("majority", detail=f"of {self.census.brokers} brokers"))
+            self._was_majority = True
+            self.cuts.pump()
+        self._tick()
+
+    def _accepted(self, client: str, message: Publish) -> Publish | None:
+        taken = super()._accepted(client, message)
+        refuse = self.census.minority and client in self._impatient
+        if taken is None or not refuse or taken.batch.guarantee != TOTAL:
+            return taken
+        batch = taken.batch
+        reason = f"{self.name} reaches no majority of the {self.census.brokers} brokers: total is not served here now"
+        self._send(client, Rejected(0, batch.first, batch.last, reason))
+        self.log.came(None, client)
+        return None
+
+    def _is_blocked(self, flush: Flush) -> bool:
+        """Those who are missing may be the majority: nobody acts without them before that is known."""
+        return super()._is_blocked(flush) or (bool(flush.missing) and not self.census.is_answered)
+
+    # ----------------------------------------------------------------------------------------------------- messages
+
+    def link_message(self, link: Link, message: SessionMessage) -> None:
+        if isinstance(message, Seek | Found | Census | Counted) and link.kind == "broker":
+            self.hub.consumed(link, message)
+            self._on_parting(link, message)
+        else:
+            super().link_message(link, message)
+
+    def _on_parting(self, link: Link, message: Seek | Found | Census | Counted) -> None:
+        if isinstance(message, Seek):
+            self._on_seek(link, message)
+        elif isinstance(message, Found):
+            self._on_found(link)
+        elif isinstance(message, Census):
+            if link.peer in self.interests.neighbours:
+                self.census.on_census(link.peer, message, self.parent, self._children())
+                self._verdict()
+        elif link.peer == self.parent:
+            self.census.on_counted(message, self._children())
+            self._verdict()
+
+    def _on_open(self, peer: str, message: Open) -> None:
+        joined = peer == self._fenced
+        super()._on_open(peer, message)
+        if joined and self.parent == peer and self.phase is not Phase.GONE:
+            self._recount()
+
+    def _on_confirm(self, peer: str, confirm: Confirm) -> None:
+        """Whoever is missing and may want it has yet to get it."""
+        absent = [absence.key for absence in self.absences if absence.missing]
+        self.confirmations.begin(peer, confirm, [*self._behind(peer, confirm.topic), *absent])
+
+    def _on_join(self, link: Link, join: Join) -> None:
+        if join.twig.kind == "client":
+            (self._impatient.discard if join.patient else self._impatient.add)(link.peer)
+        super()._on_join(link, join)
+
+    def suspect(self, name: str, epoch: int, reason: str) -> None:
+        known = not self.view.is_gone(name, epoch)
+        if known and name in self.census.below:
+            self.census.lose(name)
+            if name != self.parent:
+                self._recount()
+        super().suspect(name, epoch, reason)
+
+    # ----------------------------------------------------------------------------------------------------- going apart
+
+    def _take_over(self, old: str) -> Flush:
+        chain, line = self.view.chain, self.view.line_before_us()
+        flush = super()._take_over(old)
+        absence = self.absences.find(old)
+        if absence is not None:
+            absence.to_parent, absence.contacts = True, line
+        if len(chain) > self.config.tolerance:
+            # So many at once are not dead, or nobody could help; those around them are not known here.
+            for contact in line:
+                flush.waiting[contact.name] = Twig(contact.name, "broker", contact.epoch, contact.address)
+        self._recount()
+        return flush
+
+    def _note_absence(self, flush: Flush, mine: OwnHistory) -> None:
+        super()._note_absence(flush, mine)
+        absence = self.absences.find(flush.key)
+        if absence is None:
+            return
+        if absence.to_parent:
+            # The others take this epoch for dead; they have to be able to tell us from it.
+            self.view.epoch += 1
+            self.hub.incarnation = self.view.epoch
+            self.view.chain = absence.contacts
+            self.view.revive((contact.name, contact.epoch) for contact in absence.contacts)
+        if not self._seeking:
+            self._seeking = True
+            self.hub.out.append(SetTimer(SEEK_TIMER, self.config.seek_s))
+
+    # --------------------------------------------------------------------------------------------------------- seeking
+
+    def timer(self, name: str, now: float) -> Effects:
+        if name != SEEK_TIMER:
+            return super().timer(name, now)
+        self._now = now
+        self._seeking = False
+        if self.phase is Phase.GONE:
+            return []
+        self._forget_overdue(now)
+        if self.parent is None:
+            self._seek(now)
+        if any(absence.missing for absence in self.absences):
+            self._seeking = True
+            self.hub.out.append(SetTimer(SEEK_TIMER, self.config.seek_s))
+        return self.hub.take()
+
+    def _forget_overdue(self, now: float) -> None:
+        for absence in self.absences.overdue(now, self.config.absent_s):
+            detail = f"what {', '.join(sorted(absence.missing))} may lack is kept no longer"
+            self.hub.out.append(Report("gap", peer=absence.key, detail=detail))
+            self.confirmations.replace(absence.key, (), self.interests.table.wants)
+            self.healing_cuts.replace(absence.key, {})
+            self.absences.end(absence)
+
+    def _seek(self, now: float) -> None:
+        """Ask one of those whom we have lost whether it is there."""
+        if self._sought:
+            self._sought_ticks += 1
+            if self._sought_ticks < SEEK_TICKS:
+                return
+            self._end_search()
+        for absence in list(self.absences):
+            if not absence.missing:
+                continue
+            if absence.to_parent and absence.contacts:
+                contact, *others = absence.contacts
+                absence.contacts = (*others, contact)
+                if contact.name not in self.hub.links:
+                    self._sought, self._sought_ticks = contact.name, 0
+                    self.hub.dial(contact.name, now, contact.address)
+                return
+            for contact in absence.contacts:
+                if contact.name not in self.hub.links:
+                    self._probes.add(contact.name)
+                    self.hub.dial(contact.name, now, contact.address)
+
+    def _end_search(self) -> None:
+        self.hub.set_aside(self._sought)
+        self.hub.out.append(Disconnect(self._sought, "no answer in time"))
+        self._sought = ""
+
+    def _parted_from(self) -> Absence | None:
+        return next((absence for absence in self.absences if absence.to_parent and absence.missing), None)
+
+    def link_opened(self, link: Link, fresh: bool) -> None:
+        if link.dialler and link.peer == self._sought:
+            absence = self._parted_from()
+            lost = () if absence is None else tuple((one.name, one.epoch) for one in absence.contacts)
+            self.hub.send(link.peer, Seek(lost))
+        else:
+            super().link_opened(link, fresh)
+
+    def link_closed(self, link: Link) -> None:
+        if link.peer != self._sought:
+            super().link_closed(link)
+
+    def peer_down(self, peer: str, now: float) -> Effects:
+        if peer == self._sought:
+            self._now = now
+            self._end_search()
+            return self.hub.take()
+        return super().peer_down(peer, now)
+
+    def link_refused(self, link: Link, refusal: Refusal) -> None:
+        if link.peer != self._sought or refusal.code == "excluded":
+            super().link_refused(link, refusal)
+            return
+        self._end_search()
+        absence = self._parted_from()
+        if refusal.code == "late":
+            self.hub.out.append(Report("gap", peer=link.peer, detail=refusal.reason))
+            self._give_up(refusal.reason)
+        elif refusal.code == "moved" and absence is not None:
+            absence.contacts = tuple(one for one in absence.contacts if one.name != link.peer)
+
+    def link_ended(self, link: Link, reason: str) -> None:
+        if link.peer == self._sought:
+            self._sought = ""
+        else:
+            super().link_ended(link, reason)
+
+    # ------------------------------------------------------------------------------------------------------- reunion
+
+    def _on_seek(self, link: Link, seek: Seek) -> None:
+        epoch = dict(seek.lost).get(self.name, -1)
+        if epoch < self._life:
+            self.hub.refuse(
+                link.peer, Refusal("moved", f"{self.name} was not there when {link.peer} was lost: ask others")
+            )
+        elif self._is_expected(link.peer):
+            self.hub.send(link.peer, Found())
+        else:
+            self.hub.refuse(link.peer, Refusal("late", f"{self.name} does not keep what {link.peer} lacks any more"))
+
+    def _on_found(self, link: Link) -> None:
+        """Join it with everything that was processed here since, and be its child again."""
+        absence, peer = self._parted_from(), link.peer
+        if peer != self._sought or absence is None or self.parent is not None:
+            return
+        self._sought = ""
+        self.hub.out.append(Report("repair_start", peer=absence.key, detail=f"asking {peer} to take us back in"))
+        self.parent, self._fenced, self._hold = peer, peer, 0
+        self._take_up(peer, self.absences.history(absence))
+        self.interests.neighbours[peer] = None
+        self.interests.suspend(peer)
+        # What it wants now it will say; until then everything is kept for it.
+        self.interests.learn(peer, [("#", "")])
+        self.healing_cuts.rename(absence.key, peer)
+        self.confirmations.rename(absence.key, peer)
+        self.view.also_wait_for(peer)
+        self._returning_from = absence.key
+        self._join(link)
+        self._returning_from = ""
+        self.absences.end(absence)
+
+    def _take_up(self, peer: str, history: OwnHistory) -> None:
+        """Put all of it back into the log: it is unstable traffic on the new link, whatever becomes of that."""
+        self.log.link(peer)
+        found = []
+        for place, (record_id, flag, after, number) in enumerate(history.entries):
+            record = self.log.find(record_id)
+            if record is None and record_id in history.batches:
+                record = self.log.append(history.batches[record_id])
+                record.number = number
+            if record is not None:
+                found.append((record, place, after if flag.is_request else None, flag is Flag.RECEIVED))
+        for record, place, asked_after, received in found:
+            self.log.owe(record, peer, place, asked_after, received)
+        self.log.owed(len(history.entries))
+
+    # ------------------------------------------------------------------------------------------------------ inspection
+
+    def status(self) -> dict[str, object]:
+        absent = sorted(name for absence in self.absences for name in absence.missing)
+        counted = {"brokers_here": self.census.size, "majority": self.census.majority} if self.census.brokers else {}
+        return {**super().status(), **counted, "absent": absent}
+
+    def waiting_for(self) -> list[str]:
+        reasons = super().waiting_for()
+        if self.census.minority and not self.cuts.idle():
+            reasons.append(
+                f"a majority: {self.census.size} of {self.census.brokers} brokers are here, and total needs more"
+            )
+        return reasons
