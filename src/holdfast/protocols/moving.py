@@ -5,8 +5,12 @@ published and what it received until that is stable, knows whom to turn to, and 
 first contact with what it keeps, waits until the link is opened, and sends again what was not taken. Requests that were
 not answered are asked again. The application notices a pause.
 
-Only brokers give brokers up. A client that cannot reach its broker asks the next contact; if that one does not know the
-broker to be dead, the client goes back to it. Its old session waits until the new one is certain.
+Only brokers give brokers up. A client that cannot reach its broker asks the next contact, and goes on trying to reach
+its own; whoever answers first has it. If the contact does not know the broker to be dead, the client goes back and asks
+again a little later. Its old session waits until the new one is certain, and so does the new one if its connection
+breaks before it is: the contact may have taken us in, and whoever began anew there would be a stranger.
+
+While a client is away nothing changes in what it keeps: what it publishes waits. So it says the same to every contact.
 """
 
 from typing import Literal
@@ -25,16 +29,22 @@ from holdfast.model.messages import (
     Unstable,
     View,
 )
-from holdfast.protocols.clients import ClientNode
+from holdfast.protocols.clients import GIVE_UP_TIMER, ClientNode
 from holdfast.protocols.config import ClientConfig
-from holdfast.protocols.links import Link
+from holdfast.protocols.hub import BEAT_TIMER
+from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Accepted, Disconnect, Effects, Report, Send, SetTimer
 from holdfast.protocols.stability import StabilityLog
 from holdfast.protocols.treeview import contacts_in
 
 MOVE_TIMER = "move"
-TRIES_PER_CONTACT = 4
-PATIENCE = 4
+TRIES_PER_CONTACT = 6
+RETRY_DOUBLINGS_MAX = 3
+"""How often the time is doubled after which a contact that has sent us back is asked again."""
+DOUBLINGS_MAX = 6
+"""How often patience is doubled with those that do not answer: contacts, and our own broker when it is there again."""
+SLEEP_BEATS = 3
+"""A heartbeat that comes so many times too late shows that this client has not run meanwhile."""
 HERE = "broker"
 """The one neighbour that a client's log knows, whoever it is."""
 
@@ -53,7 +63,17 @@ class MovingClient(ClientNode):
         self._fenced = False
         self._joined: list[Unstable] = []
         self._old: Link | None = None
-        self._tries = 0
+        """The session with our own broker, while we wait for a contact to take us in."""
+        self._left: dict[str, Link] = {}
+        """Sessions with contacts that know what we keep and could not be reached any more."""
+        self._sent_back: dict[str, int] = {}
+        """How often each contact has sent us back."""
+        self._refusals = 0
+        self._rounds = 0
+        """How often those that had not answered were given another chance, and more time."""
+        self._too_slow = False
+        """Whether somebody has not answered in time since."""
+        self._beat_at = 0.0
         self._unsent: list[Batch] = []
         self._messages: dict[int, SessionMessage] = {}
         self._unasked: list[int] = []
@@ -63,7 +83,7 @@ class MovingClient(ClientNode):
 
     def _held_back(self) -> bool:
         """Nothing goes ahead of `Join`; whether there will be one, the first broker says that welcomes us."""
-        return self._fenced or self._hub.said is None
+        return self._fenced or self._hub.said is None or (self._log is not None and not self.attached)
 
     def _send_batch(self, batch: Batch) -> None:
         if self._held_back():
@@ -118,8 +138,8 @@ class MovingClient(ClientNode):
         self._messages.pop(token, None)
         super()._on_done(token)
 
-    def link_levels(self, link: Link, levels: Levels) -> None:  # noqa: ARG002
-        if self._log is not None:
+    def link_levels(self, link: Link, levels: Levels) -> None:
+        if self._log is not None and link.peer == self._broker and not self._fenced:
             self._log.on_levels(HERE, levels)
 
     def settle(self, now: float) -> Effects:
@@ -141,13 +161,44 @@ class MovingClient(ClientNode):
         if said is None or not said.tolerance:
             self._send_held_back()
             super().link_opened(link, fresh)
-            return
-        if fresh:
+        elif link.peer != self._broker:
+            self._turn_to(link, fresh, said.tolerance)
+        elif fresh:
             self._join(link, said.tolerance)
-        elif link.peer == self._broker and not self._fenced:
-            if self._log is not None:
-                self._log.say_again(HERE)
-            self._attach(link)
+        elif not self._fenced:
+            self._come_back(link)
+
+    def _turn_to(self, link: Link, fresh: bool, tolerance: int) -> None:
+        """A contact has answered. If our own broker was faster, that is the end of it."""
+        own = self._hub.links.get(self._broker)
+        if own is not None and own.is_open:
+            self._dismiss(link.peer, "our own broker has answered")
+            return
+        self._old = self._hub.set_aside(self._broker)
+        self._broker = link.peer
+        self._fenced = True
+        if fresh:
+            self._join(link, tolerance)
+
+    def _come_back(self, link: Link) -> None:
+        """Our session goes on where it was: contacts are not needed, and what waited may go."""
+        for peer in [peer for peer in self._hub.links if peer != self._broker]:
+            self._dismiss(peer, "our own broker has answered")
+        self._settled_down()
+        if self._log is not None:
+            self._log.say_again(HERE)
+        self._attach(link)
+        self._send_held_back()
+
+    def _settled_down(self) -> None:
+        self._refusals = self._rounds = 0
+        self._sent_back.clear()
+        self._unreachable.clear()
+        self._left.clear()
+
+    def _dismiss(self, peer: str, reason: str) -> None:
+        self._hub.set_aside(peer)
+        self._hub.out.append(Disconnect(peer, reason))
 
     def _numbering(self, published: int) -> bool:
         return True if self._log is not None else super()._numbering(published)
@@ -157,9 +208,6 @@ class MovingClient(ClientNode):
         if self._log is None:
             self._log = StabilityLog(tolerance)
             self._log.link(HERE)
-        if link.peer != self._broker:
-            self._old = self._hub.set_aside(self._broker)
-            self._broker = link.peer
         self._fenced = True
         self._joined = [
             Unstable(_flag(record.batch, self.name, HERE in record.ins), record.batch, after, record.number)
@@ -182,8 +230,8 @@ class MovingClient(ClientNode):
     def _on_open(self, link: Link, message: Open) -> None:
         if link.peer != self._broker or not self._fenced or self._log is None:
             return
-        self._fenced, self._old, self._tries = False, None, 0
-        self._unreachable.clear()
+        self._fenced, self._old, self.attached = False, None, True
+        self._settled_down()
         self._home = self._hub.said.node if self._hub.said is not None else ""
         self._contacts = contacts_in(message.upward)
         joined, self._joined = self._joined, []
@@ -214,72 +262,140 @@ class MovingClient(ClientNode):
     # --------------------------------------------------------------------------------------------------- moving
 
     def link_closed(self, link: Link) -> None:
-        super().link_closed(link)
+        if self._old is None:
+            super().link_closed(link)
         if self._log is not None:
             self._hub.out.append(SetTimer(MOVE_TIMER, self.config.move_s))
 
     def peer_down(self, peer: str, now: float) -> Effects:
         link = self._hub.links.get(peer)
         if link is not None and peer != self._broker:
-            # The contact cannot be reached: another one, next time.
-            self._unreachable.add(peer)
-            self._hub.set_aside(peer)
+            self._pass_over(link)
             self._hub.out.append(SetTimer(MOVE_TIMER, self.config.move_s))
-            return self._hub.take()
-        if link is not None and self._fenced and self._old is not None:
-            self._go_back(link, now)
             return self._hub.take()
         return super().peer_down(peer, now)
 
     def timer(self, name: str, now: float) -> Effects:
-        if name == MOVE_TIMER:
-            if not self.attached and not self._ended:
+        if name == BEAT_TIMER:
+            self._check_sleep(now)
+        if name in (MOVE_TIMER, GIVE_UP_TIMER) and self._log is not None:
+            if self.attached or self._ended:
+                return []
+            if name == MOVE_TIMER:
                 self._move(now)
+            else:
+                self._end(f"no broker has taken {self.name} in for {self.config.give_up_s:g} s")
             return self._hub.take()
         return super().timer(name, now)
 
+    def _check_sleep(self, now: float) -> None:
+        """Whoever has not run for a while has heard nothing, whatever was said: that silence was its own."""
+        slept_s = now - self._beat_at if self._beat_at else 0.0
+        self._beat_at = now
+        if slept_s >= SLEEP_BEATS * self.config.link.heartbeat_s:
+            for link in self._hub.links.values():
+                link.heard_at = now
+
     def _move(self, now: float) -> None:
         """Ask the next contact; those that we know stand in the order in which they would repair."""
-        others = [one for one in self._contacts if one.name not in (self._home, self._broker)]
-        self._hub.out.append(SetTimer(MOVE_TIMER, self.config.move_s * 2))
-        if not others or self._fenced:
+        self._hub.out.append(SetTimer(MOVE_TIMER, 2 * self.config.move_s * 2.0 ** min(self._rounds, DOUBLINGS_MAX)))
+        joined = self._hub.links.get(self._broker)
+        if self._fenced and (self._old is None or (joined is not None and joined.is_open)):
+            # It has us, and opens the link when everybody has come.
             return
-        for peer in [peer for peer in self._hub.links if peer != self._broker]:
-            self._hub.set_aside(peer)
-            self._hub.out.append(Disconnect(peer, "no answer in time"))
-        # The first alive of them repairs; it may need a moment to notice that it has to.
-        alive = [one for one in others if one.name not in self._unreachable] or others
-        if alive is others:
-            self._unreachable.clear()
-        contact = alive[self._tries // TRIES_PER_CONTACT % len(alive)]
-        self._tries += 1
+        if joined is not None and joined.state is LinkState.OPENING and now - joined.spoke_at < self._grace_s():
+            return
+        for link in [link for link in self._hub.links.values() if link.dialler]:
+            if link.peer != self._broker or self._fenced:
+                self._too_slow = True
+                self._pass_over(link)
+        contact = self._next_contact()
+        if contact is None:
+            return
         self._hub.out.append(Report("move", peer=contact.name))
-        self._hub.dial(contact.name, now, contact.address)
+        left = self._left.pop(contact.name, None)
+        if left is None:
+            self._hub.dial(contact.name, now, contact.address)
+        else:
+            self._hub.restore(left)
+
+    def _grace_s(self) -> float:
+        """How long our own broker may take to answer when it was reached.
+
+        More and more: one that is farther away than a contact would never get the time to answer.
+        """
+        return self.config.move_s / 2 * 2.0 ** min(self._refusals, DOUBLINGS_MAX)
+
+    def _pass_over(self, link: Link) -> None:
+        """The contact cannot be reached: another one, next time."""
+        self._unreachable.add(link.peer)
+        self._leave(link)
+
+    def _next_contact(self) -> Contact | None:
+        """The first alive of them repairs; it may need a moment to notice that it has to."""
+        others = [one for one in self._contacts if one.name not in (self._home, self._broker)]
+        alive = [one for one in others if one.name not in self._unreachable]
+        if not alive:
+            self._try_all_again()
+            alive = others
+        fresh = [one for one in alive if self._sent_back.get(one.name, 0) < TRIES_PER_CONTACT]
+        if not fresh:
+            self._sent_back.clear()
+            fresh = alive
+        return fresh[0] if fresh else None
+
+    def _try_all_again(self) -> None:
+        """Those that did not answer may be far away: they get another chance, and more time."""
+        self._unreachable.clear()
+        self._rounds += self._too_slow
+        self._too_slow = False
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
-        if refusal.code == "late":
+        ours = link.peer == self._broker and self._old is None
+        if refusal.code == "late" or (refusal.code == "excluded" and ours):
             # What passed meanwhile is gone for us: going on would hide a gap.
-            self._hub.set_aside(link.peer)
-            super().link_ended(link, refusal.reason)
-        elif self._log is not None and refusal.code in ("moved", "not-ready", "full"):
-            self._go_back(link, 0.0)
-        elif self._log is not None and link.peer == self._broker and self._contacts and self._old is None:
+            self._end(refusal.reason)
+        elif self._log is not None and not ours:
+            self._go_back(link)
+        elif self._log is not None and self._contacts:
             # Our broker is there and does not know us: it has begun anew. Somebody else repairs its loss.
             link.closed()
             self._hub.out.append(SetTimer(MOVE_TIMER, self.config.move_s))
         else:
             super().link_refused(link, refusal)
 
-    def _go_back(self, link: Link, now: float) -> None:  # noqa: ARG002
-        """The contact does not take us in: our old session may go on."""
+    def _end(self, reason: str) -> None:
+        """Nobody will take us in any more: the application learns it, and so does whoever reads the trace."""
+        asked = self._hub.links[self._broker]
+        for peer in list(self._hub.links):
+            self._dismiss(peer, reason)
+        if self._wanted:
+            self._hub.out.append(Report("gap", peer=self._home, detail=reason))
+        super().link_ended(asked, reason)
+
+    def _go_back(self, link: Link) -> None:
+        """The contact does not take us in: our old session may go on.
+
+        It is asked again soon, for it may only have been asked a little before it noticed, and then less often.
+        """
+        self._leave(link, forget=True)
+        self._sent_back[link.peer] = self._sent_back.get(link.peer, 0) + 1
+        self._try_all_again()
+        wait_s = self.config.move_s / 2 * 2.0 ** min(self._refusals, RETRY_DOUBLINGS_MAX)
+        self._refusals += 1
+        self._hub.out.append(SetTimer(MOVE_TIMER, wait_s))
+
+    def _leave(self, link: Link, forget: bool = False) -> None:
+        """Try that contact no longer, for now; if it may have taken us in, its session is kept for later."""
         self._hub.set_aside(link.peer)
-        # Its own broker gets a fair chance to answer before others are asked again.
-        self._hub.out.append(SetTimer(MOVE_TIMER, PATIENCE * self.config.move_s))
-        if self._old is not None and link.peer == self._broker:
+        self._hub.out.append(Disconnect(link.peer, "no answer in time"))
+        if link.resumable and not forget:
+            link.closed()
+            self._left[link.peer] = link
+        if link.peer == self._broker and self._old is not None:
             self._broker = self._old.peer
             self._hub.restore(self._old)
-            self._old, self._fenced, self._joined = None, False, []
-            self._send_held_back()
+            self._old, self._fenced = None, False
 
     def _send_held_back(self) -> None:
         unsent, self._unsent = self._unsent, []
@@ -292,9 +408,14 @@ class MovingClient(ClientNode):
     def link_ended(self, link: Link, reason: str) -> None:
         if self._log is not None and not self._stopping and self._contacts:
             # The broker leaves, or was given up: whoever repairs that takes us in.
+            link.closed()
+            if self._old is not None or link.peer != self._broker:
+                self._go_back(link)
+                return
             self.attached = False
             self._hub.links.setdefault(link.peer, link)
             self._hub.out.append(Report("detach", peer=link.peer, detail=reason))
+            self._hub.out.append(SetTimer(GIVE_UP_TIMER, self.config.give_up_s))
             self._hub.out.append(SetTimer(MOVE_TIMER, self.config.move_s))
             return
         super().link_ended(link, reason)
