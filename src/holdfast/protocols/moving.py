@@ -406,7 +406,7 @@ class MovingClient(ClientNode):
             super()._send_request(token, self._messages[token])
 
     def link_ended(self, link: Link, reason: str) -> None:
-        if self._log is not None and not self._stopping and self._contacts:
+        if self._log is not None and self._contacts and (len(self._log) or not self._stopping):
             # The broker leaves, or was given up: whoever repairs that takes us in.
             link.closed()
             if self._old is not None or link.peer != self._broker:

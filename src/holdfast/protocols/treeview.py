@@ -72,6 +72,11 @@ class TreeView:
     def contact(self) -> Contact:
         return Contact(self.name, self.epoch, self.address)
 
+    def contact_of(self, name: str) -> tuple[Contact, ...]:
+        """Where somebody above us is, if it is known."""
+        line = contacts_in(Upward(self.chain, self.senior, self.siblings))
+        return tuple(one for one in line if one.name == name)[:1]
+
     def child_contact(self, name: str) -> tuple[Contact, ...]:
         """Where that child of ours is, if it is one."""
         return tuple(_contact_of(twig) for twig in self.children.values() if twig.name == name)

@@ -17,6 +17,7 @@ from holdfast.simulation.faults import (
     Freeze,
     Heal,
     Join,
+    Part,
     Publish,
     Recover,
     Stop,
@@ -28,7 +29,7 @@ from holdfast.simulation.scenarios import Timed
 from holdfast.simulation.trees import Parents
 
 FailureClass = Literal[
-    "crash", "root", "two", "adjacent", "during", "recover", "freeze", "cut", "join", "leave", "storm"
+    "crash", "root", "two", "adjacent", "during", "recover", "freeze", "cut", "partition", "join", "leave", "storm"
 ]
 FAILURE_CLASSES: tuple[FailureClass, ...] = (
     "crash",
@@ -39,6 +40,7 @@ FAILURE_CLASSES: tuple[FailureClass, ...] = (
     "recover",
     "freeze",
     "cut",
+    "partition",
     "join",
     "leave",
     "storm",
@@ -48,11 +50,14 @@ TOLERANCE_MIN: dict[str, int] = {"adjacent": 2, "during": 2}
 BROKERS_MIN: dict[str, int] = {"two": 4, "adjacent": 4, "during": 4, "storm": 5}
 """Below that a class makes no sense; 3 if nothing is said."""
 
-SILENT: tuple[FailureClass, ...] = ("freeze", "cut", "storm")
+SILENT: tuple[FailureClass, ...] = ("freeze", "cut", "partition", "storm")
 """Classes in which connections stay open and bring nothing."""
 SILENCE_S = 1.5
 """After so much of it the brokers of these runs give a connection up."""
 SILENCES_S = (2.0, 4.0, 8.0)
+PARTED: tuple[FailureClass, ...] = ("cut", "partition")
+"""Classes in which two parts of the tree may live on side by side: total messages need a majority."""
+PARTINGS_S = (2.0, 4.0, 8.0, 15.0, 30.0)
 STORM_GAP_S = 8.0
 STORM_EVENTS_MAX = 4
 STORM_S = STORM_GAP_S * STORM_EVENTS_MAX
@@ -153,6 +158,15 @@ class FailureAuthor:
         yield time_s, Cut(one, other)
         yield time_s + self.chance.choice(SILENCES_S), Heal(one, other)
 
+    def _partition(self) -> Iterator[tuple[float, Command]]:
+        """A link of the tree breaks, and with it every way between its two sides."""
+        top, time_s = self.chance.choice([name for name in self.tree if name != self.root]), self._moment()
+        side = [top]
+        for name in side:
+            side += self.children[name]
+        yield time_s, Part(tuple(side))
+        yield time_s + self.chance.choice(PARTINGS_S), Heal()
+
     def _join(self) -> Iterator[tuple[float, Command]]:
         for _ in range(self.chance.randint(1, 2)):
             yield from self._newcomer(self._moment())
@@ -201,6 +215,7 @@ class FailureAuthor:
         "recover": _recover,
         "freeze": _freeze,
         "cut": _cut,
+        "partition": _partition,
         "join": _join,
         "leave": _leave,
         "storm": _storm,

@@ -59,6 +59,12 @@ class Heal(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag=
     b: str = ""
 
 
+class Part(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="part"):
+    """The network is parted: nothing passes between these brokers with their clients, and all the others."""
+
+    side: tuple[str, ...]
+
+
 class Reset(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="reset"):
     """The connection between the two ends, and loses some of what is in flight."""
 
@@ -89,7 +95,7 @@ class Join(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag=
 
 
 NodeFault = Crash | Recover | Freeze | Thaw | Stop | Join
-LinkFault = Cut | Heal | Reset | Slow
+LinkFault = Cut | Part | Heal | Reset | Slow
 Fault = NodeFault | LinkFault
 
 

@@ -51,6 +51,7 @@ from holdfast.simulation.kernel import stream
 from holdfast.simulation.latencies import Latency
 from holdfast.simulation.network import LinkSettings, NetworkConfig
 from holdfast.simulation.tables import converted, plain, print_toml, tagged
+from holdfast.simulation.trees import parse_tree
 from holdfast.simulation.world import BrokerFactory, Simulation
 
 FILE_BYTES_MAX = 1 << 22
@@ -117,6 +118,8 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     limit_s: Annotated[float, Meta(gt=0)] = 60.0
     tolerance: Tolerance = 0
     """How many adjacent brokers may be lost before a repair has ended."""
+    majority: bool = False
+    """Whether total messages need a majority of the tree's brokers: two parts of a parted tree cannot both have it."""
     suspect_s: Delay | None = None
     join_s: Delay | None = None
     network: NetworkConfig = NetworkConfig()
@@ -161,7 +164,8 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
         return sim
 
     def _broker(self) -> BrokerConfig:
-        config = BrokerConfig("*", link=self.session, tolerance=self.tolerance)
+        brokers = len(parse_tree(self.tree)) if self.majority else 0
+        config = BrokerConfig("*", link=self.session, tolerance=self.tolerance, brokers=brokers)
         return replace(config, suspect_s=self.suspect_s or config.suspect_s, join_s=self.join_s or config.join_s)
 
     def complaints(self, sim: Simulation, verdict: Verdict) -> list[str]:
@@ -234,6 +238,7 @@ class _File(Struct, frozen=True):
     seed: int = 0
     limit_s: Annotated[float, Meta(gt=0)] = 60.0
     tolerance: Tolerance = 0
+    majority: bool = False
     suspect_s: Delay | None = None
     join_s: Delay | None = None
     network: dict[str, Any] = {}
@@ -277,6 +282,7 @@ def parse_scenario(text: str, source: str = "scenario") -> Scenario:
         seed=file.seed,
         limit_s=file.limit_s,
         tolerance=file.tolerance,
+        majority=file.majority,
         suspect_s=file.suspect_s,
         join_s=file.join_s,
         network=_network(file, source),

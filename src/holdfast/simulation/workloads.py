@@ -23,6 +23,7 @@ from holdfast.protocols.registry import find_protocol
 from holdfast.simulation.checkers import Verdict
 from holdfast.simulation.failures import (
     BROKERS_MIN,
+    PARTED,
     SILENCE_S,
     SILENT,
     STORM_S,
@@ -263,6 +264,7 @@ class _Author:
             # Whoever comes and goes again and again in a storm does so for minutes.
             limit_s=max(LIMIT_S, timetable[-1].time_s + LIMIT_S / 2) if timetable else LIMIT_S,
             tolerance=self.trouble.tolerance,
+            majority=self.trouble.failure in PARTED,
             join_s=JOIN_S if self.trouble.tolerance else None,
             network=self._network(),
             session=self._session(),

@@ -224,7 +224,10 @@ class Simulation:
             self._validate(command.fault)
         if isinstance(command, When | NodeFault):
             self.host(command.node)
-        if isinstance(command, LinkFault) and command != faults.Heal():
+        if isinstance(command, faults.Part):
+            for name in command.side:
+                self.host(name)
+        elif isinstance(command, LinkFault) and command != faults.Heal():
             self.host(command.a)
             self.host(command.b)
 
@@ -280,10 +283,18 @@ class Simulation:
                 network.heal(self.host(a), self.host(b))
             case faults.Cut(a, b):
                 network.cut(self.host(a), self.host(b))
+            case faults.Part(side):
+                self._part(side)
             case faults.Reset(a, b):
                 network.reset(self.host(a), self.host(b))
             case faults.Slow(a, b, factor, back_factor):
                 network.slow(self.host(a), self.host(b), factor, back_factor or factor)
+
+    def _part(self, side: tuple[str, ...]) -> None:
+        there = {*side, *(name for name, client in self._clients.items() if client.broker in side)}
+        for one in there & self.network.hosts.keys():
+            for other in self.network.hosts.keys() - there:
+                self.network.cut(self.network.hosts[one], self.network.hosts[other])
 
     def _do_for_client(self, command: ClientCommand) -> None:
         host = self.client(command.client)

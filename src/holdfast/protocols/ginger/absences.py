@@ -49,6 +49,10 @@ class Absence:
         self.to_parent = False
         """Whether the lost neighbour was our parent, so that we have to look for it."""
 
+    def knows(self, name: str) -> bool:
+        """Whether that broker is one of those who may be found."""
+        return any(contact.name == name for contact in self.contacts)
+
     def concerns(self, name: str) -> bool:
         return name == self.key or name in self.missing
 

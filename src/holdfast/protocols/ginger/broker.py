@@ -364,15 +364,12 @@ class GingerBroker:
             self._send(client, Publish(part))
 
     def _on_confirm(self, peer: str, confirm: Confirm) -> None:
-        self.confirmations.begin(peer, confirm, self._behind(peer, confirm.topic))
-
-    def _behind(self, peer: str, topic: str) -> list[str]:
-        """Who gets what that peer publishes on that topic."""
-        return [
+        behind = [
             destination
-            for destination in self.interests.table.route(topic)
+            for destination in self.interests.table.route(confirm.topic)
             if destination != peer or destination not in self.interests.neighbours
         ]
+        self.confirmations.begin(peer, confirm, behind)
 
     # -------------------------------------------------------------------------------------------- the cuts' owner
 

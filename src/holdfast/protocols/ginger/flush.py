@@ -65,6 +65,8 @@ class Flush:
         self.known: dict[str, tuple[Twig, ...]] = {}
         self.missing: dict[str, Twig] = {}
         """Those who were expected and have not come."""
+        self.overdue = False
+        """Whether somebody may be out of reach rather than on the way."""
         self.reunion = False
         """Whether somebody returns who was missed at an earlier repair."""
         self.version = 0
@@ -169,6 +171,6 @@ def own_history(records: list[tuple[Record, int]], key: str) -> OwnHistory:
         if not record.number:
             entries.append((record.record_id, Flag.DONE, after, 0))
             continue
-        flag = Flag.RECEIVED if key in record.ins else Flag.SENT
-        entries.append((record.record_id, flag, after, record.number))
+        received = key in record.ins or record.received_from == key
+        entries.append((record.record_id, Flag.RECEIVED if received else Flag.SENT, after, record.number))
     return OwnHistory(entries, batches, {record.record_id: record.number for record, _ in records})

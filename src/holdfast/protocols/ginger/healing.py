@@ -74,9 +74,7 @@ class HealingBroker(TakingInBroker):
     # --------------------------------------------------------------------------------------------------- sessions
 
     def admit(self, hello: Hello) -> Refusal | None:
-        if self.view.is_gone(hello.node, hello.session):
-            return Refusal("excluded", f"{self.name} has given this epoch of {hello.node} up: begin a new one")
-        return super().admit(hello)
+        return self._farewell(hello) if self.view.is_gone(hello.node, hello.session) else super().admit(hello)
 
     def link_opened(self, link: Link, fresh: bool) -> None:
         if link.peer in self._probes:
@@ -95,12 +93,16 @@ class HealingBroker(TakingInBroker):
     def receive(self, peer: str, frame: Frame, now: float) -> Effects:
         if isinstance(frame, Hello) and self.view.is_gone(frame.node, frame.session):
             # Whatever it wants to resume: it has to hear that it was given up, not that its session is unknown.
-            reason = f"{self.name} has given this epoch of {frame.node} up: begin a new one"
-            return [Send(peer, Refusal("excluded", reason)), Disconnect(peer, reason)]
+            refusal = self._farewell(frame)
+            return [Send(peer, refusal), Disconnect(peer, refusal.reason)]
         if isinstance(frame, Pong) and frame.number in self._asked_at:
             link_peer, asked_at = self._asked_at.pop(frame.number)
             self._round_trip_s[link_peer] = now - asked_at
         return super().receive(peer, frame, now)
+
+    def _farewell(self, hello: Hello) -> Refusal:
+        """To one that was given up."""
+        return Refusal("excluded", f"{self.name} has given this epoch of {hello.node} up: begin a new one")
 
     def _measure(self, peer: str) -> None:
         """Ask once how far away a neighbour is: patience with it depends on that."""
@@ -159,10 +161,18 @@ class HealingBroker(TakingInBroker):
         link = self.hub.links.get(timer.removeprefix(SUSPECT_TIMER))
         if link is None or link.is_open:
             return
-        if now < self._doubt_until:
+        if not self._matters(link.peer):
+            self.hub.set_aside(link.peer)
+            self._records_of.pop(link.peer, None)
+        elif now < self._doubt_until:
             self.hub.out.append(SetTimer(timer, self._doubt_until - now))
         else:
             self.suspect(link.peer, self._epoch_of(link), "its connection is gone")
+
+    def _matters(self, peer: str) -> bool:
+        """Whether that peer is a neighbour or becomes one; others only came to ask something."""
+        coming = any(peer in flush.joined or peer in flush.waiting for flush in self._flushes)
+        return coming or peer == self.parent or peer in self.interests.neighbours
 
     def _check_sleep(self, now: float) -> None:
         """Whoever has slept may be the one who was given up: for a while it accuses nobody, and asks around.
@@ -192,7 +202,8 @@ class HealingBroker(TakingInBroker):
 
     def peer_down(self, peer: str, now: float) -> Effects:
         if peer in self._probes:
-            self._end_probe(peer)
+            self._probes.discard(peer)
+            self.hub.set_aside(peer)
             return self.hub.take()
         # A contact that cannot be reached before it ever let us in counts as lost, too.
         link = self.hub.links.get(peer)
@@ -342,7 +353,7 @@ class HealingBroker(TakingInBroker):
     def _orphaned(self, old: str) -> None:
         """Turn to the next contact; whoever finds itself first in line is the root now."""
         contact = self.view.next_contact()
-        if contact is None or contact.name == self.name:
+        if contact is None or contact.name == self.name or self._is_cut_off():
             self._take_over(old)
             return
         self.hub.out.append(Report("repair_start", peer=old, detail=f"asking {contact.name} to take us in"))
@@ -353,6 +364,10 @@ class HealingBroker(TakingInBroker):
         self.confirmations.rename(old, contact.name)
         self.view.also_wait_for(contact.name)
         self.hub.dial(contact.name, self._now, contact.address)
+
+    def _is_cut_off(self) -> bool:
+        """Whether it must be us, and not all those whom we have lost."""
+        return False
 
     def _take_over(self, old: str) -> Flush:
         """Nobody is left above us."""

@@ -200,10 +200,16 @@ class HealingCuts(CutMap):
         for cut in changed:
             if not cut.awaiting and not cut.closed and self._cuts.get(cut.batch_id) is cut:
                 self._complete(cut)
-        for batch_id, (hop, batch) in list(self._asked.items()):
-            if hop == old and not in_doubt:
-                self._forward(Cut(batch_id, batch.topic, batch.key_set(), ROOT, batch))
+        if not in_doubt:
+            self.ask_others(old)
         self._acknowledge()
+        self.pump()
+
+    def ask_others(self, old: str) -> None:
+        """What was asked of that neighbour goes where it belongs now."""
+        for batch_id, (hop, batch) in list(self._asked.items()):
+            if hop == old:
+                self._forward(Cut(batch_id, batch.topic, batch.key_set(), ROOT, batch))
         self.pump()
 
     def _replace_in(self, cut: Cut, old: str, joined: Mapping[str, Collection[BatchId]]) -> None:

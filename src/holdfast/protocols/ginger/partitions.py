@@ -20,9 +20,11 @@ share a key. Such messages are reported as `crossed`.
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import (
     Census,
-    Confirm,
+    Contact,
     Counted,
     Found,
+    Frame,
+    Hello,
     Join,
     Open,
     Publish,
@@ -39,10 +41,13 @@ from holdfast.protocols.ginger.census import CensusTaker
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing import HealingBroker
 from holdfast.protocols.ginger.merge import Flag
+from holdfast.protocols.ginger.taking_in import THE_ABSENT
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, SetTimer
 
 SEEK_TIMER = "seek"
+PROBE_TICKS = 8
+"""Who only has to hear whether it was given up need not ask often."""
 SEEK_TICKS = 4
 """So often the timer may find a lost broker silent before another one is tried."""
 
@@ -56,8 +61,11 @@ class PartitionBroker(HealingBroker):
         self._life = incarnation
         self._sought = ""
         self._sought_ticks = 0
+        self._ticks = 0
         self._seeking = False
         self._impatient: set[str] = set()
+        self._tried: tuple[Contact, ...] = ()
+        """Our parent and those whom we have turned to in its place, if nobody has let us in since."""
         self._was_majority = True
 
     def start(self, now: float) -> Effects:
@@ -132,14 +140,11 @@ class PartitionBroker(HealingBroker):
 
     def _on_open(self, peer: str, message: Open) -> None:
         joined = peer == self._fenced
+        if joined:
+            self._tried = ()
         super()._on_open(peer, message)
         if joined and self.parent == peer and self.phase is not Phase.GONE:
             self._recount()
-
-    def _on_confirm(self, peer: str, confirm: Confirm) -> None:
-        """Whoever is missing and may want it has yet to get it."""
-        absent = [absence.key for absence in self.absences if absence.missing]
-        self.confirmations.begin(peer, confirm, [*self._behind(peer, confirm.topic), *absent])
 
     def _on_join(self, link: Link, join: Join) -> None:
         if join.twig.kind == "client":
@@ -148,6 +153,8 @@ class PartitionBroker(HealingBroker):
 
     def suspect(self, name: str, epoch: int, reason: str) -> None:
         known = not self.view.is_gone(name, epoch)
+        if known and name == self.parent:
+            self._tried += self.view.contact_of(name)
         if known and name in self.census.below:
             self.census.lose(name)
             if name != self.parent:
@@ -156,13 +163,36 @@ class PartitionBroker(HealingBroker):
 
     # ----------------------------------------------------------------------------------------------------- going apart
 
+    def _is_cut_off(self) -> bool:
+        """More losses in a row than the tree is made to survive: rather than they, it is we who are out of reach.
+
+        Whoever told the next one alive that all these are dead would have them begin anew, healthy as they are.
+        """
+        return len(self._tried) > self.config.tolerance
+
+    def _farewell(self, hello: Hello) -> Refusal:
+        """While it is in doubt who is out of whose reach, nobody is told that it is dead."""
+        contested = any(absence.to_parent and absence.knows(hello.node) for absence in self.absences)
+        if contested:
+            return Refusal("not-ready", f"{self.name} has yet to find out what became of {hello.node}")
+        return super()._farewell(hello)
+
+    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
+        if isinstance(frame, Hello) and peer in self._probes:
+            # It comes by itself: nobody has to ask it.
+            self._probes.discard(peer)
+            self.hub.set_aside(peer)
+        return super().receive(peer, frame, now)
+
     def _take_over(self, old: str) -> Flush:
-        chain, line = self.view.chain, self.view.line_before_us()
+        line = tuple(dict.fromkeys((*self._tried, *self.view.line_before_us())))
+        cut_off = self._is_cut_off() or len(self.view.chain) > self.config.tolerance
+        self._tried = ()
         flush = super()._take_over(old)
         absence = self.absences.find(old)
         if absence is not None:
             absence.to_parent, absence.contacts = True, line
-        if len(chain) > self.config.tolerance:
+        if cut_off:
             # So many at once are not dead, or nobody could help; those around them are not known here.
             for contact in line:
                 flush.waiting[contact.name] = Twig(contact.name, "broker", contact.epoch, contact.address)
@@ -191,6 +221,7 @@ class PartitionBroker(HealingBroker):
             return super().timer(name, now)
         self._now = now
         self._seeking = False
+        self._ticks += 1
         if self.phase is Phase.GONE:
             return []
         self._forget_overdue(now)
@@ -205,9 +236,9 @@ class PartitionBroker(HealingBroker):
         for absence in self.absences.overdue(now, self.config.absent_s):
             detail = f"what {', '.join(sorted(absence.missing))} may lack is kept no longer"
             self.hub.out.append(Report("gap", peer=absence.key, detail=detail))
-            self.confirmations.replace(absence.key, (), self.interests.table.wants)
-            self.healing_cuts.replace(absence.key, {})
+            self.healing_cuts.ask_others(absence.key)
             self.absences.end(absence)
+            self._ask_for_less()
 
     def _seek(self, now: float) -> None:
         """Ask one of those whom we have lost whether it is there."""
@@ -227,7 +258,7 @@ class PartitionBroker(HealingBroker):
                     self.hub.dial(contact.name, now, contact.address)
                 return
             for contact in absence.contacts:
-                if contact.name not in self.hub.links:
+                if contact.name not in self.hub.links and self._ticks % PROBE_TICKS == 1:
                     self._probes.add(contact.name)
                     self.hub.dial(contact.name, now, contact.address)
 
@@ -303,12 +334,13 @@ class PartitionBroker(HealingBroker):
         # What it wants now it will say; until then everything is kept for it.
         self.interests.learn(peer, [("#", "")])
         self.healing_cuts.rename(absence.key, peer)
-        self.confirmations.rename(absence.key, peer)
+        self.confirmations.rename(THE_ABSENT, peer)
         self.view.also_wait_for(peer)
         self._returning_from = absence.key
         self._join(link)
         self._returning_from = ""
         self.absences.end(absence)
+        self._ask_for_less()
 
     def _take_up(self, peer: str, history: OwnHistory) -> None:
         """Put all of it back into the log: it is unstable traffic on the new link, whatever becomes of that."""

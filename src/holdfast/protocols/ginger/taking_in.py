@@ -18,6 +18,7 @@ from holdfast.model.messages import (
     Open,
     Publish,
     Refusal,
+    Subscribe,
     TotalProcessed,
     Twig,
     Unstable,
@@ -35,6 +36,9 @@ from holdfast.protocols.treeview import TreeView
 
 JOIN_TIMER = "join:"
 REPAIRED_MAX = 1000
+EVERYTHING = ("#", "")
+THE_ABSENT = "(the absent)"
+"""Who asks for everything, in the place of those who may be out of reach."""
 
 
 class TakingInBroker(RecordingBroker):
@@ -86,17 +90,8 @@ class TakingInBroker(RecordingBroker):
         self._expect(flush, below)
         flush.version = self._tell(self.view.hops - 2)
         self._flushes.append(flush)
-        self.hub.out.append(SetTimer(JOIN_TIMER + key, self._join_s()))
+        self.hub.out.append(SetTimer(JOIN_TIMER + key, self.config.join_s))
         return flush
-
-    def _join_s(self) -> float:
-        """How long to wait for those below a lost broker.
-
-        If it is not dead but out of reach, those on its side may take as long as silence takes to be noticed until they
-        know it: before that nobody who subscribes here may be told that it is known everywhere.
-        """
-        link = self.config.link
-        return max(self.config.join_s, link.silence_s + 2 * link.heartbeat_s)
 
     def _expect(self, flush: Flush, twigs: tuple[Twig, ...]) -> None:
         for twig in twigs:
@@ -111,12 +106,37 @@ class TakingInBroker(RecordingBroker):
                 self.view.children.setdefault(twig.name, twig)
 
     def _join_overdue(self, key: str) -> None:
-        """The repair ends without those who have not come. What they lack is kept for them: see `absences`."""
-        for flush in [flush for flush in self._flushes if flush.key == key]:
-            for name, twig in flush.waiting.items():
-                self.view.lose(name, twig.epoch)
-            flush.wait_no_longer()
+        """Whoever is expected and has not come may be dead, or out of reach together with the lost broker.
+
+        From now on everything is asked for, so that it can be kept for them (see `absences`): they may come to want
+        what nobody wanted there before. The repair ends when those out of reach have surely begun to do so for us, too:
+        before that nobody here may be told that its subscription is known everywhere.
+        """
+        for flush in [flush for flush in self._flushes if flush.key == key and flush.waiting]:
+            if flush.overdue:
+                for name, twig in flush.waiting.items():
+                    self.view.lose(name, twig.epoch)
+                flush.wait_no_longer()
+                continue
+            flush.overdue = True
+            self._ask_for_all()
+            link = self.config.link
+            after_s = self.config.join_s + link.silence_s + 2 * link.heartbeat_s
+            self.hub.out.append(SetTimer(JOIN_TIMER + key, after_s))
         self._tick()
+
+    def _ask_for_all(self) -> None:
+        if THE_ABSENT not in self.interests.table.sources(*EVERYTHING):
+            self.interests.subscribe(THE_ABSENT, Subscribe(0, *EVERYTHING))
+            self.cuts.pump()
+
+    def _ask_for_less(self) -> None:
+        """When nobody is missed any more."""
+        missed = any(absence.missing for absence in self.absences) or any(flush.overdue for flush in self._flushes)
+        if not missed:
+            self.interests.drop(THE_ABSENT)
+            self.confirmations.drop(THE_ABSENT)
+            self.cuts.pump()
 
     def _note(self, record: Record) -> None:
         self.absences.note(record.batch, record.number)
@@ -268,6 +288,7 @@ class TakingInBroker(RecordingBroker):
             return
         if not flush.missing:
             self.absences.end(absence)
+            self._ask_for_less()
             return
         absence.history, absence.missing = mine, dict(flush.missing)
         self.hub.out.append(Report("apart", peer=flush.key, detail=", ".join(sorted(flush.missing))))
@@ -275,11 +296,13 @@ class TakingInBroker(RecordingBroker):
     def _reunited(self, absence: Absence, flush: Flush, settlement: Settlement) -> None:
         """Say what came together, and which messages stand on different sides of a total one now."""
         for name, joiner in flush.joined.items():
-            self.confirmations.replace(absence.key, (name,), self.interests.table.wants)
+            self.confirmations.replace(THE_ABSENT, (name,), self.interests.table.wants, in_doubt=True)
             self.absences.returned(absence, joiner.join.twig)
+            self.healing_cuts.ask_others(absence.key)
             given = sum(settlement.owes(name, record_id) for record_id in settlement.order)
             detail = f"{given} messages handed over, {len(joiner.records)} brought, {len(settlement.crossed)} crossed"
             self.hub.out.append(Report("merge", peer=name, detail=detail))
+        self._ask_for_less()
         for record_id in sorted(settlement.crossed):
             self.hub.out.append(Report("crossed", batch=settlement.batches[record_id]))
 
@@ -385,6 +408,7 @@ class TakingInBroker(RecordingBroker):
         in_doubt = bool(flush.missing)
         self.healing_cuts.replace(flush.key, {name: joiner.join.cuts for name, joiner in brokers.items()}, in_doubt)
         self.confirmations.replace(flush.key, tuple(flush.joined), self.interests.table.wants, in_doubt)
+        self.confirmations.rename(flush.key, THE_ABSENT)
 
     def _ask_again(self, name: str, batch: Batch) -> None:
         """A request that was under way when the broker died, and nobody is known to have released it."""
@@ -412,3 +436,19 @@ class TakingInBroker(RecordingBroker):
         for peer in self.hub.links:
             if peer != self.parent and peer in self.log.flows:
                 self._send(peer, message)
+
+    # ---------------------------------------------------------------------------------------------- inspection
+
+    def waiting_for(self) -> list[str]:
+        reasons = super().waiting_for()
+        for flush in self._flushes:
+            why = f"since {flush.key} is lost" if flush.key else f"to take {', '.join(sorted(flush.joined))} in"
+            if flush.waiting:
+                reasons.append(f"{', '.join(sorted(flush.waiting))} to join, {why}")
+            elif not self.view.acknowledged(flush.version):
+                reasons.append(f"its neighbours to hear of the change, {why}")
+            else:
+                reasons.append(f"an earlier repair, a census or a cut to end, {why}")
+        if self._fenced:
+            reasons.append(f"{self._fenced} to open the link")
+        return reasons

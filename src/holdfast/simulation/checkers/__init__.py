@@ -39,7 +39,8 @@ order.
     both are delivered. Where it is not so, the order at the majority of these clients (if equal, at the first of them
     by name) is the right one, and at the others the delivery of the total message is counted, once whatever the
     number of messages that are on the wrong side of it. If both are total, it is that of the larger
-    `(publisher, seq)`.
+    `(publisher, seq)`. A weaker message with a row `crossed` takes no part: it was published where no majority of the
+    brokers could be reached, and the merge that brought it to the others says so.
 """
 
 from collections.abc import Iterable

@@ -82,19 +82,24 @@ class Run:
     clients: dict[str, Client] = field(default_factory=dict)
     publications: dict[Identity, Publication] = field(default_factory=dict)
     lanes: dict[str, int] = field(default_factory=dict)
+    crossed: frozenset[Identity] = frozenset()
+    """Weaker messages that are reported to have crossed a total one when parts of the network came together."""
 
 
 def read_runs(events: Iterable[Event]) -> list[Run]:
     """The runs that the rows belong to, by name. Rows that carry no promise (`crash`, ...) are passed over."""
     rows: dict[str, dict[str, list[Event]]] = {}
+    crossed: dict[str, set[Identity]] = {}
     for event in events:
-        if event.event in ("publish", "deliver", "subscribe", "unsubscribe"):
+        if event.event == "crossed":
+            crossed.setdefault(event.run, set()).add((event.publisher, event.seq))
+        elif event.event in ("publish", "deliver", "subscribe", "unsubscribe"):
             rows.setdefault(event.run, {}).setdefault(event.node, []).append(event)
-    return [_read_run(name, rows[name]) for name in sorted(rows)]
+    return [_read_run(name, rows[name], frozenset(crossed.get(name, ()))) for name in sorted(rows)]
 
 
-def _read_run(name: str, rows: dict[str, list[Event]]) -> Run:
-    run = Run(name)
+def _read_run(name: str, rows: dict[str, list[Event]], crossed: frozenset[Identity]) -> Run:
+    run = Run(name, crossed=crossed)
     for node in sorted(rows):
         run.clients[node] = Client(node, sorted(rows[node], key=attrgetter("index")))
     _read_publications(run)

@@ -43,6 +43,8 @@ def _by_key(run: Run) -> dict[tuple[str, str], Sequences]:
     groups: dict[tuple[str, str], Sequences] = {group: {} for group in sorted(contested)}
     for client in run.clients.values():
         for publication in client.arrived:
+            if publication.rank < TOTAL and (publication.publisher, publication.seq) in run.crossed:
+                continue
             for key in publication.keys:
                 if (publication.topic, key) in contested:
                     groups[publication.topic, key].setdefault(client, []).append(publication)
