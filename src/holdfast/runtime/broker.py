@@ -32,7 +32,7 @@ from holdfast.runtime.tracing import RUN, Trace
 
 EXIT_STOPPED, EXIT_FAILED, EXIT_MISUSE = 0, 1, 2
 
-WARNINGS = frozenset({"congested", "excluded", "forced", "refused", "suspect", "violation"})
+WARNINGS = frozenset({"congested", "excluded", "forced", "gap", "refused", "suspect", "violation"})
 """Reports that somebody should look at; the others are for information."""
 
 STEADY_LINK = LinkConfig()

@@ -26,7 +26,9 @@ from tests.integration.support_proxy import BreakingProxy
 BANK, NEWS = "bank/lisbon", "news/all"
 PATIENCE_S = 20.0
 RATE = 1000
-"""Messages a second that all clients publish together."""
+"""Messages a second that all clients publish together, where the machine can."""
+UNDER_WAY_MAX = 1000
+"""How many of them may be on their way: on a machine that is busy with other things traffic must not pile up."""
 
 TREE = {"0": None, "1": "0", "2": "0", "3": "1", "4": "1", "5": "2"}
 MOVES, MOVES_SHOWN = ("attach", "detach", "move"), 8
@@ -119,12 +121,17 @@ class Player:
         async for _ in self._news:
             self.read += 1
 
-    async def publish_until(self, done: asyncio.Event, interval_s: float) -> None:
-        """One message an interval: operations of the bank, and news that are fifo, causal or eventual."""
+    async def publish_until(self, done: asyncio.Event, interval_s: float, room: Callable[[], bool]) -> None:
+        """One message an interval, where there is room: operations of the bank, fifo, causal and eventual news."""
         operations = iter(workload(self._chance, account_numbers(20), 20_000))
         loop = asyncio.get_running_loop()
         begun_at, guarantees = loop.time(), ("fifo", "fifo", "causal", "eventual")
         while not done.is_set():
+            if not room():
+                # Not now: the next interval may find some.
+                begun_at += interval_s
+                await asyncio.sleep(interval_s)
+                continue
             if self._chance.random() < 0.6:
                 await self.replica.perform(next(operations))
             else:
@@ -136,12 +143,15 @@ class Player:
 class Stage:
     """Everything that a story of faults needs: the processes, the players, and what they have seen."""
 
-    def __init__(self, processes: Processes, players: list[Player], rows: list[Event]) -> None:
-        self.processes, self.players, self.rows = processes, players, rows
+    def __init__(self, processes: Processes, players: list[Player], rows: list[Event], under_way_max: int) -> None:
+        self.processes, self.players, self.rows, self._under_way_max = processes, players, rows, under_way_max
 
     @property
     def published(self) -> int:
         return sum(player.published for player in self.players)
+
+    def has_room(self) -> bool:
+        return self.published - min(player.delivered for player in self.players) < self._under_way_max
 
     async def until(self, condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
         """Return when the condition holds; whoever stops following meanwhile says why."""
@@ -209,6 +219,7 @@ async def play(
     tolerance: int = 1,
     seed: int = 1,
     rate: int = RATE,
+    under_way_max: int = UNDER_WAY_MAX,
     proxied: bool = False,
 ) -> Verdict:
     """Let everybody publish while the story happens; when all is delivered, the verdict. Replicas must be equal."""
@@ -224,10 +235,11 @@ async def play(
             )
             replica = await open_replica(client, BANK, account_numbers(20))
             players.append(Player(client, replica, await client.subscribe(NEWS), seed))
-        stage, done = Stage(processes, players, rows), asyncio.Event()
+        stage, done = Stage(processes, players, rows, under_way_max), asyncio.Event()
         for player in players:
             player.follow()
-        publishing = [asyncio.create_task(player.publish_until(done, len(players) / rate)) for player in players]
+        interval_s = len(players) / rate
+        publishing = [asyncio.create_task(player.publish_until(done, interval_s, stage.has_room)) for player in players]
         try:
             await stage.flows_again()
             await story(stage)
