@@ -11,7 +11,7 @@ from rich.tree import Tree
 
 from holdfast.cli.options import STATE_DIRECTORY, AsJson, ProtocolName, StateDirectory
 from holdfast.cli.output import complain, console, note, print_json, progress
-from holdfast.client.addresses import parse_addresses
+from holdfast.client.addresses import Address, parse_addresses
 from holdfast.cluster.config import BASE_PORT, CLUSTER_NAME, LOOPBACK, Cluster, load_cluster
 from holdfast.cluster.evaluation import default_cluster
 from holdfast.cluster.processes import Processes, broker_settings, stop_processes
@@ -188,7 +188,9 @@ def _figures(said: dict[str, Any]) -> str:
 def broker(
     name: Annotated[str, typer.Argument(help="Who this broker is.")],
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Take everything else from a cluster file.")] = None,
-    parent: Annotated[str, typer.Option("--parent", help="The broker above, as NAME@HOST:PORT.")] = "",
+    parent: Annotated[
+        str, typer.Option("--parent", help="The broker above: NAME@HOST:PORT, or HOST:PORT of one that is running.")
+    ] = "",
     host: Annotated[str, typer.Option("--host", help="Where to listen.")] = LOOPBACK,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: let the system choose.")] = BASE_PORT,
     health_port: Annotated[int, typer.Option("--health-port", min=0, max=65535, help="0: no health endpoint.")] = 0,
@@ -203,11 +205,14 @@ def broker(
 ) -> None:
     """Run one broker in the foreground; SIGTERM or Ctrl-C drains it and ends it. It logs JSON lines to stderr.
 
+    A broker joins a tree that is running with the address of any of its brokers, and nothing else: whoever listens
+    there says its name, its protocol and the tolerance of the tree.
+
     \b
     Examples
       holdfast broker solo --port 7400 --health-port 7500
       holdfast broker leaf --port 7401 --parent solo@127.0.0.1:7400
-      holdfast broker newcomer --port 7409 --parent solo@127.0.0.1:7400 --tolerance 1
+      holdfast broker newcomer --port 7409 --parent 127.0.0.1:7400
       holdfast broker middle --file examples/clusters/chain-of-three.toml
     """
     if file is not None:
@@ -215,7 +220,7 @@ def broker(
         settings = broker_settings(described, described.broker(name), trace)
     else:
         find_protocol(protocol)
-        above, addresses = _parent(parent)
+        above, addresses, seeds = _parent(parent)
         settings = BrokerSettings(
             name=name,
             parent=above,
@@ -225,16 +230,19 @@ def broker(
             port=port,
             health_port=health_port,
             addresses=addresses,
+            seeds=seeds,
             tolerance=tolerance,
             trace=trace,
         )
     raise typer.Exit(run_broker(settings, complain))
 
 
-def _parent(text: str) -> tuple[str | None, dict[str, tuple[str, int]]]:
+def _parent(text: str) -> tuple[str | None, dict[str, Address], tuple[Address, ...]]:
+    """The parent's name and where it is; or merely where it is, if there is no name."""
     if not text:
-        return None, {}
-    name, at, place = text.partition("@")
-    if not at or not name:
-        raise ConfigError(f"--parent {text!r} cannot be read; write NAME@HOST:PORT, as in root@127.0.0.1:7400.")
-    return name, {name: parse_addresses(place)[0]}
+        return None, {}, ()
+    name, at, place = text.rpartition("@")
+    if (at and not name) or ":" not in place:
+        raise ConfigError(f"--parent {text!r} cannot be read; write NAME@HOST:PORT, or HOST:PORT of one that runs.")
+    addresses = parse_addresses(place)
+    return (name, {name: addresses[0]}, ()) if name else (None, {}, addresses)

@@ -4,6 +4,9 @@
 name = "chain"
 protocol = "ginger"
 tolerance = 1            # brokers that may be lost at once, next to each other; 0 repairs nothing
+silence_s = 0.6          # a broker that says nothing for so long is given up: several round trips of the slowest link
+suspect_s = 0.03         # and one without a connection after this time and a few round trips
+join_s = 1.0             # how long those below a lost broker may take to turn to another one
 
 [brokers.a]
 port = 7400
@@ -46,6 +49,7 @@ LOOPBACK = "127.0.0.1"
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
 LatencyMs = Annotated[float, Meta(ge=0, le=60_000)]
+Seconds = Annotated[float, Meta(gt=0, le=3600)]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _PATH_IN_ERROR = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
@@ -83,6 +87,9 @@ class Cluster(Struct, frozen=True):
     brokers: tuple[Broker, ...]
     clients: tuple[Client, ...] = ()
     tolerance: int = 0
+    silence_s: float | None = None
+    suspect_s: float | None = None
+    join_s: float | None = None
 
     @property
     def root(self) -> Broker:
@@ -145,6 +152,9 @@ class _File(Struct, frozen=True):
     base_port: Port = BASE_PORT
     clients: dict[str, dict[str, Any]] = {}
     tolerance: int = 0
+    silence_s: Seconds | None = None
+    suspect_s: Seconds | None = None
+    join_s: Seconds | None = None
 
 
 def load_cluster(path: Path) -> Cluster:
@@ -185,7 +195,8 @@ def parse_cluster(text: str, source: str = "cluster file") -> Cluster:
         _client(name, _converted(entry, _ClientEntry, source, f"clients.{name}."))
         for name, entry in file.clients.items()
     )
-    return checked(Cluster(file.name, file.protocol, brokers, clients, file.tolerance), source)
+    times = (file.silence_s, file.suspect_s, file.join_s)
+    return checked(Cluster(file.name, file.protocol, brokers, clients, file.tolerance, *times), source)
 
 
 def _broker(name: str, entry: _BrokerEntry, index: int, file: _File) -> Broker:

@@ -23,7 +23,8 @@ from holdfast.cluster.pids import ProcessId, process_id
 from holdfast.cluster.status import broker_status
 from holdfast.cluster.workers import log_tail
 from holdfast.model.errors import ConfigError, HoldfastError
-from holdfast.runtime.broker import EXIT_MISUSE, BrokerSettings
+from holdfast.protocols.config import LinkConfig
+from holdfast.runtime.broker import EXIT_MISUSE, JOIN_S, SUSPECT_S, WATCHFUL_LINK, BrokerSettings
 from holdfast.runtime.tracing import RUN
 
 BROKER_MODULE = "holdfast.cluster.broker_process"
@@ -33,6 +34,7 @@ POLL_S = 0.03
 DRAIN_S = 10.0
 STOP_S = DRAIN_S + 5.0
 KILL_S = 5.0
+BEATS_PER_SILENCE = 4
 T = TypeVar("T")
 
 
@@ -71,11 +73,20 @@ def broker_settings(
         tolerance=cluster.tolerance,
         join=tuple(one.name for one in known) if heals else (),
         newcomer=newcomer and heals and bool(known),
+        brokers=len(cluster.brokers) if heals else 0,
+        link=link_of(cluster.silence_s) if heals and cluster.silence_s else None,
+        suspect_s=cluster.suspect_s or SUSPECT_S,
+        join_s=cluster.join_s or JOIN_S,
         experiments=broker.host == LOOPBACK,
         trace=trace,
         run=run,
         drain_s=DRAIN_S,
     )
+
+
+def link_of(silence_s: float) -> LinkConfig:
+    """Links on which a peer is given up after that silence; it is asked several times before."""
+    return msgspec.structs.replace(WATCHFUL_LINK, silence_s=silence_s, heartbeat_s=silence_s / BEATS_PER_SILENCE)
 
 
 class Processes:
@@ -178,6 +189,13 @@ class Processes:
         signal_broker(self.running, name, signal.SIGKILL)
         if title in self._children:
             self._children[title].wait()
+
+    def dismiss(self, name: str, timeout_s: float = STOP_S) -> int:
+        """Ask that broker to leave, and wait for it to; returns its exit code."""
+        title = f"broker {name}"
+        self._crashed.add(title)
+        signal_broker(self.running, name, signal.SIGTERM)
+        return self._children[title].wait(timeout_s)
 
     def freeze(self, name: str) -> None:
         """Stop that broker in its tracks; its connections stay open and silent."""

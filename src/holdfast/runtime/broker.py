@@ -4,7 +4,8 @@
 not wait), 1 if the node failed, 2 if it could not begin, with one sentence on stderr.
 
 Where brokers repair the tree (`tolerance` above 0), a broker that the others gave up, or that was started again after a
-crash, is a newcomer: it asks its parent and then the others of `join`, one after the other, until one takes it in.
+crash, is a newcomer: it asks its parent and then the others of `join`, one after the other, until one takes it in. One
+that is new altogether needs a single address (`seeds`): whoever listens there says its name, and how it repairs trees.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from holdfast.protocols.registry import make_broker
 from holdfast.runtime.connection import ConnectionLimits
 from holdfast.runtime.driver import Driver, Sink
 from holdfast.runtime.health import Health
+from holdfast.runtime.introducing import Introduction, introduction_of, who_is_there
 from holdfast.runtime.joining import Candidates
 from holdfast.runtime.logs import Log, install
 from holdfast.runtime.process import new_incarnation, run, tune_collector
@@ -39,8 +41,11 @@ STEADY_LINK = LinkConfig()
 WATCHFUL_LINK = LinkConfig(heartbeat_s=0.15, silence_s=0.6, redial_s=0.005, redial_max_s=0.5)
 """Where silence means a repair it must be noticed within a second; a connection that merely broke is there again long
 before the other end gives up on it."""
+SUSPECT_S, JOIN_S = 0.03, 1.0
 TOLERANCE_MAX = 2
 ANY_HOST = ("0.0.0.0", "::", "")
+SEED_S, SEED_MAX_S = 0.2, 2.0
+"""How long to wait before the next address is asked who is there: longer each time, up to a limit."""
 
 
 class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,9 +70,14 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Brokers of `addresses` that may take this one in when it is a newcomer and its parent does not."""
     newcomer: bool = False
     """The tree is there already: ask to be taken in, whether there is a parent or not."""
-    suspect_s: float = 0.03
+    seeds: tuple[tuple[str, int], ...] = ()
+    """Where some broker of the tree listens, if nothing else is known: the first that answers takes this one in, and
+    says what the protocol and the tolerance are."""
+    brokers: int = 0
+    """How many brokers the cluster is meant to have; with it `total` is served only where a majority of them is."""
+    suspect_s: float = SUSPECT_S
     """How long a neighbour may be without a connection before it is given up."""
-    join_s: float = 1.0
+    join_s: float = JOIN_S
     """How long those below a lost broker may take to turn to us before they are given up, too."""
     experiments: bool = False
     """Obey `POST /cut?peer=NAME` and `POST /heal` on the health port."""
@@ -94,7 +104,9 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         for name in self.join:
             if name not in self.addresses:
                 raise ConfigError(f"broker {self.name} may join {name}, but is not told where that is")
-        if self.newcomer and not self.candidates():
+        if self.seeds and (self.parent is not None or self.join):
+            raise ConfigError(f"broker {self.name} is told both whom to join and merely where: leave out one of them")
+        if self.newcomer and not self.candidates() and not self.seeds:
             raise ConfigError(f"broker {self.name} is a newcomer, but is told nobody who could take it in")
         if self.parent is not None and self.parent not in self.addresses:
             raise ConfigError(f"broker {self.name} has the parent {self.parent}, but is not told where that is")
@@ -118,6 +130,7 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             address=self.advertised or (f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"),
             suspect_s=self.suspect_s,
             join_s=self.join_s,
+            brokers=self.brokers,
         )
 
 
@@ -146,13 +159,15 @@ class BrokerProcess:
             sinks.append(self._trace)
         self.driver = Driver(
             self.node,
-            settings.addresses.get,
+            self._address_of,
             handlers={Restart: lambda restart: self._restart(restart.reason)},
             sinks=sinks,
             limits=settings.limits,
             log=self._log,
             ssl_client=ssl_client,
+            introduction=introduction_of(settings.name, settings.protocol, settings.tolerance),
         )
+        self._looking: asyncio.Task[None] | None = None
         commands = {"/cut": self._cut, "/heal": self._heal} if settings.experiments else {}
         self._health = Health(settings.name, self.ready, self.status, commands)
 
@@ -218,6 +233,9 @@ class BrokerProcess:
         if settings.health_port is not None:
             self.health_port = await self._health.listen(settings.host, settings.health_port)
         self._log.info("listening", host=settings.host, port=self.port, health_port=self.health_port)
+        if settings.seeds:
+            self._looking = asyncio.ensure_future(self._look_around())
+            return
         if settings.newcomer:
             self._candidates.begin()
             return
@@ -226,6 +244,40 @@ class BrokerProcess:
             self.node = self._new_node(settings.parent, self.port)
             self.driver.replace(self.node)
         self.driver.start()
+
+    def _address_of(self, peer: str) -> tuple[str, int] | None:
+        return self.settings.addresses.get(peer)
+
+    async def _ask_seed(self, host: str, port: int) -> Introduction | None:
+        try:
+            return await who_is_there(host, port)
+        except (OSError, TimeoutError) as error:
+            self._log.warning("nobody answers", address=f"{host}:{port}", reason=str(error) or "no answer in time")
+            return None
+
+    async def _look_around(self) -> None:
+        """Ask at the seeds who is there, until somebody answers, and join whoever it is in the way of its tree."""
+        settings, asked = self.settings, 0
+        place = settings.seeds[0]
+        while (found := await self._ask_seed(*place)) is None:
+            asked += 1
+            await asyncio.sleep(min(SEED_S * asked, SEED_MAX_S))
+            place = settings.seeds[asked % len(settings.seeds)]
+        self._log.info("found", peer=found.name, tolerance=found.tolerance, protocol=found.protocol)
+        self.settings = msgspec.structs.replace(
+            settings,
+            parent=found.name,
+            protocol=found.protocol,
+            tolerance=found.tolerance,
+            addresses={found.name: place},
+            seeds=(),
+        )
+        self.driver.introduce_as(introduction_of(settings.name, found.protocol, found.tolerance))
+        self._candidates = Candidates((found.name,), self._attempt, self._joined)
+        if found.tolerance:
+            self._candidates.begin()
+        else:
+            self._attempt(found.name)
 
     def stop(self, why: str) -> None:
         """Ask for an orderly end; asked again, it does not wait any longer."""
@@ -262,6 +314,8 @@ class BrokerProcess:
             self._log.warning("left before everything had drained", waiting_for=self.node.waiting_for())
 
     async def _close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
         self._candidates.close()
         self._health.close()
         await self.driver.close()

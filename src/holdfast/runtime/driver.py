@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Any
 
 from holdfast.model.errors import LocalMisuse, PeerViolation
-from holdfast.model.messages import Frame, Hello
+from holdfast.model.messages import Frame, Hello, Ping
 from holdfast.model.wire import WireError, pieces
 from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effect, Node, Persist, Report, Send, SetTimer
 from holdfast.runtime.connection import Connection, ConnectionLimits
@@ -45,7 +45,7 @@ class Driver:
 
     `address_of` says where a peer that the node wants to connect to is, unless the node knows it itself; it is asked
     anew for every attempt. `handlers` carry out the effects that only the caller understands (those of clients, and a
-    broker's `Restart`); `sinks` get every `Report`.
+    broker's `Restart`); `sinks` get every `Report`. `introduction` is said to strangers who ask who is there.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class Driver:
         log: Log | None = None,
         ssl_client: SSLContext | None = None,
         on_dial_failed: Callable[[str, str], None] | None = None,
+        introduction: Frame | None = None,
     ) -> None:
         self._node, self._address_of = node, address_of
         self._loop = asyncio.get_running_loop()
@@ -67,6 +68,7 @@ class Driver:
         self._sinks = tuple(sinks)
         self._ssl_client = ssl_client
         self._on_dial_failed = on_dial_failed
+        self._introduction = introduction
         self._handlers: dict[type[Effect], Handler] = {
             Connect: self._connect,
             Disconnect: self._disconnect,
@@ -169,6 +171,9 @@ class Driver:
             return
         try:
             if peer is None:
+                if isinstance(frames[0], Ping) and self._introduction is not None:
+                    self._answer_stranger(connection, self._introduction)
+                    return
                 peer = self._introduce(connection, frames[0])
             now, receive, carry_out = monotonic(), self._node.receive, self.carry_out
             for frame in frames:
@@ -343,6 +348,16 @@ class Driver:
     def _turn_away(self, connection: Connection, reason: str) -> None:
         self._strangers.pop(connection).cancel()
         self._log.warning("connection closed", address=connection.address, fault="peer", reason=reason)
+        connection.close()
+
+    def introduce_as(self, introduction: Frame) -> None:
+        """Say that to strangers from now on."""
+        self._introduction = introduction
+
+    def _answer_stranger(self, connection: Connection, introduction: Frame) -> None:
+        """Somebody wants to know who is there, and nothing more."""
+        self._strangers.pop(connection).cancel()
+        connection.out += pieces(introduction)
         connection.close()
 
     def _introduce(self, connection: Connection, first: Frame) -> str:
