@@ -8,7 +8,7 @@ A change is told to the neighbours and, through them, `hops - 1` links far; it i
 Nobody forwards for a child that those who would repair its loss have not heard of (FLUSH.md, trap 9).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.model.messages import Contact, Dead, SessionMessage, Twig, Upward, View
 
@@ -82,17 +82,37 @@ class TreeView:
         return tuple(_contact_of(twig) for twig in self.children.values() if twig.name == name)
 
     def become_root(self) -> None:
-        """The old root's other children stand before our own (trap 12)."""
+        """Whoever will be our child stands in the line in which everybody has known it so far (trap 12)."""
+        line = contacts_in(Upward(self.chain, self.senior, self.siblings))
         mine = [twig for twig in self.children.values() if twig.kind == "broker"]
-        known = {contact.name for contact in self.senior}
-        others = [one for one in self.senior if one.name != self.name and not self.is_gone(one.name, one.epoch)]
+        heirs = {one.name for one in self.senior} | {twig.name for twig in (*self._alive(self.siblings), *mine)}
+        heirs.discard(self.name)
+        self.senior = tuple(one for one in line if one.name in heirs and not self.is_gone(one.name, one.epoch))
         self.chain = ()
-        self.senior = tuple(others + [_contact_of(twig) for twig in mine if twig.name not in known])
+        self._complete_line()
+
+    def _alive(self, twigs: Iterable[Twig]) -> Iterator[Twig]:
+        """These, and in the place of the dead among them those below."""
+        for twig in twigs:
+            if self.is_gone(twig.name, twig.epoch):
+                yield from self._alive(twig.twigs)
+            else:
+                yield twig
+
+    def _complete_line(self) -> None:
+        """A root's children may have to take its place, and those who are expected to be its children as well.
+
+        In the order in which they are known, not in that in which they join: if the root dies before all of them have
+        heard of it, they must agree on who comes next.
+        """
+        known = {one.name for one in self.senior}
+        brokers = [twig for twig in self.children.values() if twig.kind == "broker" and twig.name not in known]
+        self.senior = (*self.senior, *map(_contact_of, brokers))
 
     def adopt(self, twig: Twig, as_root: bool) -> None:
         self.children[twig.name] = twig
-        if as_root and twig.kind == "broker" and all(one.name != twig.name for one in self.senior):
-            self.senior = (*self.senior, _contact_of(twig))
+        if as_root:
+            self._complete_line()
 
     def lose(self, name: str, epoch: int) -> None:
         twig = self.children.get(name)
@@ -123,6 +143,8 @@ class TreeView:
 
     def tell(self, parent: str | None, neighbours: Iterable[str], hops: int, then: Callable[[], None]) -> int:
         """Tell the neighbours; `then` is called when all of them have acknowledged."""
+        if parent is None:
+            self._complete_line()
         self.version += 1
         version = self.version
         waiting = set(neighbours)
