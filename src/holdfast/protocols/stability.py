@@ -16,6 +16,7 @@ Positions count the records on one direction of one link, alike at both ends. A 
 is requested and not released) has its position from its request on and is level 0 until it is released.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Mapping
 
@@ -48,6 +49,10 @@ class Record:
 
     def concerns(self, peer: str) -> bool:
         return peer in self.ins or peer in self.outs
+
+    def was_received(self, peer: str) -> bool:
+        """Whether it came over the link with that peer, or over the one in whose place it is."""
+        return peer in self.ins or self.received_from == peer
 
 
 class Flow:
@@ -95,6 +100,13 @@ class StabilityLog:
 
     def find(self, record_id: RecordId) -> Record | None:
         return self._by_id.get(record_id)
+
+    def change(self, record: Record, batch: Batch) -> None:
+        """The record is of this batch: what a client has asked for one by one may be released together."""
+        if batch.count != record.batch.count:
+            places = sum(one is record for one in self._log)
+            self.bytes += places * (batch.cost_bytes - record.batch.cost_bytes)
+            record.batch = batch
 
     def came(self, record: Record | None, peer: str) -> None:
         """The next position of the peer's stream is this record (`None`: one that we have forgotten)."""
@@ -158,12 +170,19 @@ class StabilityLog:
         return sorted(found.values(), key=lambda record: record.places[peer])
 
     def history(self, peer: str) -> list[tuple[Record, int]]:
-        """The same, each with the number of those that went by on the link before it, or its request, was sent."""
+        """The same, each with the number of those that went by on the link before it, or its request, was sent.
+
+        What was merely received was never sent: its number counts itself, too.
+        """
         records = self.concerning(peer)
-        return [
-            (record, sum(other.places[peer] < record.asked.get(peer, record.places[peer]) for other in records))
-            for record in records
-        ]
+        places = [record.places[peer] for record in records]
+        entries = []
+        for position, record in enumerate(records):
+            if peer in record.asked:
+                entries.append((record, bisect_left(places, record.asked[peer])))
+            else:
+                entries.append((record, position + 1 if record.was_received(peer) else position))
+        return entries
 
     def relabel(self, old: str, new: str) -> list[Record]:
         """What concerned a dead peer is now owed to another one, in the same order; positions begin anew."""
@@ -171,8 +190,8 @@ class StabilityLog:
         self.link(new)
         flow = self.flows[new]
         for record in records:
-            came = record.ins.pop(old, None) is not None or record.received_from == old
-            record.received_from = new if came else ""
+            record.received_from = new if record.was_received(old) else ""
+            record.ins.pop(old, None)
             record.outs.pop(old, None)
             flow.sent += 1
             record.outs[new] = flow.sent
@@ -212,12 +231,13 @@ class StabilityLog:
         """The peer's place is taken by another, which has these records at these positions, of so many in all."""
         self.link(peer, sent=sent)
         for record in self._log:
+            record.received_from = peer if record.was_received(peer) else ""
             record.ins.pop(peer, None)
             record.outs.pop(peer, None)
             place = places.get(record.record_id)
-            record.asked.pop(peer, None)
             if place is None:
                 record.places.pop(peer, None)
+                record.asked.pop(peer, None)
             else:
                 record.outs[peer] = place
 

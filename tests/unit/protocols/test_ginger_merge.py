@@ -17,12 +17,12 @@ def sent(*names: str) -> list[Contribution]:
 
 
 def received(*names: str) -> list[Contribution]:
-    return [((name, 1), Flag.RECEIVED, place, place + 1) for place, name in enumerate(names)]
+    return [((name, 1), Flag.RECEIVED, place + 1, place + 1) for place, name in enumerate(names)]
 
 
 def renumbered(*parts: Sequence[Contribution]) -> list[Contribution]:
     entries = [entry for part in parts for entry in part]
-    return [(rid, flag, place, place + 1) for place, (rid, flag, _, _) in enumerate(entries)]
+    return [(rid, flag, place + (flag is Flag.RECEIVED), place + 1) for place, (rid, flag, _, _) in enumerate(entries)]
 
 
 def merged(

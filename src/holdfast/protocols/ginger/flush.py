@@ -20,13 +20,15 @@ Lacks = Callable[[str, Batch], bool]
 class Joiner:
     """Somebody who asks to be taken in, with what it knows."""
 
-    __slots__ = ("join", "records", "taken")
+    __slots__ = ("_held", "_held_last", "join", "records", "taken")
 
     def __init__(self, join: Join, records: list[Unstable]) -> None:
         self.join, self.records = join, records
         own = [one.batch.last for one in records if one.batch.publisher == join.twig.name]
         self.taken = max([join.published, *own])
         """Of a client: everything that it published up to this number is taken."""
+        self._held = {(one.batch.publisher, one.batch.first) for one in records}
+        self._held_last = last_of(one.batch for one in records)
 
     @property
     def is_client(self) -> bool:
@@ -34,6 +36,19 @@ class Joiner:
 
     def has_processed(self, batch: Batch) -> bool:
         return self.join.processed.get(batch.publisher, 0) >= batch.last
+
+    def has_forgotten(self, batch: Batch) -> bool:
+        """Whether this joiner shows that everybody who was to have the batch has it.
+
+        It has forgotten something of that publisher, the batch itself or a later one, and nobody forgets that before
+        all that the dead broker had passed earlier is stable. Whoever lacks it has not wanted it in time.
+        """
+        publisher = batch.publisher
+        if (publisher, batch.first) in self._held:
+            return False
+        if self.is_client and publisher == self.join.twig.name:
+            return batch.last <= self.join.published
+        return self.has_processed(batch) and batch.last > self._held_last.get(publisher, 0)
 
     def uses(self, one: Unstable) -> bool:
         """Whether a contribution is taken; a client sends again what is not."""
@@ -52,6 +67,14 @@ class Joiner:
         if own or last < batch.first:
             return batch if last < batch.last else None
         return batch.part(last + 1, batch.last) if last < batch.last else None
+
+
+def last_of(batches: Iterable[Batch]) -> dict[str, int]:
+    """The highest number of each publisher."""
+    last: dict[str, int] = {}
+    for batch in batches:
+        last[batch.publisher] = max(batch.last, last.get(batch.publisher, 0))
+    return last
 
 
 class Flush:
@@ -105,6 +128,7 @@ class Settlement:
         reunion: bool = False,
     ) -> None:
         self.batches: dict[RecordId, Batch] = dict(mine.batches)
+        self._log = log
         self.asked: list[tuple[str, Batch]] = []
         self.done: list[tuple[str, Batch]] = []
         """What a broker has asked for and does not know to be released."""
@@ -114,7 +138,7 @@ class Settlement:
             for one in joiner.records:
                 if one.flag != "t" and not (joiner.is_client and one.flag == "s"):
                     # A client's own are added below, as far as they are taken.
-                    self.batches[one.batch.publisher, one.batch.first] = one.batch
+                    self._learn(one.batch)
 
         def released(batch: Batch) -> bool:
             known = (batch.publisher, batch.first) in self.batches or is_processed(batch)
@@ -129,13 +153,36 @@ class Settlement:
         settled = sorted(
             (one for one, number in numbers.items() if number and one in self.batches), key=numbers.__getitem__
         )
-        new = {record_id for record_id, batch in self.batches.items() if lacks(own, batch)} - set(settled)
-        merge = Merge(histories, self.batches, lacks, settled, new)
+        forgotten = set() if reunion else self._forgotten(joined, is_processed)
+        self._lacks: Lacks = lambda who, batch: (batch.publisher, batch.first) not in forgotten and lacks(who, batch)
+        new = {record_id for record_id, batch in self.batches.items() if self._lacks(own, batch)} - set(settled)
+        merge = Merge(histories, self.batches, self._lacks, settled, new)
         self.order = merge.order
         self.forced = merge.forced
-        self._late, self._lacks = set() if reunion else merge.late, lacks
+        self._late = set() if reunion else merge.late
         self.crossed = merge.crossed if reunion else set()
         """Of a reunion: weaker messages that one side has before, and the other after, a total one on their key."""
+
+    def _learn(self, batch: Batch) -> None:
+        """The whole counts: a client that wanted the first messages of a batch alone has a part that begins alike."""
+        record_id = (batch.publisher, batch.first)
+        record = self._log.find(record_id)
+        known = [batch, self.batches.get(record_id, batch)]
+        if record is not None and not record.pending:
+            known.append(record.batch)
+        self.batches[record_id] = max(known, key=lambda one: one.count)
+        if record is not None:
+            self._log.change(record, self.batches[record_id])
+
+    def _forgotten(self, joined: Mapping[str, Joiner], is_processed: Callable[[Batch], bool]) -> set[RecordId]:
+        """What some participant, or the coordinator, has forgotten: everybody has it who was to have it."""
+        held = last_of(record.batch for record in self._log.records())
+        return {
+            record_id
+            for record_id, batch in self.batches.items()
+            if any(joiner.has_forgotten(batch) for joiner in joined.values())
+            or (self._log.find(record_id) is None and is_processed(batch) and batch.last > held.get(batch.publisher, 0))
+        }
 
     def owes(self, name: str, record_id: RecordId) -> bool:
         """Whether this joiner is to be given that record."""
@@ -150,7 +197,7 @@ class Settlement:
             record_id, flag = (one.batch.publisher, one.batch.first), Flag(one.flag)
             if joiner.is_client:
                 if joiner.uses(one):
-                    self.batches.setdefault(record_id, one.batch)
+                    self._learn(one.batch)
                     # What it asked for is released, though it may never have come back to it.
                     flag = Flag.DONE if flag is Flag.ASKED else flag
             elif flag is Flag.ASKED:
@@ -171,6 +218,6 @@ def own_history(records: list[tuple[Record, int]], key: str) -> OwnHistory:
         if not record.number:
             entries.append((record.record_id, Flag.DONE, after, 0))
             continue
-        received = key in record.ins or record.received_from == key
-        entries.append((record.record_id, Flag.RECEIVED if received else Flag.SENT, after, record.number))
+        flag = Flag.RECEIVED if record.was_received(key) else Flag.SENT
+        entries.append((record.record_id, flag, after, record.number))
     return OwnHistory(entries, batches, {record.record_id: record.number for record, _ in records})

@@ -9,7 +9,8 @@ What is certain, and must be kept:
 - where one of the two is total and they share a key of a topic, the order in which anybody has processed them: that
   order is the same everywhere. Who has one of them and lacks the other should get it in that order, too. Where that
   cannot be, the dead broker had passed the first of them when this participant did not want it yet: it is not owed,
-  and coming now it would come too late (`late`).
+  and coming now it would come too late (`late`). The same holds for a causal record in the causal past of one that a
+  participant has received.
 
 What a participant received *after* it sent something is in no order with it: enforcing that makes cycles (FLUSH.md,
 trap 2). Everything else is a preference: the order in which somebody received two records is kept if it can be; what
@@ -29,7 +30,7 @@ from itertools import groupby, pairwise
 from msgspec import Struct
 
 from holdfast.model.batches import Batch
-from holdfast.model.guarantees import TOTAL
+from holdfast.model.guarantees import CAUSAL, TOTAL
 from holdfast.protocols.stability import RecordId
 
 
@@ -83,6 +84,8 @@ class Merge:
         self._sent = 0
         # Of each record, those that come before it for certain, and those that would rather.
         self._before = dict.fromkeys(self._records, 0)
+        self._past = dict.fromkeys(self._records, 0)
+        """Those that the dead broker had when the record came to it: nothing that a total order adds."""
         self._firm = dict.fromkeys(self._records, 0)
         self._liked = dict.fromkeys(self._records, 0)
         self._shown = dict.fromkeys(self._records, 0)
@@ -98,6 +101,9 @@ class Merge:
         self.crossed: set[RecordId] = set()
         """The weaker ones of all pairs that make somebody late."""
         self.late = self._find_late(passed, missing)
+        causal = self._set_of(rid for rid, batch in batches.items() if batch.guarantee >= CAUSAL)
+        for who, records in missing.items():
+            self.late |= self._find_overtaken(who, passed[who], records, causal)
 
     def _set_of(self, records: Iterable[RecordId]) -> int:
         found = 0
@@ -109,6 +115,7 @@ class Merge:
         for early, late in pairwise(self._records):
             if early[0] == late[0]:
                 self._before[late] |= self._bits[early]
+                self._past[late] |= self._bits[early]
 
     def _keep_history(self, history: History) -> dict[RecordId, Flag]:
         """Constrain by one participant's history; returns what it has processed of it."""
@@ -121,10 +128,12 @@ class Merge:
         received = 0
         for rid, flag, after, _ in entries:
             bit = self._bits[rid]
-            if flag is not Flag.RECEIVED or after < places[rid]:
+            if flag is not Flag.RECEIVED or after <= places[rid]:
                 # Sent or asked for when `after` of the others had gone by: those are before it.
                 self._sent |= bit
-                self._before[rid] |= gone_by[min(after, len(history.entries))] & ~bit
+                earlier = gone_by[min(after, len(history.entries))] & ~bit
+                self._before[rid] |= earlier
+                self._past[rid] |= earlier
             if flag is Flag.RECEIVED:
                 self._liked[rid] |= received & ~self._conflicts[rid]
                 received |= bit
@@ -175,6 +184,19 @@ class Merge:
         while weaker:
             self.crossed.add(self._records[(weaker & -weaker).bit_length() - 1])
             weaker &= weaker - 1
+
+    def _find_overtaken(
+        self, who: str, passed: Mapping[RecordId, Flag], missing: Sequence[RecordId], causal: int
+    ) -> set[tuple[str, RecordId]]:
+        """What is in the causal past of something that this participant received.
+
+        The dead broker had it first, and passed it by: it was not wanted here yet. What it passed on later was.
+        """
+        reached = causal & self._set_of(rid for rid, flag in passed.items() if flag is Flag.RECEIVED)
+        for rid in reversed(self.order):
+            if reached & self._bits[rid]:
+                reached |= self._past[rid]
+        return {(who, rid) for rid in missing if reached & causal & self._bits[rid]}
 
     def _keep_settled(self, settled: Sequence[RecordId], new: set[RecordId]) -> None:
         """What the coordinator has passed on keeps its order, and comes before what is new, where they share a key."""

@@ -49,6 +49,7 @@ class RecordingBroker(GingerBroker):
     def _process(self, batch: Batch, came_from: str) -> Record:
         self._note_processed(batch)
         record = self.log.find((batch.publisher, batch.first)) or self.log.append(batch)
+        self.log.change(record, batch)
         self.log.released(record)
         self.log.renumber(record)
         self._note(record)
