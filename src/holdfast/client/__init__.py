@@ -1,7 +1,7 @@
 """What an application imports to publish and subscribe."""
 
 from holdfast.client.connecting import connect
-from holdfast.client.errors import AddressError, ClientClosed, ConnectionFailed, MessageError, SessionLost
+from holdfast.client.errors import AddressError, ClientClosed, ConnectionFailed, Gap, MessageError, SessionLost
 from holdfast.client.receipts import Receipt
 from holdfast.client.session import Client
 from holdfast.client.subscriptions import Subscription
@@ -13,6 +13,7 @@ __all__ = [
     "Client",
     "ClientClosed",
     "ConnectionFailed",
+    "Gap",
     "MessageError",
     "Receipt",
     "SessionLost",

@@ -30,6 +30,7 @@ def connect(
     give_up_s: float = 30.0,
     backlog_bytes_max: int = 4 << 20,
     link: LinkConfig | None = None,
+    patient: bool = True,
     ssl: SSLContext | None = None,
 ) -> Opening[Client]:
     """Connect to a broker: `async with holdfast.connect("holdfast://127.0.0.1:7400") as client`, or await it.
@@ -37,7 +38,7 @@ def connect(
     Of several addresses (separated by commas, or a list) the first that takes the client in is used. A connection that
     breaks is made again, and where brokers repair their tree a client whose broker is lost moves to another one:
     nothing is lost, repeated or reordered. Only after `give_up_s` without an answer is the session lost, and everybody
-    who waits for something gets `SessionLost`.
+    who waits for something gets `SessionLost`; subscriptions raise `Gap`.
 
     - `name` identifies the publisher: `(name, seq)` is a message's identity. Without one a random name is made.
     - `cluster` must be the brokers' own; it keeps a client out of the wrong one.
@@ -45,12 +46,14 @@ def connect(
       names the run in it.
     - `timeout_s` bounds the first connection and the closing.
     - `publish` waits while more than `backlog_bytes_max` is not accepted by the broker yet.
+    - `patient`: while our part of a parted network has no majority of the brokers, what we publish as `total` waits;
+      with `patient=False` it is refused, definitely: `await receipt.accepted()` raises `Refused`.
 
     Raises `ConnectionFailed` when nobody is there, `Refused` when the broker says no.
     """
     addresses = parse_addresses(address)
     who = _checked_name(random_name() if name is None else name)
-    config = ClientConfig(who, cluster=cluster, link=link or LINK, move_s=MOVE_S, give_up_s=give_up_s)
+    config = ClientConfig(who, cluster=cluster, link=link or LINK, move_s=MOVE_S, give_up_s=give_up_s, patient=patient)
     settings = ClientSettings(timeout_s=timeout_s, backlog_bytes_max=backlog_bytes_max)
 
     async def begin() -> Client:

@@ -3,6 +3,8 @@
 Every failed request says whether it surely did not happen or may have: see `outcome`.
 """
 
+from collections.abc import Mapping
+
 from holdfast.model.errors import ConfigError, ConnectionLost, Definite, LocalMisuse
 
 
@@ -24,3 +26,17 @@ class ConnectionFailed(Definite):
 
 class SessionLost(ConnectionLost):
     """Raised when the session ended without our doing. Publications that were not accepted may have happened."""
+
+
+class Gap(SessionLost):
+    """Raised by a subscription whose session is lost: from here on messages are missing, or may be.
+
+    Up to here nothing is: everything that was owed to the subscription and came before has been handed over, once and
+    in order. `received` says how far that is: the number of the last message that it handed over of each publisher (of
+    the last `PUBLISHERS_MAX` that were heard of). Whoever connects and subscribes again, and can get at what was
+    published meanwhile, knows from it where to go on.
+    """
+
+    def __init__(self, sentence: str, pattern: str, where: str, received: Mapping[str, int]) -> None:
+        super().__init__(sentence)
+        self.pattern, self.where, self.received = pattern, where, dict(received)

@@ -4,7 +4,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-Level = Literal["sent", "accepted", "confirmed", "refused"]
+Level = Literal["sent", "accepted", "held", "confirmed", "refused"]
 
 
 class Publisher(Protocol):
@@ -17,14 +17,19 @@ class Publisher(Protocol):
 
     async def wait_accepted(self, seq: int) -> None: ...
 
+    async def wait_held(self, seq: int) -> None: ...
+
     async def wait_confirmed(self, topic: str, seq: int) -> None: ...
 
 
 class Receipt(Struct, gc=False, eq=False):
-    """`(publisher, seq)` is the message's identity. `level` grows from `sent` to `accepted` to `confirmed`.
+    """`(publisher, seq)` is the message's identity. `level` grows from `sent` to `accepted` to `held` to `confirmed`.
 
     - `sent`: the client keeps it and sends it until it is accepted, over as many connections as that takes.
-    - `accepted`: the client's broker has it; it will be delivered to every subscriber that it was promised to.
+    - `accepted`: the client's broker has it; it will be delivered to every subscriber that it was promised to. Where
+      brokers repair their tree the client keeps its copy: a broker that is lost with it is given it again.
+    - `held`: so many brokers have it that the cluster's tolerated losses cannot take it; the client keeps no copy any
+      more. Only where brokers repair their tree: elsewhere one broker is all there is, and `accepted` says it.
     - `confirmed`: every subscriber that it was promised to has it.
     - `refused`: the broker declined it; it was delivered to nobody.
     """
@@ -45,6 +50,14 @@ class Receipt(Struct, gc=False, eq=False):
     async def accepted(self) -> "Receipt":
         """Wait until the broker has the message. Raises `Refused` if it declined, `SessionLost` if nobody can know."""
         await self.client.wait_accepted(self.seq)
+        return self
+
+    async def held(self) -> "Receipt":
+        """Wait until the loss of as many adjacent brokers as the cluster tolerates, and ours, cannot lose the message.
+
+        Where the tolerance is 0 that is when it is accepted.
+        """
+        await self.client.wait_held(self.seq)
         return self
 
     async def confirmed(self) -> "Receipt":

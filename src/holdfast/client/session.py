@@ -79,7 +79,7 @@ class Client:
             lambda _: self._book.next(),
             handlers={
                 Attached: self._on_attached,
-                Accepted: lambda effect: self._acceptance.advanced(effect.seq),
+                Accepted: self._on_accepted,
                 Completed: self._on_completed,
                 Failed: self._on_failed,
                 Ended: self._on_ended,
@@ -98,6 +98,7 @@ class Client:
         self._acceptance = Acceptance(
             self.name, lambda: machine.accepted_seq, lambda: machine.backlog_bytes, self._hurry
         )
+        self._held: list[tuple[int, asyncio.Future[None]]] = []
         self._deliveries = Deliveries(self._consumed)
         self._requests: dict[int, asyncio.Future[None]] = {}
         loop = asyncio.get_running_loop()
@@ -261,13 +262,34 @@ class Client:
 
     def level_of(self, seq: int) -> Level:
         """How far publication `seq` is known to have come."""
-        return self._acceptance.level_of(seq)
+        level = self._acceptance.level_of(seq)
+        machine = self._machine
+        return "held" if level == "accepted" and machine.keeps and seq <= machine.held_seq else level
 
     async def wait_accepted(self, seq: int) -> None:
         """Wait until the broker has every publication up to `seq`; raises `Refused` if it declined this one."""
         self._acceptance.check_not_refused(seq)
         await self._acceptance.wait_for(seq)
         self._acceptance.check_not_refused(seq)
+
+    async def wait_held(self, seq: int) -> None:
+        """Wait until publication `seq` survives the loss of as many adjacent brokers as the cluster tolerates."""
+        await self.wait_accepted(seq)
+        while self._machine.keeps and seq > self._machine.held_seq:
+            self._check_open()
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._held.append((seq, waiter))
+            self._machine.await_held(min(awaited for awaited, _ in self._held))
+            self._driver.settle_soon()
+            await waiter
+
+    def _on_accepted(self, effect: Accepted) -> None:
+        self._acceptance.advanced(effect.seq)
+        if self._held:
+            waiting, self._held = self._held, []
+            for _, waiter in waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
 
     async def wait_confirmed(self, topic: str, seq: int) -> None:
         """Wait until everybody that publication `seq` was promised to has it."""
@@ -408,8 +430,16 @@ class Client:
                 future.exception()
         self._requests.clear()
         self._acceptance.finish(end)
+        for _, waiter in self._held:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._held.clear()
         for subscription in self._deliveries:
-            subscription.end(end if isinstance(end, SessionLost) else None)
+            if isinstance(end, SessionLost):
+                self._log.warning("gap", pattern=subscription.pattern, where=subscription.where, reason=str(end))
+                subscription.lose(end)
+            else:
+                subscription.end(None)
         if not self._goodbye.done():
             self._goodbye.set_result(None)
 

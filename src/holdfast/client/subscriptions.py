@@ -12,10 +12,12 @@ from typing import Protocol, Self
 
 from msgspec import Struct
 
-from holdfast.client.errors import ClientClosed
+from holdfast.client.errors import ClientClosed, Gap, SessionLost
 from holdfast.model.batches import Batch, Message
 from holdfast.model.filters import Filter
 
+PUBLISHERS_MAX = 10_000
+"""Of how many publishers a subscription remembers how far it is; the one that was heard of first is forgotten first."""
 TURN_BYTES = 1 << 18
 """After taking this much without a pause the loop gets a turn: reading must not keep the client from answering."""
 
@@ -40,7 +42,8 @@ class Subscription:
 
     Any number of tasks may iterate over one subscription, together or one after the other; each message goes to one of
     them. An iteration that is cancelled has taken nothing that it did not hand out. It ends after `unsubscribe`, when
-    what had arrived is read; it raises `SessionLost` if the session is lost, again after what had arrived.
+    what had arrived is read; it raises `Gap` if the session is lost, again after what had arrived: what follows is
+    missing, and nothing that came before is.
     """
 
     def __init__(self, source: Source, pattern: str, where: str, wanted: Filter | None) -> None:
@@ -52,6 +55,7 @@ class Subscription:
         self._arrived: deque[tuple[Batch, Delivery]] = deque()
         self._waiters: list[asyncio.Future[None]] = []
         self._taken_bytes = 0
+        self._received: dict[str, int] = {}
         self._end: BaseException | None = None
         self.ended = False
 
@@ -149,6 +153,9 @@ class Subscription:
     def arrive(self, batch: Batch, delivery: Delivery) -> None:
         """Messages for this subscription are here."""
         self._arrived.append((batch, delivery))
+        self._received[batch.publisher] = batch.last
+        if len(self._received) > PUBLISHERS_MAX:
+            del self._received[next(iter(self._received))]
         if self._waiters:
             self._wake()
 
@@ -157,6 +164,11 @@ class Subscription:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def lose(self, lost: SessionLost) -> None:
+        """The session is lost: whoever reads learns it behind what had arrived."""
+        sentence = f"{lost}; what the subscription to {self.pattern!r} was owed from here on is missing"
+        self.end(Gap(sentence, self.pattern, self.where, self._received))
 
     def end(self, error: BaseException | None) -> None:
         """Nothing more will arrive; what is here can still be read, and takes up no room at the broker any more."""

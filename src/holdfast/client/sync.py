@@ -59,6 +59,11 @@ class SyncReceipt(Struct, gc=False, eq=False):
         self.client.wait_accepted(self.seq, timeout_s)
         return self
 
+    def held(self, timeout_s: float | None = None) -> "SyncReceipt":
+        """Wait until the losses that the cluster tolerates cannot lose the message."""
+        self.client.wait_held(self.seq, timeout_s)
+        return self
+
     def confirmed(self, timeout_s: float | None = None) -> "SyncReceipt":
         """Wait until everybody whose subscription matched has the message."""
         if not self.is_confirmed:
@@ -206,6 +211,9 @@ class SyncClient:
 
     def wait_accepted(self, seq: int, timeout_s: float | None = None) -> None:
         self.call(lambda: self._after_outbox(lambda: self._client.wait_accepted(seq)), timeout_s)
+
+    def wait_held(self, seq: int, timeout_s: float | None = None) -> None:
+        self.call(lambda: self._after_outbox(lambda: self._client.wait_held(seq)), timeout_s)
 
     def wait_confirmed(self, topic: str, seq: int, timeout_s: float | None = None) -> None:
         self.call(lambda: self._after_outbox(lambda: self._client.wait_confirmed(topic, seq)), timeout_s)

@@ -78,6 +78,12 @@ class MovingClient(ClientNode):
         self._messages: dict[int, SessionMessage] = {}
         self._unasked: list[int] = []
         self._unreachable: set[str] = set()
+        self._awaited_held = 0
+        self._levels_came = False
+        self.held_seq = 0
+        """The number up to which everything is held so well that the tolerated losses cannot take it any more.
+
+        That is what a client need not keep: whoever would need it has it, whichever brokers are lost."""
 
     # --------------------------------------------------------------------------------------------------- sending
 
@@ -141,13 +147,34 @@ class MovingClient(ClientNode):
     def link_levels(self, link: Link, levels: Levels) -> None:
         if self._log is not None and link.peer == self._broker and not self._fenced:
             self._log.on_levels(HERE, levels)
+            self._levels_came = True
 
     def settle(self, now: float) -> Effects:
         link = self._hub.links.get(self._broker)
         if self._log is not None and link is not None and link.is_open and not self._fenced:
             for levels in self._log.survey().values():
                 self._hub.out.append(Send(self._broker, levels))
+            if self._levels_came or self._awaited_held:
+                self._levels_came = False
+                self._note_held(self._log)
         return super().settle(now)
+
+    def _note_held(self, log: StabilityLog) -> None:
+        kept = (record.batch.first for record in log.records() if record.batch.publisher == self.name)
+        first_kept = min(next(kept, self.next_seq), self._first_unsent())
+        self.held_seq = max(self.held_seq, min(self.accepted_seq, first_kept - 1))
+        if 0 < self._awaited_held <= self.held_seq:
+            self._awaited_held = 0
+            self._hub.out.append(Accepted(self.accepted_seq))
+
+    @property
+    def keeps(self) -> bool:
+        """Whether this client keeps what it published until enough brokers have it."""
+        return self._log is not None
+
+    def await_held(self, seq: int) -> None:
+        """Somebody waits for publication `seq` to be held: `Accepted` is said once more when it is."""
+        self._awaited_held = seq
 
     def _leave_if_drained(self) -> None:
         # Whoever leaves takes its copies along: what it published must not need them any more.

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.model.messages import WIRE_VERSION, Frame, Hello, Ping, Refusal, Welcome
+from holdfast.model.messages import WIRE_VERSION, Frame, Hello, Pong, Refusal, Welcome
 from holdfast.model.wire import FRAME_BYTES_MAX, FrameReader, encode
 from holdfast.runtime.connection import ConnectionLimits
 from tests.integration.support_brokers import address_of, broker_here
@@ -57,7 +57,7 @@ def frames(data: bytes) -> list[Frame]:
         (struct.pack(">I", FRAME_BYTES_MAX + 1), f"the limit is {FRAME_BYTES_MAX}"),
         (struct.pack(">I", 5) + b"\xc1\xc1\xc1\xc1\xc1", "no Holdfast frame"),
         (struct.pack(">I", 3) + msgspec.msgpack.encode([99]) + b"\x00", "no Holdfast frame"),
-        (encode(Ping(1)), "the first frame was a Ping"),
+        (encode(Pong(1)), "the first frame was a Pong"),
         (struct.pack(">I", 100_000) + b"x" * 50_000, "came before a Hello"),
     ],
     ids=["http", "oversized", "garbage", "unknown", "no hello", "endless hello"],
