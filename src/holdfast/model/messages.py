@@ -239,6 +239,10 @@ class Counted(Struct, frozen=True, array_like=True, tag=48, gc=False):
     brokers: Counter
 
 
+class Merged(Struct, frozen=True, array_like=True, tag=49, gc=False):
+    """Behind what a merge brings: from here on total messages of the majority come before what is published there."""
+
+
 class TotalAbort(Struct, frozen=True, array_like=True, tag=34, gc=False):
     """The cut for this batch is given up; it will be asked for again."""
 
@@ -270,6 +274,7 @@ SessionMessage = (
     | Found
     | Census
     | Counted
+    | Merged
 )
 
 SMALL_COST_BYTES = 64

@@ -384,6 +384,8 @@ class MovingClient(ClientNode):
             self._end(refusal.reason)
         elif self._log is not None and not ours:
             self._go_back(link)
+        elif self._log is not None and not self._home and refusal.code == "unknown-session":
+            self._begin_again(link)
         elif self._log is not None and self._contacts:
             # Our broker is there and does not know us: it has begun anew. Somebody else repairs its loss.
             link.closed()
@@ -432,7 +434,15 @@ class MovingClient(ClientNode):
         for token in unasked:
             super()._send_request(token, self._messages[token])
 
+    def _begin_again(self, link: Link) -> None:
+        """Nobody has let us in yet, so nothing can be missing: our broker may begin anew, and so may we."""
+        self._hub.set_aside(link.peer)
+        self._hub.dial(link.peer, link.heard_at)
+
     def link_ended(self, link: Link, reason: str) -> None:
+        if self._log is not None and not self._home and not self._stopping:
+            self._begin_again(link)
+            return
         if self._log is not None and self._contacts and (len(self._log) or not self._stopping):
             # The broker leaves, or was given up: whoever repairs that takes us in.
             link.closed()

@@ -38,7 +38,7 @@ NOTHING = OwnHistory([], {}, {})
 class Absence:
     """One lost neighbour, and who of those behind it did not come to its repair."""
 
-    __slots__ = ("contacts", "history", "key", "missing", "since_s", "start", "to_parent")
+    __slots__ = ("contacts", "history", "key", "missing", "parent", "since_s", "start", "to_parent")
 
     def __init__(self, key: str, contacts: tuple[Contact, ...], start: int, since_s: float) -> None:
         self.key, self.contacts, self.start, self.since_s = key, contacts, start, since_s
@@ -46,6 +46,8 @@ class Absence:
         self.history = NOTHING
         """What was unstable on the link with the lost neighbour."""
         self.missing: dict[str, Twig] = {}
+        self.parent = ""
+        """Whom we have lost first, if that was our parent."""
         self.to_parent = False
         """Whether the lost neighbour was our parent, so that we have to look for it."""
 

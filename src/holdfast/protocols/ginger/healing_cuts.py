@@ -45,6 +45,11 @@ class HealingOwner(CutOwner, Protocol):
         """Whether this part of the tree may order total batches."""
         ...
 
+    @property
+    def admitting(self) -> bool:
+        """Whether somebody waits to be let in who was out of reach, and has to be in every cut from then on."""
+        ...
+
 
 class HealingCuts(CutMap):
     """The cuts of a broker that takes part in repairs."""
@@ -173,6 +178,23 @@ class HealingCuts(CutMap):
         self._acknowledge()
         self.pump()
         self._owner.cut_ended()
+
+    def _acknowledge(self) -> None:
+        if not self._healer.admitting:
+            super()._acknowledge()
+
+    def any_closed(self) -> bool:
+        return any(cut.closed for cut in self._cuts.values())
+
+    def include(self, peers: Sequence[str]) -> None:
+        """They were let in and had been out of reach: they are in the cuts under way, if they want the topic."""
+        for cut in self._cuts.values():
+            for peer in peers:
+                if self._interests.table.wants(peer, cut.topic) and not cut.closed:
+                    cut.participants[peer] = None
+                    cut.awaiting.add(peer)
+                    self._send(peer, self._marker(cut))
+        self._acknowledge()
 
     def stand_down(self) -> None:
         """The majority is lost: what was not released here waits until it is found again."""

@@ -26,6 +26,7 @@ from holdfast.model.messages import (
     Frame,
     Hello,
     Join,
+    Merged,
     Open,
     Publish,
     Refusal,
@@ -38,7 +39,7 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.absences import Absence, OwnHistory
 from holdfast.protocols.ginger.broker import Phase
 from holdfast.protocols.ginger.census import CensusTaker
-from holdfast.protocols.ginger.flush import Flush
+from holdfast.protocols.ginger.flush import Flush, Settlement
 from holdfast.protocols.ginger.healing import HealingBroker
 from holdfast.protocols.ginger.merge import Flag
 from holdfast.protocols.ginger.taking_in import THE_ABSENT
@@ -48,6 +49,7 @@ from holdfast.protocols.node import Disconnect, Effects, Report, SetTimer
 SEEK_TIMER = "seek"
 PROBE_TICKS = 8
 """Who only has to hear whether it was given up need not ask often."""
+DENIALS_PER_CONTACT = 3
 SEEK_TICKS = 4
 """So often the timer may find a lost broker silent before another one is tried."""
 
@@ -64,9 +66,12 @@ class PartitionBroker(HealingBroker):
         self._ticks = 0
         self._seeking = False
         self._impatient: set[str] = set()
+        self._denials = 0
         self._tried: tuple[Contact, ...] = ()
         """Our parent and those whom we have turned to in its place, if nobody has let us in since."""
         self._was_majority = True
+        self._apart = False
+        """Whether total messages may have been ordered out of our reach that have yet to come here."""
 
     def start(self, now: float) -> Effects:
         self._now = now
@@ -92,6 +97,7 @@ class PartitionBroker(HealingBroker):
         """Total batches stop where the majority is lost, and go on where it is found again."""
         if self.census.minority and self._was_majority:
             self._was_majority = False
+            self._apart = True
             self.hub.out.append(Report("minority", detail=f"{self.census.size} of {self.census.brokers} brokers"))
             self.healing_cuts.stand_down()
         elif self.census.majority:
@@ -101,12 +107,37 @@ class PartitionBroker(HealingBroker):
             self.cuts.pump()
         self._tick()
 
+    def _handle_from_neighbour(self, peer: str, message: SessionMessage) -> None:
+        if isinstance(message, Merged):
+            self._merged(peer)
+        else:
+            super()._handle_from_neighbour(peer, message)
+
+    def _merged(self, source: str) -> None:
+        """Everything that a majority has ordered meanwhile has passed here: tell those who do not know it yet."""
+        if self._apart:
+            self._apart = False
+            for peer in self.interests.neighbours:
+                if peer != source:
+                    self._send(peer, Merged())
+
+    def _reunited(self, absence: Absence, flush: Flush, settlement: Settlement) -> None:
+        super()._reunited(absence, flush, settlement)
+        for name, joiner in flush.joined.items():
+            if not joiner.is_client:
+                self._send(name, Merged())
+                self._merged(name)
+
     def _accepted(self, client: str, message: Publish) -> Publish | None:
         taken = super()._accepted(client, message)
-        refuse = self.census.minority and client in self._impatient
-        if taken is None or not refuse or taken.batch.guarantee != TOTAL:
+        if taken is None or not (self._apart or self.census.minority):
             return taken
         batch = taken.batch
+        if batch.guarantee != TOTAL and batch.keys:
+            # It takes no part in the total order of its keys: elsewhere that may go on without it.
+            self.hub.out.append(Report("crossed", batch=batch))
+        if batch.guarantee != TOTAL or not self.census.minority or client not in self._impatient:
+            return taken
         reason = f"{self.name} reaches no majority of the {self.census.brokers} brokers: total is not served here now"
         self._send(client, Rejected(0, batch.first, batch.last, reason))
         self.log.came(None, client)
@@ -192,6 +223,8 @@ class PartitionBroker(HealingBroker):
         absence = self.absences.find(old)
         if absence is not None:
             absence.to_parent, absence.contacts = True, line
+            absence.parent = line[0].name if line else old
+        self._denials = 0
         if cut_off:
             # So many at once are not dead, or nobody could help; those around them are not known here.
             for contact in line:
@@ -235,6 +268,9 @@ class PartitionBroker(HealingBroker):
     def _forget_overdue(self, now: float) -> None:
         for absence in self.absences.overdue(now, self.config.absent_s):
             detail = f"what {', '.join(sorted(absence.missing))} may lack is kept no longer"
+            if absence.to_parent and absence.contacts:
+                self._begin_anew(absence, detail)
+                return
             self.hub.out.append(Report("gap", peer=absence.key, detail=detail))
             self.healing_cuts.ask_others(absence.key)
             self.absences.end(absence)
@@ -295,11 +331,20 @@ class PartitionBroker(HealingBroker):
             return
         self._end_search()
         absence = self._parted_from()
-        if refusal.code == "late":
-            self.hub.out.append(Report("gap", peer=link.peer, detail=refusal.reason))
-            self._give_up(refusal.reason)
-        elif refusal.code == "moved" and absence is not None:
+        if absence is None:
+            return
+        if refusal.code == "moved":
             absence.contacts = tuple(one for one in absence.contacts if one.name != link.peer)
+        elif refusal.code == "late":
+            # Only the one that we have lost first has all that we lack; the others are asked in case it is dead.
+            self._denials += 1
+            if link.peer == absence.parent or self._denials > DENIALS_PER_CONTACT * len(absence.contacts):
+                self._begin_anew(absence, refusal.reason)
+
+    def _begin_anew(self, absence: Absence, reason: str) -> None:
+        """What we lack is kept by nobody any more, nor is it known what they lack."""
+        self.hub.out.append(Report("gap", peer=absence.parent, detail=reason))
+        self._give_up(reason)
 
     def link_ended(self, link: Link, reason: str) -> None:
         if link.peer == self._sought:

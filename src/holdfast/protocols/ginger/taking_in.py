@@ -60,6 +60,8 @@ class TakingInBroker(RecordingBroker):
         self._hold = 0
         """How many records our new parent will still send to settle the repair."""
         self.absences = Absences(config.absent_bytes_max)
+        self._admitting: Flush | None = None
+        """Whom a closed cut keeps waiting at the door."""
 
     @abstractmethod
     def _hear_of(self, dead: Dead, peer: str) -> None:
@@ -73,6 +75,11 @@ class TakingInBroker(RecordingBroker):
     def serves_total(self) -> bool:
         """Whether this part of the tree may order total batches."""
         return True
+
+    @property
+    def admitting(self) -> bool:
+        """Whether somebody waits to be let in who has to be in every cut from then on."""
+        return self._admitting is not None
 
     def unsettled(self, topic: str) -> bool:
         """Whether a repair is pending that may bring something on this topic."""
@@ -192,8 +199,8 @@ class TakingInBroker(RecordingBroker):
             return
         for flush in list(self._flushes):
             known = self.view.acknowledged(flush.version)
-            ready = not flush.waiting and known and not self._is_blocked(flush) and not self._meets_a_cut(flush)
-            if flush in self._flushes and ready:
+            ready = not flush.waiting and known and not self._is_blocked(flush)
+            if flush in self._flushes and ready and not self._meets_a_cut(flush):
                 self._flushes.remove(flush)
                 self._finish_flush(flush)
 
@@ -203,7 +210,14 @@ class TakingInBroker(RecordingBroker):
         return any(other.key in flush.joined or not other.missing.keys().isdisjoint(flush.joined) for other in others)
 
     def _meets_a_cut(self, flush: Flush) -> bool:
-        """Whether the joiners bring something that a closed cut here would hold: then the flush waits for its end."""
+        """Whether the joiners bring something that a closed cut here would hold: then the flush waits for its end.
+
+        A broker that was out of reach is let in when no cut is closed here, so that it is in all that are under way.
+        """
+        returning = not flush.key and any(not one.is_client for one in flush.joined.values())
+        if returning and self._absence_of(flush) is not None and self.healing_cuts.any_closed():
+            self._admitting = flush
+            return True
         return any(
             one.flag in ("s", "r")
             and one.batch.guarantee != TOTAL
@@ -231,6 +245,8 @@ class TakingInBroker(RecordingBroker):
                 table.add(*interest, name)
         absence = None if key else self._absence_of(flush)
         flush.reunion = absence is not None
+        if flush.reunion:
+            self._admitting = flush
 
         def lacks(who: str, batch: Batch) -> bool:
             if who == self.name:
@@ -257,6 +273,9 @@ class TakingInBroker(RecordingBroker):
         self._pass_settlement(flush, settlement, mine)
         self._replace(flush)
         self.settling = False
+        if self._admitting is flush:
+            self._admitting = None
+            self.healing_cuts.include(sorted(joined.keys() & self.interests.neighbours.keys()))
         for name, batch in settlement.asked:
             self._ask_again(name, batch)
         for name, batch in settlement.done:
