@@ -80,8 +80,9 @@ def last_of(batches: Iterable[Batch]) -> dict[str, int]:
 class Flush:
     """The repair of `key`'s loss; `key` is empty for a newcomer."""
 
-    def __init__(self, key: str) -> None:
-        self.key = key
+    def __init__(self, key: str, silent: bool = False) -> None:
+        self.key, self.silent = key, silent
+        """`silent`: nobody has closed the connection with the lost broker, it only brought nothing any more."""
         self.dead = {key} if key else set()
         self.waiting: dict[str, Twig] = {}
         self.joined: dict[str, Joiner] = {}
@@ -93,6 +94,14 @@ class Flush:
         self.reunion = False
         """Whether somebody returns who was missed at an earlier repair."""
         self.version = 0
+
+    def expect_those_behind(self) -> None:
+        """Those who do not come may be dead, too: then those behind them come here."""
+        for twig in list(self.waiting.values()):
+            self.known[twig.name] = twig.twigs
+            for below in twig.twigs:
+                if below.name not in self.joined:
+                    self.waiting.setdefault(below.name, below)
 
     def wait_no_longer(self) -> None:
         """Whoever has not come is missing, with everybody known behind it."""

@@ -68,6 +68,7 @@ class HealingBroker(TakingInBroker):
         self._asked_at: dict[int, tuple[str, float]] = {}
         self._round_trip_s: dict[str, float] = {}
         self._kept: tuple[BatchId, ...] = ()
+        self._parent_fell_silent = False
         self._returning_from = ""
         """Whom we had lost, when we come back to those who have lost us."""
 
@@ -309,21 +310,24 @@ class HealingBroker(TakingInBroker):
         # The same name may have begun anew already: then it is not our neighbour of today that is dead.
         lives_on = link is not None and self._epoch_of(link) > epoch
         contact = self.view.child_contact(name)
+        silent = link is not None and self._now - link.heard_at >= self.config.link.silence_s
         below = () if lives_on else self._forget_session(name, epoch)
         for flush in self._flushes:
             if _lose(flush, name, epoch):
                 self._expect(flush, below or flush.known.get(name, ()))
         if not lives_on:
-            self._lose_neighbour(name, below, contact)
+            self._lose_neighbour(name, below, silent, contact)
         self.view.settle()
         self._tick()
 
-    def _lose_neighbour(self, name: str, below: tuple[Twig, ...], contact: tuple[Contact, ...]) -> None:
+    def _lose_neighbour(self, name: str, below: tuple[Twig, ...], silent: bool, contact: tuple[Contact, ...]) -> None:
         if name == self.parent:
+            if not self._fenced:
+                self._parent_fell_silent = silent
             self._orphaned(name)
         elif name in self.interests.neighbours:
             if not any(flush.key == name for flush in self._flushes):
-                self._begin_repair(name, below, contact)
+                self._begin_repair(name, below, silent, contact)
         elif name in self.log.flows:
             self._client_left(name)
 
@@ -374,7 +378,8 @@ class HealingBroker(TakingInBroker):
         self.parent, self._fenced, self._hold = None, "", 0
         self.view.become_root()
         self.hub.out.append(Report("root", detail=f"in the place of {old}"))
-        return self._begin_repair(old, tuple(twig for twig in self.view.siblings if twig.name != self.name))
+        siblings = tuple(twig for twig in self.view.siblings if twig.name != self.name)
+        return self._begin_repair(old, siblings, self._parent_fell_silent)
 
     def _join(self, link: Link) -> None:
         """The first words on a link that we dialled."""

@@ -226,6 +226,7 @@ class PartitionBroker(HealingBroker):
             absence.parent = line[0].name if line else old
         self._denials = 0
         if cut_off:
+            flush.silent = True
             # So many at once are not dead, or nobody could help; those around them are not known here.
             for contact in line:
                 flush.waiting[contact.name] = Twig(contact.name, "broker", contact.epoch, contact.address)

@@ -90,9 +90,11 @@ class TakingInBroker(RecordingBroker):
 
     # ----------------------------------------------------------------------------------------------- expecting
 
-    def _begin_repair(self, key: str, below: tuple[Twig, ...], contacts: tuple[Contact, ...] = ()) -> Flush:
+    def _begin_repair(
+        self, key: str, below: tuple[Twig, ...], silent: bool, contacts: tuple[Contact, ...] = ()
+    ) -> Flush:
         self.hub.out.append(Report("repair_start", peer=key))
-        flush = Flush(key)
+        flush = Flush(key, silent)
         self.absences.begin(key, contacts, self._now)
         self._expect(flush, below)
         flush.version = self._tell(self.view.hops - 2)
@@ -113,24 +115,43 @@ class TakingInBroker(RecordingBroker):
                 self.view.children.setdefault(twig.name, twig)
 
     def _join_overdue(self, key: str) -> None:
-        """Whoever is expected and has not come may be dead, or out of reach together with the lost broker.
+        """Whoever is expected and has not come is given up; a client is merely not waited for.
+
+        That is, if the lost broker's connection was closed: then it is dead. If it fell silent, it may be out of reach
+        together with those who have not come.
+        """
+        for flush in [flush for flush in self._flushes if flush.key == key and flush.waiting]:
+            if flush.silent:
+                self._may_be_out_of_reach(flush)
+                continue
+            for name, twig in list(flush.waiting.items()):
+                if twig.kind == "client":
+                    flush.waiting.pop(name, None)
+                    self.view.lose(name, twig.epoch)
+                else:
+                    self.suspect(name, twig.epoch, "it did not join in time")
+            if flush.waiting:
+                self.hub.out.append(SetTimer(JOIN_TIMER + key, self.config.join_s))
+        self._tick()
+
+    def _may_be_out_of_reach(self, flush: Flush) -> None:
+        """Keep for those who have not come what they may lack.
 
         From now on everything is asked for, so that it can be kept for them (see `absences`): they may come to want
         what nobody wanted there before. The repair ends when those out of reach have surely begun to do so for us, too:
         before that nobody here may be told that its subscription is known everywhere.
         """
-        for flush in [flush for flush in self._flushes if flush.key == key and flush.waiting]:
-            if flush.overdue:
-                for name, twig in flush.waiting.items():
-                    self.view.lose(name, twig.epoch)
-                flush.wait_no_longer()
-                continue
-            flush.overdue = True
-            self._ask_for_all()
-            link = self.config.link
-            after_s = self.config.join_s + link.silence_s + 2 * link.heartbeat_s
-            self.hub.out.append(SetTimer(JOIN_TIMER + key, after_s))
-        self._tick()
+        if flush.overdue:
+            for name, twig in flush.waiting.items():
+                self.view.lose(name, twig.epoch)
+            flush.wait_no_longer()
+            return
+        flush.overdue = True
+        flush.expect_those_behind()
+        self._ask_for_all()
+        link = self.config.link
+        after_s = self.config.join_s + link.silence_s + 2 * link.heartbeat_s
+        self.hub.out.append(SetTimer(JOIN_TIMER + flush.key, after_s))
 
     def _ask_for_all(self) -> None:
         if THE_ABSENT not in self.interests.table.sources(*EVERYTHING):
