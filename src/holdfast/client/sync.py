@@ -147,7 +147,8 @@ class SyncClient:
             self._end_thread()
             raise
         self.name: str = self._client.name
-        self._next_seq = self._pumped_seq = self._client.next_seq
+        self._next_seq: int = self._client.next_seq
+        self._pumped_seq = self._next_seq
         self._pump_waiters: list[tuple[int, asyncio.Future[None]]] = []
 
     def __repr__(self) -> str:
@@ -156,6 +157,12 @@ class SyncClient:
     @property
     def broker(self) -> str:
         return self._client.broker
+
+    @property
+    def next_seq(self) -> int:
+        """The number that the next publication will have: a new session goes on after what was published before."""
+        with self._lock:
+            return self._next_seq
 
     # ------------------------------------------------------------------------------------------------ calls
 

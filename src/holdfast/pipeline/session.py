@@ -17,16 +17,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
 from holdfast.model.errors import ConfigError
 from holdfast.pipeline.java import spark_java_home
-
-try:
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-except ImportError:
-    raise ConfigError(
-        "the data pipeline needs PySpark, which is not installed; run `make setup` or pip install 'holdfast[pipeline]'."
-    ) from None
+from holdfast.pipeline.source import register
 
 LOCAL_MASTER = "local[*]"
 LOOPBACK = "127.0.0.1"
@@ -115,7 +111,6 @@ def _settings(master: str, scratch: Path, quick: bool, memory: str | None) -> di
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS_PER_CORE * cores),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
-        "spark.sql.python.filterPushdown.enabled": "true",
         # A trigger that failed is not worth a thread dump, and progress is kept for whoever asks, briefly.
         "spark.sql.streaming.numRecentProgressUpdates": "20",
     }
@@ -133,6 +128,7 @@ def is_local(master: str) -> bool:
 
 
 def _prepare(spark: SparkSession, master: str, scratch: Path) -> None:
+    register(spark)
     if not is_local(master):
         spark.sparkContext.addPyFile(str(_package_archive(scratch)))
 

@@ -1,0 +1,208 @@
+"""`format("holdfast")`: recordings and traces as DataFrames, batch and streaming, and DataFrames as publications.
+
+```python
+from holdfast.pipeline.source import register
+
+register(spark)  # a session of `spark_session` knows it already
+spark.read.format("holdfast").load("recordings/bank").where("topic = 'bank/lisbon'").count()
+spark.readStream.format("holdfast").option("maxMessagesPerTrigger", 100_000).load("recordings/bank")
+```
+
+Options of the source (their case does not matter):
+
+- `path`, or the argument of `load`: a recording, or a trace (JSON lines or Parquet, a file or a directory).
+- `startPosition`, `endPosition`: `earliest`, `latest`, a position, or a JSON object with one for each lane. A batch
+  reads start..end-1, by default everything; a stream begins at the start, by default `earliest`, once: afterwards its
+  checkpoint says where it goes on.
+- `topic`: a pattern (`bank/#`); what is on other topics is left out where it lies, also of a stream.
+- `maxMessagesPerTrigger`: how many rows a micro-batch of a stream has at most.
+- `rowsPerPartition`: about how many rows one task reads.
+- `pushFilters`: `true` takes over the filters of the query; only for a DataFrame used once: `PushingLogReader`.
+
+To read fewer columns give a schema with fewer: `spark.read.schema("topic STRING, seq BIGINT").format("holdfast")`. The
+sink and its options are in `holdfast.pipeline.sink`.
+"""
+
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from holdfast.model.topics import check_pattern
+from holdfast.pipeline.filters import TopicMatches, apply_filters, is_taken
+from holdfast.pipeline.logs import Log, LogError, Positions, Range, local_path, parse_positions
+from holdfast.pipeline.recording_log import RecordingLog
+from holdfast.pipeline.sink import BatchSink, StreamSink
+from holdfast.storage.recordings import is_recording
+
+FORMAT = "holdfast"
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+ROWS_PER_PARTITION = 500_000
+
+Options = MutableMapping[str, str]
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("holdfast")` known to a session, and let Spark push filters down to it."""
+    spark.conf.set(PUSHDOWN, "true")
+    spark.dataSource.register(HoldfastDataSource)
+
+
+class HoldfastDataSource(DataSource):
+    """What Spark makes for each `format("holdfast")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> StructType:
+        return open_log(self.options).schema
+
+    def reader(self, schema: StructType) -> "LogReader":
+        pushes = _choice(self.options, "pushFilters", ("false", "true")) == "true"
+        return PushingLogReader(self.options, schema) if pushes else LogReader(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> "LogStreamReader":  # noqa: N802 - Spark's name
+        return LogStreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
+        if overwrite:
+            raise LogError('what is published cannot be overwritten: use mode("append").')
+        return BatchSink(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: N802 - Spark's name
+        if overwrite:
+            raise LogError('what is published cannot be overwritten: use outputMode("append").')
+        return StreamSink(self.options, schema)
+
+
+def open_log(options: Options) -> Log:
+    """The log at the path that the options name."""
+    text = options.get("path")
+    if not text:
+        raise LogError('say what to read: load("recordings/bank"), a recording or a trace.')
+    path = local_path(text, "what is read")
+    if is_recording(path):
+        return RecordingLog(path)
+    raise LogError(f"there is no recording at {path}: it should be a directory that `holdfast sub --record` wrote.")
+
+
+def _choice(options: Options, name: str, legal: tuple[str, ...]) -> str:
+    """One of the legal words; the first if nothing is said."""
+    word = options.get(name, legal[0])
+    if word not in legal:
+        raise LogError(f"the option {name} is {word!r}; it is one of {', '.join(legal)}.")
+    return word
+
+
+def _number(options: Options, name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) == 0:
+        raise LogError(f"the option {name} is {text!r}; it is a number from 1 on.")
+    return int(text)
+
+
+class _Reading:
+    """What batch and stream have in common. It is pickled on the way to the workers, and holds nothing open."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        pattern = options.get("topic")
+        self._filters: tuple[Filter, ...] = (TopicMatches(check_pattern(pattern)),) if pattern else ()
+        known = open_log(options).schema
+        for field in schema.fields:
+            if field.name not in known.names or field.dataType != known[field.name].dataType:
+                raise LogError(
+                    f"there is no column {field.name} {field.dataType.simpleString()} in {open_log(options)}; "
+                    f"its columns are {', '.join(f'{one.name} {one.dataType.simpleString()}' for one in known)}."
+                )
+
+    def _log(self) -> Log:
+        return open_log(self._options)
+
+    def _rows_per_partition(self) -> int:
+        return _number(self._options, "rowsPerPartition") or ROWS_PER_PARTITION
+
+    def _position(self, name: str, default: str) -> Positions:
+        return parse_positions(self._options.get(name, default), self._log(), name)
+
+    def rows(self, part: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a range that the filters let through, with the columns that are wanted."""
+        if not isinstance(part, Range):
+            return  # Spark invents a partition where there is none.
+        wanted = to_arrow_schema(self._schema)
+        for batch in self._log().read(part, self._filters):
+            passed = apply_filters(batch, self._filters)
+            if passed.num_rows:
+                columns = [passed.column(field.name).cast(field.type) for field in wanted]
+                yield pa.record_batch(columns, schema=wanted)
+
+
+class LogReader(_Reading, DataSourceReader):
+    """Reads a range of positions once."""
+
+    def partitions(self) -> Sequence[Range]:
+        log = self._log()
+        start, end = self._position("startPosition", "earliest"), self._position("endPosition", "latest")
+        log.check_reached(end, log.end())
+        start, end = log.narrowed(start, end, self._filters)
+        return log.ranges(start, end, self._rows_per_partition())
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.rows(partition)
+
+
+class PushingLogReader(LogReader):
+    """Takes filters over from Spark.
+
+    Only if it is asked to: Spark (4.2 and 4.3) keeps the reader with its filters for every later query on the same
+    DataFrame, and `frame.where("seq = 1").count()` makes the next `frame.count()` 1.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take the filters that we can apply; Spark applies those that are returned."""
+        taken = [one for one in filters if is_taken(one, self._schema)]
+        self._filters = (*self._filters, *taken)
+        return [one for one in filters if one not in taken]
+
+
+class LogStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what is new since the last micro-batch."""
+
+    _target: Positions | None = None
+
+    def initialOffset(self) -> Positions:  # noqa: N802 - Spark's name
+        return self._position("startPosition", "earliest")
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        most = _number(self._options, "maxMessagesPerTrigger")
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._target = self._log().end()
+
+    def latestOffset(self, start: Positions, limit: ReadLimit) -> Positions:  # noqa: N802 - Spark's name
+        log = self._log()
+        reached = log.end()
+        log.check_reached(start, reached)
+        # A target that a later run set is never before where an earlier one stopped.
+        end = reached if self._target is None else self._target
+        if isinstance(limit, ReadMaxRows):
+            return log.advance(start, end, limit.max_rows)
+        return end
+
+    def reportLatestOffset(self) -> Positions:  # noqa: N802 - Spark's name
+        return self._log().end()
+
+    def partitions(self, start: Positions, end: Positions) -> Sequence[Range]:
+        return self._log().ranges(start, end, self._rows_per_partition())
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.rows(partition)
