@@ -136,6 +136,9 @@ class MovingClient(ClientNode):
             return
         self._processed[batch.publisher] = batch.last
         record = self._log.find((batch.publisher, batch.first)) or self._log.append(batch)
+        if batch.count > record.batch.count:
+            # Two of our own that its broker has merged; of those that others want in part, we keep the whole.
+            self._log.change(record, batch)
         self._log.came(record, HERE)
         self._log.renumber(record)
         self._hand_over(link, message, batch if last < batch.first else batch.part(last + 1, batch.last))

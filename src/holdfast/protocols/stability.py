@@ -24,6 +24,8 @@ from holdfast.model.batches import Batch
 from holdfast.model.messages import Levels
 
 RecordId = tuple[str, int]
+EARLIER_MAX = 1 << 20
+"""Numbers up to here are for what was processed, forgotten, and is needed again."""
 
 
 class Record:
@@ -76,7 +78,8 @@ class StabilityLog:
         self.bytes = 0
         self._log: deque[Record] = deque()
         self._by_id: dict[RecordId, Record] = {}
-        self._clock = 0
+        self._clock = EARLIER_MAX
+        self._earlier = 0
         self._changed = False
 
     # ------------------------------------------------------------------------------------------------- recording
@@ -97,6 +100,13 @@ class StabilityLog:
         self._log.append(record)
         self.bytes += record.batch.cost_bytes
         self._changed = True
+
+    def append_earlier(self, batch: Batch) -> Record:
+        """A batch that was processed so long ago that it was forgotten: before everything that is in the log."""
+        record = self.append(batch)
+        self._earlier = min(self._earlier + 1, EARLIER_MAX)
+        record.number = self._earlier
+        return record
 
     def find(self, record_id: RecordId) -> Record | None:
         return self._by_id.get(record_id)

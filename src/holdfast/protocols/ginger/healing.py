@@ -137,7 +137,7 @@ class HealingBroker(TakingInBroker):
         self._detached_at.pop(link.peer, None)
         self._records_of.pop(link.peer, None)
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
-        if self.phase is not Phase.LEAVING:
+        if self.phase is not Phase.LEAVING and (link.kind == "broker" or self._has_joined(link.peer)):
             self.suspect(link.peer, self._epoch_of(link), reason)
 
     def _epoch_of(self, link: Link) -> int:
@@ -169,6 +169,10 @@ class HealingBroker(TakingInBroker):
             self.hub.out.append(SetTimer(timer, self._doubt_until - now))
         else:
             self.suspect(link.peer, self._epoch_of(link), "its connection is gone")
+
+    def _has_joined(self, client: str) -> bool:
+        """Whether that client belongs here. One that only asked has its session elsewhere, and is nobody's loss."""
+        return client in self.log.flows or any(client in flush.joined for flush in self._flushes)
 
     def _matters(self, peer: str) -> bool:
         """Whether that peer is a neighbour or becomes one; others only came to ask something."""

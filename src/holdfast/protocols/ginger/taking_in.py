@@ -178,7 +178,10 @@ class TakingInBroker(RecordingBroker):
         if self.phase is Phase.GONE or self.hub.links.get(name) is not link:
             return
         if join.old and not self._is_expected(name):
-            self.hub.refuse(name, self._stranger(join.old))
+            refusal = self._stranger(join.old)
+            if refusal.code == "late":
+                self.hub.out.append(Report("gap", peer=name, detail=refusal.reason))
+            self.hub.refuse(name, refusal)
             return
         self.view.adopt(join.twig, self.parent is None)
         flush = self._flush_for(name, join) or Flush("")
@@ -396,7 +399,7 @@ class TakingInBroker(RecordingBroker):
             new = not self.is_processed(batch.publisher, batch.last)
             record = self.log.find(record_id)
             if record is None:
-                record = self.log.append(batch)
+                record = self.log.append(batch) if new else self.log.append_earlier(batch)
                 record.number = mine.numbers.get(record_id, record.number)
             else:
                 self.log.append_again(record)
