@@ -86,6 +86,8 @@ class DemoPlan(Struct, frozen=True):
     seed: int = 1
     kills: tuple[str, ...] = ()
     """Brokers to kill on the way, one after the other."""
+    launchers: dict[str, tuple[str, ...]] = {}
+    """Words to put before the commands of processes, by their titles: `broker 1`, `client c0`."""
 
     def check(self) -> None:
         if not self.cluster.clients or any(len(client.topics) != 1 for client in self.cluster.clients):
@@ -102,13 +104,15 @@ def _silent(phase: str, done: int, total: int) -> None:
     """Shows nothing."""
 
 
-async def run_demo(plan: DemoPlan, progress: Progress = _silent) -> Summary:
-    """Run it on free ports; nothing is left running, whatever happens."""
+async def run_demo(
+    plan: DemoPlan, progress: Progress = _silent, trouble: Callable[..., Assassin] = Assassin
+) -> Summary:
+    """Run it on free ports; nothing is left running, whatever happens. `trouble` makes what goes wrong on the way."""
     plan.check()
     cluster = plan.cluster.at_ports(free_port_pairs(len(plan.cluster.brokers)))
     trace, run = _emptied(plan.report / "trace"), f"demo-{token_hex(4)}"
-    processes = Processes(cluster, plan.report, attached=True, trace=str(trace), run=run)
-    assassin = Assassin(processes, plan.kills, {client.name: client.topics[0] for client in cluster.clients})
+    processes = Processes(cluster, plan.report, True, str(trace), run, plan.launchers)
+    assassin = trouble(processes, plan.kills, {client.name: client.topics[0] for client in cluster.clients})
     started_at = monotonic()
     try:
         ready: list[str] = []
@@ -203,9 +207,11 @@ def _worker(plan: DemoPlan, cluster: Cluster, client: Client, replicas: int, tra
         seed=plan.seed,
         trace=str(trace),
         run=run,
+        silence_s=cluster.silence_s or 0.0,
     )
     log = plan.report / "logs" / f"client-{client.name}.log"
-    return Worker(client.name, CLIENT_MODULE, msgspec.structs.asdict(settings), log)
+    launcher = plan.launchers.get(f"client {client.name}", ())
+    return Worker(client.name, CLIENT_MODULE, msgspec.structs.asdict(settings), log, launcher=launcher)
 
 
 # ---------------------------------------------------------------------------------------------------------- the proof

@@ -13,6 +13,7 @@ from time import monotonic
 from msgspec import Struct
 
 from holdfast.client import Receipt, connect
+from holdfast.cluster.processes import link_of
 from holdfast.cluster.workers import Orders, say, settings_of_this_process, work
 from holdfast.model.trace import Event
 from holdfast.runtime.tracing import own_file
@@ -21,6 +22,7 @@ from holdfast.services.replica import Replica, open_replica
 from holdfast.storage.traces import TraceWriter
 
 PROGRESS_S = 0.1
+CONNECTED_S = 30.0
 
 
 class DemoClientSettings(Struct, frozen=True):
@@ -36,6 +38,8 @@ class DemoClientSettings(Struct, frozen=True):
     seed: int
     trace: str
     run: str
+    silence_s: float = 0.0
+    """After what silence a broker is taken for lost; 0: as usual."""
 
 
 class Record:
@@ -121,7 +125,13 @@ async def serve(settings: DemoClientSettings) -> None:
     orders.listen()
     record = Record(settings.trace, settings.name)
     async with connect(
-        settings.address, name=settings.name, cluster=settings.cluster, trace=record, run=settings.run
+        settings.address,
+        name=settings.name,
+        cluster=settings.cluster,
+        trace=record,
+        run=settings.run,
+        link=link_of(settings.silence_s) if settings.silence_s else None,
+        timeout_s=CONNECTED_S,
     ) as client:
         replica = await open_replica(client, settings.topic, account_numbers(settings.accounts))
         say("ready", broker=client.broker)

@@ -9,7 +9,7 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
@@ -92,8 +92,18 @@ def link_of(silence_s: float) -> LinkConfig:
 class Processes:
     """The processes of one cluster. Whoever starts them stops them, or writes them down for somebody else to."""
 
-    def __init__(self, cluster: Cluster, directory: Path, attached: bool, trace: str = "", run: str = RUN) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        directory: Path,
+        attached: bool,
+        trace: str = "",
+        run: str = RUN,
+        launchers: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """`launchers` has the words to put before the command of a process, by its title such as `broker 1`."""
         self.cluster, self._attached, self._trace, self._run = cluster, attached, trace, run
+        self._launchers = launchers or {}
         self._logs = directory / "logs"
         self.running: list[Running] = []
         self._children: dict[str, subprocess.Popen[bytes]] = {}
@@ -138,7 +148,7 @@ class Processes:
     def _start(self, kind: str, name: str, module: str, settings: str) -> None:
         self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"{kind}-{name}.log"
-        command = [sys.executable, "-m", module, settings]
+        command = [*self._launchers.get(f"{kind} {name}", ()), sys.executable, "-m", module, settings]
         # What an earlier process of the same name said is worth keeping: it may have been killed for a test.
         with log.open("ab") as output:
             child = subprocess.Popen(

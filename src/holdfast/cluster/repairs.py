@@ -149,6 +149,9 @@ class Assassin:
         self._share = 0.0
         self._advanced = asyncio.Event()
         self.kills: list[Kill] = []
+        self.dead: list[str] = []
+        self.trees: list[ClusterStatus] = []
+        """What the tree looked like before the first kill and after each, when it was whole."""
 
     def advanced(self, share: float) -> None:
         """So much of the work is done."""
@@ -157,15 +160,26 @@ class Assassin:
 
     async def work(self, progress: Callable[[str, int, int], None]) -> None:
         """Kill them all, one after the other."""
-        dead: list[str] = []
         for number, victim in enumerate(self._victims, 1):
-            while self._share < number / (len(self._victims) + 1):
-                self._advanced.clear()
-                await self._advanced.wait()
-            seen = await whole(self._processes.cluster, dead, list(self._topics))
+            await self.reached(number / (len(self._victims) + 1))
             title = f"kill -9 of broker {victim}"
             progress(title, 0, 1)
-            self.kills.append(kill(self._processes, seen, victim, self._topics))
-            dead.append(victim)
-            await whole(self._processes.cluster, dead, list(self._topics))
+            await self.strike(victim)
             progress(title, 1, 1)
+
+    async def reached(self, share: float) -> None:
+        """Return when so much of the work is done."""
+        while self._share < share:
+            self._advanced.clear()
+            await self._advanced.wait()
+
+    async def strike(self, *victims: str) -> None:
+        """Kill these at once, and return when the tree is whole again."""
+        seen = await self._look()
+        self.kills += [kill(self._processes, seen, victim, self._topics) for victim in victims]
+        self.dead += victims
+        await self._look()
+
+    async def _look(self) -> ClusterStatus:
+        self.trees.append(await whole(self._processes.cluster, self.dead, list(self._topics)))
+        return self.trees[-1]

@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -33,10 +33,22 @@ class WorkerError(HoldfastError):
 class Worker:
     """One child process. Use `async with`: leaving the block ends it, whatever happened inside."""
 
-    def __init__(self, name: str, module: str, settings: dict[str, Any], log: Path, *, patient: bool = True) -> None:
-        """`patient`: give the worker time to end by itself before it is killed; one that only computes needs none."""
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        settings: dict[str, Any],
+        log: Path,
+        *,
+        patient: bool = True,
+        launcher: Sequence[str] = (),
+    ) -> None:
+        """`patient`: give the worker time to end by itself before it is killed; one that only computes needs none.
+
+        `launcher` is put before its command.
+        """
         self.name, self.log, self._patient = name, log, patient
-        self._command = [sys.executable, "-m", module, msgspec.json.encode(settings).decode()]
+        self._command = [*launcher, sys.executable, "-m", module, msgspec.json.encode(settings).decode()]
         self._process: asyncio.subprocess.Process | None = None
 
     @property
