@@ -60,6 +60,7 @@ class TakingInBroker(RecordingBroker):
         self._hold = 0
         """How many records our new parent will still send to settle the repair."""
         self.absences = Absences(config.absent_bytes_max)
+        self._early: dict[str, tuple[Link, Join, list[Unstable]]] = {}
         self._admitting: Flush | None = None
         """Whom a closed cut keeps waiting at the door."""
 
@@ -178,6 +179,10 @@ class TakingInBroker(RecordingBroker):
         if self.phase is Phase.GONE or self.hub.links.get(name) is not link:
             return
         if join.old and not self._is_expected(name):
+            if any(join.old in flush.waiting for flush in self._flushes):
+                # Its broker is expected here itself: if that does not come, this one is.
+                self._early[name] = (link, join, records)
+                return
             refusal = self._stranger(join.old)
             if refusal.code == "late":
                 self.hub.out.append(Report("gap", peer=name, detail=refusal.reason))
@@ -192,6 +197,17 @@ class TakingInBroker(RecordingBroker):
             flush.version = self._tell(self.view.hops - 2)
             self._flushes.append(flush)
         self._tick()
+
+    def _hear_early(self) -> None:
+        """Those who came before it was known whether their broker comes."""
+        for name in list(self._early):
+            link, join, records = self._early.get(name, (None, None, []))
+            if link is None or join is None or self.hub.links.get(name) is not link:
+                self._early.pop(name, None)
+            elif self._is_expected(name) or all(join.old not in flush.waiting for flush in self._flushes):
+                del self._early[name]
+                self._records_of[name] = records
+                self._on_join(link, join)
 
     def _is_expected(self, name: str) -> bool:
         """Whether what that node lacks is here: it is waited for, or was missed, or is itself the one who was lost."""
@@ -221,6 +237,8 @@ class TakingInBroker(RecordingBroker):
         """End every flush that can end."""
         if self.settling:
             return
+        if self._early:
+            self._hear_early()
         for flush in list(self._flushes):
             known = self.view.acknowledged(flush.version)
             ready = not flush.waiting and known and not self._is_blocked(flush)
