@@ -38,7 +38,7 @@ from holdfast.protocols.stability import StabilityLog
 from holdfast.protocols.treeview import contacts_in
 
 MOVE_TIMER = "move"
-TRIES_PER_CONTACT = 6
+TRIES_AHEAD = 4
 RETRY_DOUBLINGS_MAX = 3
 """How often the time is doubled after which a contact that has sent us back is asked again."""
 DOUBLINGS_MAX = 6
@@ -362,17 +362,17 @@ class MovingClient(ClientNode):
         self._leave(link)
 
     def _next_contact(self) -> Contact | None:
-        """The first alive of them repairs; it may need a moment to notice that it has to."""
+        """The first alive of them repairs; it may need a while to notice that it has to.
+
+        So each is asked a few times more than the one behind it in line, and none is asked for the last time.
+        """
         others = [one for one in self._contacts if one.name not in (self._home, self._broker)]
         alive = [one for one in others if one.name not in self._unreachable]
         if not alive:
             self._try_all_again()
             alive = others
-        fresh = [one for one in alive if self._sent_back.get(one.name, 0) < TRIES_PER_CONTACT]
-        if not fresh:
-            self._sent_back.clear()
-            fresh = alive
-        return fresh[0] if fresh else None
+        tries = [self._sent_back.get(one.name, 0) + TRIES_AHEAD * place for place, one in enumerate(alive)]
+        return alive[tries.index(min(tries))] if alive else None
 
     def _try_all_again(self) -> None:
         """Those that did not answer may be far away: they get another chance, and more time."""

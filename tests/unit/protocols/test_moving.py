@@ -21,7 +21,7 @@ from holdfast.model.messages import (
 )
 from holdfast.protocols.clients import GIVE_UP_TIMER
 from holdfast.protocols.config import ClientConfig
-from holdfast.protocols.moving import MOVE_TIMER, TRIES_PER_CONTACT, MovingClient
+from holdfast.protocols.moving import MOVE_TIMER, TRIES_AHEAD, MovingClient
 from holdfast.protocols.node import Connect, Disconnect, Effects, Ended, Report, Send, SetTimer
 
 CREDIT = 1 << 30
@@ -139,7 +139,7 @@ def test_what_is_published_meanwhile_waits_and_goes_to_whoever_has_the_client_th
 
 def test_a_contact_that_was_asked_too_early_is_asked_again_soon_and_then_less_and_less_often():
     client, contact, waits = asking(), "p", []
-    for attempt in range(TRIES_PER_CONTACT):
+    for attempt in range(TRIES_AHEAD + 1):
         at = 2.0 + attempt
         waits.append(wait_s(client.receive(contact, Refusal("moved", "ask others"), at)))
         [contact] = dialled(client.timer(MOVE_TIMER, at))
