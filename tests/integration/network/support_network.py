@@ -5,7 +5,8 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ OBSERVER = "observer"
 SILENCE_S, JOIN_S = 2.0, 8.0
 """The slowest pair is more than half a second there and back; several of that must fit into a silence."""
 ANSWER_S = 10.0
+STOPPED_S = 30.0
 
 T = TypeVar("T")
 
@@ -92,23 +94,33 @@ class Network:
 
     def observe(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine where all brokers can be reached: in a thread, for namespaces are a matter of threads."""
-        results: list[T] = []
-        errors: list[BaseException] = []
+        ended: Future[T] = Future()
+        stop: list[Callable[[], object]] = []
+
+        async def watched() -> T:
+            task, loop = asyncio.current_task(), asyncio.get_running_loop()
+            assert task is not None
+            stop.append(lambda: loop.call_soon_threadsafe(task.cancel))
+            return await work
 
         def look() -> None:
             try:
                 with Path(self._path(OBSERVER)).open("rb") as namespace:
                     wires.enter(namespace.fileno())
-                results.append(asyncio.run(work))
+                ended.set_result(asyncio.run(watched()))
             except BaseException as error:  # noqa: BLE001 - the test raises it
-                errors.append(error)
+                ended.set_exception(error)
 
         thread = threading.Thread(target=look, daemon=True)
         thread.start()
-        thread.join()
-        if errors:
-            raise errors[0]
-        return results[0]
+        try:
+            return ended.result()
+        except KeyboardInterrupt:
+            # Everybody stops while there is still a network to say goodbye in.
+            for one in stop:
+                one()
+            thread.join(STOPPED_S)
+            raise
 
     def close(self) -> None:
         assert self._process.stdin is not None
