@@ -146,7 +146,7 @@ def test_a_contact_that_was_asked_too_early_is_asked_again_soon_and_then_less_an
         client.peer_up(contact, at)
         client.receive(contact, reply(contact), at)
     assert contact == "q"
-    assert waits == [MOVE_S / 2, MOVE_S, 2 * MOVE_S, 4 * MOVE_S, 4 * MOVE_S, 4 * MOVE_S]
+    assert waits == [MOVE_S / 2, MOVE_S, 2 * MOVE_S, 4 * MOVE_S, 4 * MOVE_S]
 
 
 def test_a_contact_that_has_forgotten_us_sends_us_back_to_our_own_broker():

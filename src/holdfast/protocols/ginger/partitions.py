@@ -39,7 +39,7 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.absences import Absence, OwnHistory
 from holdfast.protocols.ginger.broker import Phase
 from holdfast.protocols.ginger.census import CensusTaker
-from holdfast.protocols.ginger.flush import Flush, Settlement
+from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing import HealingBroker
 from holdfast.protocols.ginger.merge import Flag
 from holdfast.protocols.ginger.taking_in import THE_ABSENT
@@ -47,7 +47,7 @@ from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, SetTimer
 
 SEEK_TIMER = "seek"
-PROBE_TICKS = 8
+PROBE_TICKS = 4
 """Who only has to hear whether it was given up need not ask often."""
 DENIALS_PER_CONTACT = 3
 SEEK_TICKS = 4
@@ -70,6 +70,7 @@ class PartitionBroker(HealingBroker):
         self._tried: tuple[Contact, ...] = ()
         """Our parent and those whom we have turned to in its place, if nobody has let us in since."""
         self._was_majority = True
+        self._ever_majority = False
         self._apart = False
         """Whether total messages may have been ordered out of our reach that have yet to come here."""
 
@@ -97,13 +98,13 @@ class PartitionBroker(HealingBroker):
         """Total batches stop where the majority is lost, and go on where it is found again."""
         if self.census.minority and self._was_majority:
             self._was_majority = False
-            self._apart = True
+            self._apart = self._ever_majority
             self.hub.out.append(Report("minority", detail=f"{self.census.size} of {self.census.brokers} brokers"))
             self.healing_cuts.stand_down()
         elif self.census.majority:
             if not self._was_majority:
                 self.hub.out.append(Report("majority", detail=f"of {self.census.brokers} brokers"))
-            self._was_majority = True
+            self._was_majority = self._ever_majority = True
             self.cuts.pump()
         self._tick()
 
@@ -121,12 +122,14 @@ class PartitionBroker(HealingBroker):
                 if peer != source:
                     self._send(peer, Merged())
 
-    def _reunited(self, absence: Absence, flush: Flush, settlement: Settlement) -> None:
-        super()._reunited(absence, flush, settlement)
-        for name, joiner in flush.joined.items():
-            if not joiner.is_client:
+    def _finish_flush(self, flush: Flush) -> None:
+        super()._finish_flush(flush)
+        brokers = [name for name, joiner in flush.joined.items() if not joiner.is_client]
+        if flush.reunion and not self._apart:
+            for name in brokers:
                 self._send(name, Merged())
-                self._merged(name)
+        elif brokers:
+            self._merged("")
 
     def _accepted(self, client: str, message: Publish) -> Publish | None:
         taken = super()._accepted(client, message)
