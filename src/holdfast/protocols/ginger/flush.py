@@ -143,15 +143,17 @@ class Settlement:
         """What a broker has asked for and does not know to be released."""
         # The coordinator's processing order is known exactly: it is `settled`.
         histories = {own: History(mine.entries, passes=False)}
-        for joiner in joined.values():
+        # What a client has may be a part of what brokers have: they come first.
+        for joiner in sorted(joined.values(), key=lambda joiner: joiner.is_client):
             for one in joiner.records:
                 if one.flag != "t" and not (joiner.is_client and one.flag == "s"):
                     # A client's own are added below, as far as they are taken.
-                    self._learn(one.batch)
+                    self._learn(one.batch, whole=not joiner.is_client)
 
         def released(batch: Batch) -> bool:
-            known = (batch.publisher, batch.first) in self.batches or is_processed(batch)
-            return known or any(joiner.has_processed(batch) for joiner in joined.values())
+            record = log.find((batch.publisher, batch.first))
+            known = (batch.publisher, batch.first) in self.batches or (record is not None and not record.pending)
+            return known or is_processed(batch) or any(joiner.has_processed(batch) for joiner in joined.values())
 
         for name, joiner in joined.items():
             histories[name] = History(self._of_joiner(name, joiner, released), passes=not joiner.is_client)
@@ -163,6 +165,8 @@ class Settlement:
             (one for one, number in numbers.items() if number and one in self.batches), key=numbers.__getitem__
         )
         forgotten = set() if reunion else self._forgotten(joined, is_processed)
+        # What was asked for by way of the lost broker, and done without it, was wanted by nobody there.
+        forgotten.update(rid for rid, flag, *_ in mine.entries if flag is Flag.DONE and rid not in mine.batches)
         self._lacks: Lacks = lambda who, batch: (batch.publisher, batch.first) not in forgotten and lacks(who, batch)
         new = {record_id for record_id, batch in self.batches.items() if self._lacks(own, batch)} - set(settled)
         merge = Merge(histories, self.batches, self._lacks, settled, new)
@@ -172,12 +176,15 @@ class Settlement:
         self.crossed = merge.crossed if reunion else set()
         """Of a reunion: weaker messages that one side has before, and the other after, a total one on their key."""
 
-    def _learn(self, batch: Batch) -> None:
-        """The whole counts: a client that wanted the first messages of a batch alone has a part that begins alike."""
+    def _learn(self, batch: Batch, whole: bool) -> None:
+        """The whole counts: a client that wanted the first messages of a batch alone has a part that begins alike.
+
+        If nobody else is left who has it, the whole of a total batch is what was asked for.
+        """
         record_id = (batch.publisher, batch.first)
-        record = self._log.find(record_id)
-        known = [batch, self.batches.get(record_id, batch)]
-        if record is not None and not record.pending:
+        record, before = self._log.find(record_id), self.batches.get(record_id)
+        known = [batch] if before is None else [batch, before]
+        if record is not None and (not record.pending or (before is None and not whole)):
             known.append(record.batch)
         self.batches[record_id] = max(known, key=lambda one: one.count)
         if record is not None:
@@ -206,7 +213,7 @@ class Settlement:
             record_id, flag = (one.batch.publisher, one.batch.first), Flag(one.flag)
             if joiner.is_client:
                 if joiner.uses(one):
-                    self._learn(one.batch)
+                    self._learn(one.batch, whole=False)
                     # What it asked for is released, though it may never have come back to it.
                     flag = Flag.DONE if flag is Flag.ASKED else flag
             elif flag is Flag.ASKED:
@@ -223,7 +230,8 @@ def own_history(records: list[tuple[Record, int]], key: str) -> OwnHistory:
         if record.pending:
             entries.append((record.record_id, Flag.ASKED, after, 0))
             continue
-        batches[record.record_id] = record.batch
+        if record.number or key in record.outs:
+            batches[record.record_id] = record.batch
         if not record.number:
             entries.append((record.record_id, Flag.DONE, after, 0))
             continue

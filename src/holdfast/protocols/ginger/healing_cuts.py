@@ -69,6 +69,9 @@ class HealingCuts(CutMap):
         record = log.find(batch_id)
         if record is None and not self._healer.is_processed(batch.publisher, batch.last):
             record = log.append(batch, pending=True)
+        elif record is not None and record.pending:
+            # Its publisher may ask one by one now for what its last broker had merged.
+            log.change(record, batch)
         log.came(record, came_from)
         self.submit(batch, came_from)
 

@@ -192,11 +192,13 @@ class Merge:
 
         The dead broker had it first, and passed it by: it was not wanted here yet. What it passed on later was.
         """
-        reached = causal & self._set_of(rid for rid, flag in passed.items() if flag is Flag.RECEIVED)
+        received = self._set_of(rid for rid, flag in passed.items() if flag is Flag.RECEIVED)
+        reached = causal & received
         for rid in reversed(self.order):
             if reached & self._bits[rid]:
                 reached |= self._past[rid]
-        return {(who, rid) for rid in missing if reached & causal & self._bits[rid]}
+        # Who has the first messages of a batch lacks the rest of it.
+        return {(who, rid) for rid in missing if reached & causal & ~received & self._bits[rid]}
 
     def _keep_settled(self, settled: Sequence[RecordId], new: set[RecordId]) -> None:
         """What the coordinator has passed on keeps its order, and comes before what is new, where they share a key."""
