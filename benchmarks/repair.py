@@ -9,6 +9,10 @@ a second, and has the histories of all clients judged. `inner` kills 1, `root` 0
 `frozen` stops 1 with SIGSTOP instead, so that only its silence shows.
 
 Repair: from the kill to the first delivery of a message that was published after the victim was gone.
+
+Aside: a publisher and a subscriber at two neighbours in a subtree that the victim is no part of (2 and 4; for the edge
+1 and 3), in a process of their own, 250 causal messages a second on a topic of their own. Their longest gap after the
+kill, beside that in calm, shows whether the repair stopped them, too.
 """
 
 from __future__ import annotations
@@ -18,7 +22,9 @@ import asyncio
 import statistics
 import sys
 import tempfile
-from contextlib import AsyncExitStack
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic, time_ns
@@ -37,6 +43,9 @@ from holdfast.simulation.checkers import check
 
 PARENTS = {"0": None, "1": "0", "2": "0", "3": "1", "4": "2"}
 VICTIMS = {"inner": "1", "root": "0", "edge": "4", "frozen": "1"}
+ASIDE = {"inner": ("2", "4"), "root": ("2", "4"), "edge": ("1", "3"), "frozen": ("2", "4")}
+ASIDE_RATE = 250
+LINE_BYTES_MAX = 1 << 22
 GUARANTEES = ("eventual", "fifo", "causal", "total")
 RATE = 1000
 ROUND_TRIPS = 50
@@ -50,6 +59,8 @@ class Felt(Struct):
     round_trip_ms: float
     repair_ms: float
     over_ms: dict[str, float]
+    aside_ms: float
+    aside_calm_ms: float
     deliveries: int
     faults: dict[str, int]
 
@@ -68,6 +79,8 @@ class Summary(Struct):
     repair_ms: Spread
     repair_in_round_trips: float
     gap_over_calm_ms: dict[str, Spread]
+    aside_gap_ms: Spread
+    aside_calm_gap_ms: Spread
     deliveries: int
     faults: dict[str, int]
 
@@ -95,6 +108,7 @@ async def one_round(directory: Path, victim: str) -> Felt:
             }
             subscriber = await stack.enter_async_context(_client(processes, "4", "subscriber", rows))
             reading = asyncio.create_task(_read(await subscriber.subscribe("t")))
+            aside = await stack.enter_async_context(_aside_process(processes, victim))
             trip_ms = [await _round_trip_ms(publishers["causal"]) for _ in range(ROUND_TRIPS)]
             publishing = [asyncio.create_task(_publish(client, one)) for one, client in publishers.items()]
             calm_from = time_ns()
@@ -109,8 +123,8 @@ async def one_round(directory: Path, victim: str) -> Felt:
             if not await _drained(rows, sum(client.next_seq - 1 for client in publishers.values())):
                 raise ProcessError(f"not everything was delivered within {DRAINED_S:g} s:\n{await _state(processes)}")
             reading.cancel()
-            judged = list(rows)
-        return _felt(judged, statistics.median(trip_ms), calm_from, struck_at, gone_at)
+            judged, aside_times = list(rows), await _aside_times(aside)
+        return _felt(judged, aside_times, statistics.median(trip_ms), calm_from, struck_at, gone_at)
     finally:
         for name in PARENTS:
             if any(one.name == name and one.process.is_alive() for one in processes.running):
@@ -168,19 +182,73 @@ async def _state(processes: Processes) -> str:
     return "\n".join(f"  {one.name}: {told.get(one.name, one.reason)}" for one in seen)
 
 
-def _felt(rows: list[Event], trip_ms: float, calm_from: int, struck_at: int, gone_at: int) -> Felt:
+@asynccontextmanager
+async def _aside_process(processes: Processes, victim: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Those who have nothing to do with it, in a process of their own: ready when this returns."""
+    places = [processes.cluster.broker(name).address for name in ASIDE[victim]]
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, __file__, "--aside", *places, stdin=PIPE, stdout=PIPE, limit=LINE_BYTES_MAX
+    )
+    try:
+        assert child.stdout is not None
+        await child.stdout.readline()
+        yield child
+    finally:
+        if child.returncode is None:
+            child.kill()
+        await child.wait()
+
+
+async def _aside_times(child: asyncio.subprocess.Process) -> list[int]:
+    said, _ = await child.communicate(b"")
+    times: list[int] = msgspec.json.decode(said)
+    return times
+
+
+async def aside(near: str, far: str) -> None:
+    """Publish at the one broker and read at the other until the input ends; then say when each message came."""
+    times: list[int] = []
+    ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    async with holdfast.connect(far, cluster="repair") as reader, holdfast.connect(near, cluster="repair") as writer:
+        inbox = await reader.subscribe("aside")
+
+        async def read() -> None:
+            async for _ in inbox:
+                times.append(time_ns())  # noqa: PERF401 - it takes its time
+
+        reading = asyncio.create_task(read())
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        receipt = None
+        while not ended.done():
+            receipt = await writer.publish("aside", b"x" * 100, "causal")
+            await asyncio.sleep(1 / ASIDE_RATE)
+        if receipt is not None:
+            await receipt.confirmed()
+            # Messages that the brokers know to be here may not have been read yet.
+            while len(times) < receipt.seq:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        reading.cancel()
+    sys.stdout.write(msgspec.json.encode(times).decode())
+
+
+def _felt(
+    rows: list[Event], aside_times: list[int], trip_ms: float, calm_from: int, struck_at: int, gone_at: int
+) -> Felt:
     verdict = check(rows)
     published = {(row.publisher, row.seq): row.time for row in rows if row.event == "publish"}
     delivered = sorted((row.time, row.publisher, row.seq) for row in rows if row.event == "deliver")
     first = min(at for at, publisher, seq in delivered if published[publisher, seq] >= gone_at)
-    over_ms = {}
-    for guarantee in GUARANTEES:
-        times = [at for at, publisher, _ in delivered if publisher == guarantee and at >= calm_from]
+    gaps_ms: dict[str, tuple[float, float]] = {}
+    streams = {one: [at for at, publisher, _ in delivered if publisher == one] for one in GUARANTEES}
+    for publisher, arrivals in {**streams, "aside": aside_times}.items():
+        times = [at for at in arrivals if at >= calm_from]
         calm = [at for at in times if at < struck_at]
-        over_ms[guarantee] = _longest_gap_ms(times[max(len(calm) - 1, 0) :]) - _longest_gap_ms(calm)
+        gaps_ms[publisher] = (_longest_gap_ms(times[max(len(calm) - 1, 0) :]), _longest_gap_ms(calm))
+    over_ms = {guarantee: gaps_ms[guarantee][0] - gaps_ms[guarantee][1] for guarantee in GUARANTEES}
     found = dict(verdict.as_dict())
     faults = {kind: int(str(found[kind])) for kind in FAULTS}
-    return Felt(trip_ms, (first - struck_at) / 1e6, over_ms, verdict.deliveries, faults)
+    return Felt(trip_ms, (first - struck_at) / 1e6, over_ms, *gaps_ms["aside"], verdict.deliveries, faults)
 
 
 def _longest_gap_ms(times: list[int]) -> float:
@@ -198,6 +266,8 @@ def summed_up(victim: str, rounds: list[Felt]) -> Summary:
         repair,
         round(repair.median / trip_ms, 1),
         {guarantee: _spread([one.over_ms[guarantee] for one in rounds]) for guarantee in GUARANTEES},
+        _spread([one.aside_ms for one in rounds]),
+        _spread([one.aside_calm_ms for one in rounds]),
         sum(one.deliveries for one in rounds),
         {kind: sum(one.faults[kind] for one in rounds) for kind in FAULTS},
     )
@@ -214,6 +284,11 @@ def shown(summary: Summary) -> str:
     lines.append(f"  repair: median {repair.median} ms, worst {repair.worst} ms; {in_trips}")
     for guarantee, gap in summary.gap_over_calm_ms.items():
         lines.append(f"  longest gap over calm, {guarantee}: median {gap.median} ms, worst {gap.worst} ms")
+    aside, calm = summary.aside_gap_ms, summary.aside_calm_gap_ms
+    lines.append(
+        f"  longest gap aside: median {aside.median} ms, worst {aside.worst} ms;"
+        f" in calm median {calm.median} ms, worst {calm.worst} ms"
+    )
     faults = ", ".join(f"{kind} {count}" for kind, count in summary.faults.items())
     lines.append(f"  of {summary.deliveries} deliveries: {faults}")
     return "\n".join(lines)
@@ -234,7 +309,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--victim", choices=[*VICTIMS, "all"], default="inner")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--aside", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.aside:
+        holdfast.run(aside(*arguments.aside))
+        return
     victims = list(VICTIMS) if arguments.victim == "all" else [arguments.victim]
     summaries = []
     for victim in victims:
