@@ -248,7 +248,8 @@ class MovingClient(ClientNode):
         twig = Twig(self.name, "client", self._incarnation, "")
         own = [one.batch.first for one in self._joined if one.batch.publisher == self.name]
         published = (min(own) if own else self._first_unsent()) - 1
-        join = Join(twig, self._home, (), dict(self._processed), tuple(sorted(self._wanted)), (), 0, published)
+        wanted, patient = tuple(sorted(self._wanted)), self.config.patient
+        join = Join(twig, self._home, (), dict(self._processed), wanted, (), 0, published, patient)
         self._hub.send(link.peer, join)
 
     def _first_unsent(self) -> int:

@@ -252,8 +252,9 @@ class TakingInBroker(RecordingBroker):
         return any(other.key in flush.joined or not other.missing.keys().isdisjoint(flush.joined) for other in others)
 
     def _meets_a_cut(self, flush: Flush) -> bool:
-        """Whether the joiners bring something that a closed cut here would hold: then the flush waits for its end.
+        """Whether the joiners bring something new on the keys of a closed cut: then the flush waits for its end.
 
+        Whatever belongs before the cut has passed here before it was closed, even if the dead broker was inside.
         A broker that was out of reach is let in when no cut is closed here, so that it is in all that are under way.
         """
         returning = not flush.key and any(not one.is_client for one in flush.joined.values())
@@ -264,10 +265,15 @@ class TakingInBroker(RecordingBroker):
             one.flag in ("s", "r")
             and one.batch.guarantee != TOTAL
             and not self.is_processed(one.batch.publisher, one.batch.last)
-            and self._cut_off(flush.key, one.batch)
+            and self._cuts_off(flush.key, one.batch)
             for joiner in flush.joined.values()
             for one in joiner.records
         )
+
+    def _cuts_off(self, lost: str, batch: Batch) -> bool:
+        """Whether a closed cut puts the batch behind it; not one that ends with the broker that was lost."""
+        found = self.cuts.on(batch.topic, batch.key_set())
+        return any(cut.closed and cut.source != lost for cut in found)
 
     def cut_ended(self) -> None:
         super().cut_ended()

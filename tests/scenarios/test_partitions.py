@@ -1,0 +1,156 @@
+"""A network that is parted: both sides live on, and become one again with everything that either has said."""
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
+from holdfast.protocols.ginger import PartitionBroker
+from holdfast.simulation.faults import Crash, Heal, Part, Subscribe
+from holdfast.simulation.latencies import Constant
+from holdfast.simulation.network import NetworkConfig
+from holdfast.simulation.world import Simulation
+from tests.scenarios.repairs import SEEDS, at, finish, got, listen, reported, run_until, say
+
+LINK = LinkConfig(heartbeat_s=0.3, silence_s=1.5)
+CHAIN = "A-B B-C C-D D-E"
+"""Parted between B and C: the two of A's side are the minority."""
+seeds = pytest.mark.parametrize("seed", SEEDS)
+
+
+def parted(
+    edges: str = CHAIN, seed: int = 0, broker: BrokerConfig | None = None, client: ClientConfig | None = None
+) -> Simulation:
+    broker = broker or BrokerConfig("*")
+    return Simulation(
+        edges,
+        PartitionBroker,
+        seed,
+        network=NetworkConfig(latency=Constant(2.0), client_latency=Constant(0.1), connect_timeout_s=1.0),
+        broker=replace(broker, link=LINK, join_s=1.0, brokers=len({*edges.replace("-", " ").split()})),
+        client=replace(client or ClientConfig("*"), link=LINK),
+        tolerance=1,
+        check_invariants=True,
+    )
+
+
+@seeds
+def test_both_sides_go_on_and_everybody_gets_everything_once_in_the_order_of_its_side(seed: int):
+    sim = parted(seed=seed)
+    listen(sim, a_A="t", e_E="t")
+    at(sim, 2.0, Part(("A", "B")))
+    for second in range(3, 12):
+        say(sim, second, "a", f"t:a{second}")
+        say(sim, second, "e", f"t:e{second}")
+    run_until(sim, 13.0)
+    assert got(sim, "a") == [f"a{second}" for second in range(3, 12)]
+    assert got(sim, "e") == [f"e{second}" for second in range(3, 12)]
+    at(sim, 14.0, Heal())
+    finish(sim)
+    assert sorted(got(sim, "a")) == sorted(got(sim, "e"))
+    assert len(got(sim, "a")) == 18
+    assert len(reported(sim, "merge")) == 1
+    assert "excluded" not in {report.event for _, _, report in sim.reports}
+
+
+def test_what_only_the_other_side_wants_is_kept_for_it():
+    sim = parted()
+    listen(sim, e_E="t")
+    at(sim, 2.0, Part(("A", "B")))
+    say(sim, 8.0, "a@A", "t:x")
+    at(sim, 14.0, Heal())
+    finish(sim)
+    assert got(sim, "e") == ["x"]
+
+
+def test_whoever_subscribes_while_the_network_is_parted_gets_what_the_other_side_publishes_afterwards():
+    sim = parted()
+    listen(sim, a_A="t")
+    at(sim, 2.0, Part(("A", "B")))
+    at(sim, 2.5, Subscribe("e@E", "u"))
+    run_until(sim, 12.0)
+    assert "subscribe" in {report.event for _, name, report in sim.reports if name == "e"}
+    say(sim, 13.0, "a@A", "u:x")
+    at(sim, 14.0, Heal())
+    finish(sim)
+    assert got(sim, "e") == ["x"]
+
+
+@seeds
+def test_total_messages_are_ordered_by_the_majority_and_wait_in_the_minority(seed: int):
+    sim = parted(seed=seed)
+    listen(sim, a_A="t", b_B="t", d_D="t", e_E="t")
+    at(sim, 2.0, Part(("A", "B")))
+    for second in (8, 9):
+        say(sim, second, "a", f"t:a{second}", guarantee="total", key="k")
+        say(sim, second, "e", f"t:e{second}", guarantee="total", key="k")
+    run_until(sim, 13.0)
+    assert (got(sim, "d"), got(sim, "a")) == (["e8", "e9"], [])
+    assert {"A", "B"} <= set(reported(sim, "minority"))
+    at(sim, 14.0, Heal())
+    finish(sim)
+    assert got(sim, "a") == got(sim, "b") == got(sim, "d") == got(sim, "e")
+    assert got(sim, "a")[:2] == ["e8", "e9"]
+
+
+def test_an_impatient_publisher_is_refused_a_total_message_in_the_minority_and_nothing_else():
+    sim = parted(client=ClientConfig("*", patient=False))
+    listen(sim, b_B="t", e_E="t")
+    at(sim, 2.0, Part(("A", "B")))
+    say(sim, 8.0, "a@A", "t:no", guarantee="total", key="k")
+    say(sim, 8.1, "a@A", "t:yes")
+    at(sim, 14.0, Heal())
+    sim.run_until_quiet(limit_s=60, quiet_s=3.0)
+    assert (got(sim, "b"), got(sim, "e")) == (["yes"], ["yes"])
+    [failure] = sim.failures()
+    assert "no majority of the 5 brokers" in failure
+
+
+def test_what_the_minority_publishes_on_the_key_of_a_total_message_is_reported_to_have_crossed_it():
+    sim = parted()
+    listen(sim, a_A="t", e_E="t")
+    at(sim, 2.0, Part(("A", "B")))
+    say(sim, 8.0, "e", "t:total", guarantee="total", key="k")
+    say(sim, 8.0, "a", "t:weak", guarantee="fifo", key="k")
+    at(sim, 14.0, Heal())
+    finish(sim)
+    assert (got(sim, "a"), got(sim, "e")) == (["weak", "total"], ["total", "weak"])
+    # Its own broker knows that it has no majority, and the one that merges sees what it has passed.
+    assert reported(sim, "crossed") == ["A", "B"]
+
+
+def test_who_finds_more_gone_than_can_be_dead_accuses_nobody_of_them():
+    # C turns from B to A and finds neither; the network heals just then. Telling D's side that A and B are dead, or the
+    # other way round, would have healthy brokers begin anew.
+    sim = parted("A-B B-C C-D R-A")
+    listen(sim, a_A="t", d_D="t")
+    at(sim, 2.0, Part(("C", "D")))
+    say(sim, 3.0, "a", "t:x")
+    at(sim, 6.0, Heal())
+    finish(sim)
+    assert got(sim, "d") == ["x"]
+    assert reported(sim, "excluded") == []
+
+
+def test_a_broker_that_dies_in_one_part_is_repaired_there():
+    sim = parted()
+    listen(sim, a_A="t", c_C="t", e_E="t")
+    at(sim, 2.0, Part(("A", "B")))
+    at(sim, 9.0, Crash("D"))
+    say(sim, 10.0, "e", "t:x")
+    say(sim, 10.0, "a", "t:y")
+    run_until(sim, 13.0)
+    assert got(sim, "c") == ["x"]
+    at(sim, 14.0, Heal())
+    finish(sim)
+    assert sorted(got(sim, "a")) == sorted(got(sim, "c")) == sorted(got(sim, "e")) == ["x", "y"]
+
+
+def test_what_is_kept_is_bounded_and_whoever_comes_later_is_told_so():
+    sim = parted(broker=BrokerConfig("*", absent_s=5.0))
+    listen(sim, a_A="t", e_E="t")
+    at(sim, 2.0, Part(("A", "B")))
+    say(sim, 8.0, "a", "t:x")
+    at(sim, 25.0, Heal())
+    sim.run_until_quiet(limit_s=120, quiet_s=5.0)
+    assert "B" in reported(sim, "gap")
+    assert sim.unrepaired() == []

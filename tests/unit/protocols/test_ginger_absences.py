@@ -1,0 +1,93 @@
+"""The diary of a broker that has lost somebody: what is kept for whom, and for how long."""
+
+from holdfast.model.batches import Batch, make_batch
+from holdfast.model.messages import Twig
+from holdfast.protocols.ginger.absences import Absence, Absences
+from holdfast.protocols.ginger.merge import Flag
+
+
+def batch(seq: int) -> Batch:
+    return make_batch("p", seq, "t", 0, [b"x"])
+
+
+def twig(name: str, *below: Twig) -> Twig:
+    return Twig(name, "broker", 1, name, below)
+
+
+def begun(absences: Absences, key: str, *missing: str, now: float = 0.0) -> Absence:
+    absences.begin(key, (), now)
+    absence = absences.find(key)
+    assert absence is not None
+    absence.missing = {name: twig(name) for name in missing}
+    return absence
+
+
+def kept(absences: Absences, absence: Absence) -> list[int]:
+    return [seq for (_, seq), *_ in absences.history(absence).entries]
+
+
+def test_nothing_is_written_down_while_nobody_is_lost():
+    absences = Absences(1 << 20)
+    absences.note(batch(1), 1)
+    assert absences.bytes == 0
+    assert kept(absences, begun(absences, "b", "c")) == []
+
+
+def test_every_absence_begins_at_its_own_page_of_one_diary():
+    absences = Absences(1 << 20)
+    first = begun(absences, "b", "c")
+    absences.note(batch(1), 1)
+    second = begun(absences, "d", "e")
+    absences.note(batch(2), 2)
+    assert (kept(absences, first), kept(absences, second)) == ([1, 2], [2])
+    absences.end(first)
+    assert kept(absences, second) == [2]
+    absences.end(second)
+    assert absences.bytes == 0
+
+
+def test_what_is_written_down_stands_in_one_certain_order():
+    absences = Absences(1 << 20)
+    absence = begun(absences, "b", "c")
+    for seq in (1, 2, 3):
+        absences.note(batch(seq), 10 * seq)
+    entries = absences.history(absence).entries
+    assert [(flag, after, number) for _, flag, after, number in entries] == [
+        (Flag.SENT, 0, 10),
+        (Flag.SENT, 1, 20),
+        (Flag.SENT, 2, 30),
+    ]
+
+
+def test_an_absence_ends_when_the_lost_one_returns_or_the_last_that_was_missed():
+    absences = Absences(1 << 20)
+    absence = begun(absences, "b", "c", "d")
+    assert absences.of("c") is absence
+    assert absences.of("b") is absence
+    absences.returned(absence, twig("c"))
+    assert absences.of("c") is None
+    assert absences.of("d") is absence
+    absences.returned(absence, twig("d"))
+    assert len(absences) == 0
+    absence = begun(absences, "b", "c", "d")
+    absences.returned(absence, twig("b"))
+    assert len(absences) == 0
+
+
+def test_who_returns_brings_those_behind_it_along():
+    absences = Absences(1 << 20)
+    absence = begun(absences, "b", "c", "d")
+    absences.returned(absence, twig("c", twig("d")))
+    assert len(absences) == 0
+
+
+def test_an_absence_is_bounded_in_time_and_the_diary_in_bytes():
+    absences = Absences(300)
+    old, new = begun(absences, "b", "c", now=0.0), begun(absences, "d", "e", now=50.0)
+    assert absences.overdue(100.0, 60.0) == [old]
+    assert absences.overdue(100.0, 600.0) == []
+    for seq in range(1, 10):
+        absences.note(batch(seq), seq)
+    assert absences.overdue(100.0, 600.0) == [old]
+    absences.end(old)
+    assert absences.find("d") is new
