@@ -141,6 +141,8 @@ class Settlement:
         self.asked: list[tuple[str, Batch]] = []
         self.done: list[tuple[str, Batch]] = []
         """What a broker has asked for and does not know to be released."""
+        self.beyond: dict[RecordId, str] = {}
+        """What the lost broker had asked a joiner for, and what is under way there."""
         # The coordinator's processing order is known exactly: it is `settled`.
         histories = {own: History(mine.entries, passes=False)}
         # What a client has may be a part of what brokers have: they come first.
@@ -209,7 +211,7 @@ class Settlement:
             asked = [one.batch.first for one in joiner.records if one.flag == "t" and not released(one.batch)]
             joiner.taken = min([joiner.taken, *(first - 1 for first in asked)])
         entries: list[Contribution] = []
-        for one in joiner.records:
+        for place, one in enumerate(joiner.records):
             record_id, flag = (one.batch.publisher, one.batch.first), Flag(one.flag)
             if joiner.is_client:
                 if joiner.uses(one):
@@ -217,9 +219,17 @@ class Settlement:
                     # What it asked for is released, though it may never have come back to it.
                     flag = Flag.DONE if flag is Flag.ASKED else flag
             elif flag is Flag.ASKED:
-                (self.done if released(one.batch) else self.asked).append((name, one.batch))
+                self._note_asked(name, one.batch, one.after > place, released(one.batch))
             entries.append((record_id, flag, one.after, one.number))
         return entries
+
+    def _note_asked(self, name: str, batch: Batch, was_received: bool, released: bool) -> None:
+        if released:
+            self.done.append((name, batch))
+        elif was_received:
+            self.beyond[batch.publisher, batch.first] = name
+        else:
+            self.asked.append((name, batch))
 
 
 def own_history(records: list[tuple[Record, int]], key: str) -> OwnHistory:

@@ -60,6 +60,8 @@ class HealingCuts(CutMap):
         super().__init__(owner, interests, send)
         self._healer = owner
         self._serials = 0
+        self._beyond: dict[BatchId, str] = {}
+        """Requests that a lost neighbour had passed on to somebody who has joined in its place."""
 
     # ------------------------------------------------------------------------------------------------- the climb
 
@@ -83,9 +85,34 @@ class HealingCuts(CutMap):
             sources.append(came_from)
         if self._healer.is_processed(batch.publisher, batch.last):
             self._finish(batch_id, ())
-        elif not self._is_here(batch_id):
+        elif not self._is_here(batch_id) and not self._is_asked(batch_id, came_from):
+            if self._beyond.get(batch_id) == came_from:
+                # It comes back: it was not released there, and its root may be here now.
+                del self._beyond[batch_id]
             self._forward(Cut(batch_id, batch.topic, batch.key_set(), ROOT, batch))
             self.pump()
+
+    def _is_asked(self, batch_id: BatchId, came_from: str) -> bool:
+        """Whether somebody else was asked, and will answer."""
+        hop, _ = self._asked.get(batch_id, (ROOT, None))
+        return hop not in (ROOT, came_from) and hop in self._interests.neighbours
+
+    def lie_beyond(self, beyond: Mapping[BatchId, str]) -> None:
+        """These requests are under way with those who join, whoever would be their root today.
+
+        1. A batch passed 3 and 7 on its way to its root, 13, which has released it. 3 dies before it has heard of that.
+        2. Somebody who wants the topic subscribes at 1, which repairs 3's loss, and so would be the root now.
+        3. 1 must ask 7, not start anew: to its own client it would release batches in another order than 13 has.
+        """
+        self._beyond.update(beyond)
+
+    def _forward(self, cut: Cut) -> None:
+        joiner = self._beyond.get(cut.batch_id, "")
+        if joiner in self._interests.neighbours and cut.batch is not None:
+            self._asked[cut.batch_id] = (joiner, cut.batch)
+            self._ask(joiner, cut.batch)
+        else:
+            super()._forward(cut)
 
     def _is_here(self, batch_id: BatchId) -> bool:
         """Whether the batch waits, or is being cut for, with this broker as its root."""
@@ -132,6 +159,7 @@ class HealingCuts(CutMap):
 
     def _finish(self, batch_id: BatchId, told: Sequence[str]) -> None:
         self._queue = [cut for cut in self._queue if cut.batch_id != batch_id or cut.source != ROOT]
+        self._beyond.pop(batch_id, None)
         record = self._healer.log.find(batch_id)
         if record is not None:
             self._healer.log.released(record)

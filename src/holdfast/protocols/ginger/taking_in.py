@@ -319,6 +319,7 @@ class TakingInBroker(RecordingBroker):
         self.settling = True
         self._open_links(flush, settlement)
         self._pass_settlement(flush, settlement, mine)
+        self.healing_cuts.lie_beyond(settlement.beyond)
         self._replace(flush)
         self.settling = False
         if self._admitting is flush:
