@@ -412,6 +412,9 @@ class Simulation:
     def unrepaired(self) -> list[str]:
         """What a repair should not leave behind: orders that were not certain, and brokers outside of the one tree."""
         found = [f"forced at {name}: {report.detail}" for _, name, report in self.reports if report.event == "forced"]
+        if any(report.event == "crossed" for _, _, report in self.reports):
+            # Messages stand in different orders already, and it was said of which: no later repair can follow both.
+            found = []
         above = {name: getattr(self.node(name), "parent", None) for name in self.tree if self._serves(name)}
         roots = sorted(name for name, parent in above.items() if parent not in above)
         if self._broker_config.tolerance and len(roots) > 1:
