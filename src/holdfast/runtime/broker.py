@@ -12,7 +12,7 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from ssl import SSLContext
 from typing import Any
 
@@ -20,9 +20,11 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.model.errors import ConfigError, LocalMisuse
+from holdfast.model.messages import Twig
 from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.protocols.node import BrokerNode, Report, Restart
 from holdfast.protocols.registry import make_broker
+from holdfast.protocols.treeview import TreeView
 from holdfast.runtime.connection import ConnectionLimits
 from holdfast.runtime.driver import Driver, Sink
 from holdfast.runtime.health import Health
@@ -223,6 +225,7 @@ class BrokerProcess:
             "connected": self.driver.peers,
             "cut_off": self.driver.cuts,
             "tolerance": self.settings.tolerance,
+            **view_of(self.node),
             "waiting_for": self.node.waiting_for(),
         }
 
@@ -334,6 +337,19 @@ class BrokerProcess:
         write = self._log.warning if report.event in WARNINGS else self._log.info
         said = {"peer": report.peer, "pattern": report.pattern, "where": report.where, "detail": report.detail}
         write(report.event, **{name: value for name, value in said.items() if value})
+
+
+def view_of(node: BrokerNode) -> dict[str, object]:
+    """What a broker knows of the tree around it, by names: enough to repair it, and nothing of what is farther away."""
+    view = getattr(node, "view", None)
+    if not isinstance(view, TreeView):
+        return {}
+    above, line = ([one.name for one in contacts] for contacts in (view.chain, view.senior))
+    return {"view": {"above": above, "line": line, "below": _below(view.children.values())}}
+
+
+def _below(twigs: Iterable[Twig]) -> dict[str, object]:
+    return {twig.name: _below(twig.twigs) for twig in twigs if twig.kind == "broker"}
 
 
 async def _serve(settings: BrokerSettings) -> int:
