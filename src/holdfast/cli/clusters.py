@@ -107,7 +107,8 @@ def status(
     """Show the broker tree as it is now: who is ready, who is attached where. Exit code 1 if a broker is not ready.
 
     Each broker says itself who is above it, so after a failure the tree is the repaired one; those that do not answer
-    are listed at the end. `holdfast why NAME` says what a broker waits for.
+    are listed at the end. While the tree heals, ↻ says below a broker what it waits for, and whom it misses.
+    `holdfast why NAME` says everything that a broker waits for.
 
     \b
     Examples
@@ -156,6 +157,8 @@ def tree_of(seen: ClusterStatus) -> Tree:
 def _add_broker(tree: Tree, seen: ClusterStatus, broker: BrokerStatus, shown: set[str]) -> None:
     shown.add(broker.name)
     branch = tree.add(_broker_line(broker))
+    for sentence in broker.healing:
+        branch.add(Text(f"↻ {sentence}", style="yellow"))
     for client in broker.clients:
         branch.add(Text(f"□ {client}", style="dim"))
     for child in seen.children(broker.name):

@@ -13,6 +13,8 @@ from holdfast.cluster.config import Broker, Cluster
 from holdfast.model.errors import ConfigError
 
 ANSWER_S = 2.0
+HEALING = (" to join, ", "to open the link", "to hear of the change", "an earlier repair", "a majority: ")
+"""What a broker says when it waits for the tree to be whole again, and not merely for traffic."""
 ANSWER_BYTES_MAX = 1 << 24
 
 
@@ -31,6 +33,15 @@ class BrokerStatus(Struct, frozen=True):
     @property
     def answers(self) -> bool:
         return bool(self.status)
+
+    @property
+    def healing(self) -> list[str]:
+        """What it waits for before the tree around it is whole again, and whom it misses; empty when it is."""
+        reasons = [str(reason) for reason in self.status.get("waiting_for") or ()]
+        found = [f"waits for {reason}" for reason in reasons if any(words in reason for words in HEALING)]
+        if absent := self.status.get("absent"):
+            found.append(f"keeps what {', '.join(map(str, absent))} may lack")
+        return found
 
 
 class ClusterStatus(Struct, frozen=True):

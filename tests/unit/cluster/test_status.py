@@ -3,9 +3,12 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
+from holdfast.cli.clusters import tree_of
 from holdfast.cluster.config import Broker, Cluster
 from holdfast.cluster.status import BrokerStatus, ClusterStatus, broker_status, cluster_status
 
@@ -104,3 +107,25 @@ def test_those_above_whom_nobody_answers_are_at_the_top_and_those_that_are_silen
     assert [one.name for one in status.tops()] == ["b", "c"]
     assert [one.name for one in status.children("b")] == ["d"]
     assert [one.name for one in status.silent()] == ["a"]
+
+
+def test_a_broker_around_which_the_tree_heals_says_what_it_waits_for_and_whom_it_misses():
+    said = {
+        "waiting_for": ["4, 5 to join, since 1 is lost", "credit from 3", "2 to open the link"],
+        "absent": ["7"],
+    }
+    seen = BrokerStatus("0", None, "holdfast://h:1", ready=True, status=said)
+    assert seen.healing == [
+        "waits for 4, 5 to join, since 1 is lost",
+        "waits for 2 to open the link",
+        "keeps what 7 may lack",
+    ]
+    shown = Console(width=100, no_color=True, file=StringIO())
+    shown.print(tree_of(ClusterStatus("c", "ginger", (seen,))))
+    assert isinstance(shown.file, StringIO)
+    assert "↻ waits for 4, 5 to join, since 1 is lost" in shown.file.getvalue()
+
+
+def test_a_broker_that_waits_for_traffic_alone_is_whole():
+    said = {"waiting_for": ["credit from 3", "the release of c1's total batch #4"], "absent": []}
+    assert BrokerStatus("0", None, "holdfast://h:1", ready=True, status=said).healing == []
