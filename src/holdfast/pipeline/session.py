@@ -111,7 +111,7 @@ def _settings(master: str, scratch: Path, quick: bool, memory: str | None) -> di
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS_PER_CORE * cores),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
-        # Rows bound a batch. With a lower bound of bytes Spark 4.3 asks for the size of the batch after every row, which
+        # Rows bound a batch. With a lower bound of bytes Spark 4.3 asks for the size of a batch after every row, which
         # with a column of arrays takes twenty times longer than all the rest.
         "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
         # A trigger that failed is not worth a thread dump, and progress is kept for whoever asks, briefly.
