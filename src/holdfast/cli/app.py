@@ -5,14 +5,13 @@ failed on the way, 2 if what was asked for cannot be, 130 after Ctrl-C.
 """
 
 import sys
-from collections.abc import Callable
-from inspect import cleandoc
 from typing import Annotated
 
 import typer
 
 from holdfast import __version__
-from holdfast.cli import benchmarks, clusters, demonstration, experiments, faults, messages, simulations
+from holdfast.cli import benchmarks, clusters, demonstration, experiments, faults, messages, pipeline, simulations
+from holdfast.cli.options import help_of
 from holdfast.cli.output import complain, print_line
 from holdfast.cluster.processes import ProcessError
 from holdfast.cluster.workers import WorkerError
@@ -50,12 +49,6 @@ def _options(
         print_line(context.get_help())
 
 
-def _help_of(command: Callable[..., None]) -> str:
-    """The docstring with each paragraph on one line, for the terminal to wrap; examples stay as they are."""
-    paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
-    return "\n\n".join(text if text.startswith("\b") else " ".join(text.split()) for text in paragraphs)
-
-
 for panel, commands in (
     ("Begin here", (demonstration.demo,)),
     ("A cluster on this machine", (clusters.up, clusters.status, clusters.down, clusters.broker)),
@@ -68,7 +61,8 @@ for panel, commands in (
     ("Figures", (benchmarks.bench, experiments.experiment, simulations.protocols)),
 ):
     for command in commands:
-        app.command(help=_help_of(command), rich_help_panel=panel)(command)
+        app.command(help=help_of(command), rich_help_panel=panel)(command)
+app.add_typer(pipeline.app, rich_help_panel="The data pipeline, on Spark")
 
 
 def main() -> None:

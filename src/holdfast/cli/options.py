@@ -1,5 +1,7 @@
 """Options that several commands share, and how their texts are read."""
 
+from collections.abc import Callable
+from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated
 
@@ -53,3 +55,9 @@ def parse_seeds(text: str) -> range:
     if not seeds or seeds.start < 0:
         raise ConfigError(f"--seeds {text!r} has no seed in it; write the smaller one first, from 0 on, as in 1..200.")
     return seeds
+
+
+def help_of(command: Callable[..., None]) -> str:
+    """The docstring with each paragraph on one line, for the terminal to wrap; examples stay as they are."""
+    paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(text if text.startswith("\b") else " ".join(text.split()) for text in paragraphs)

@@ -12,7 +12,8 @@ BEGAN_NS = 1_800_000_000_000_000_000
 
 def message(number: int) -> Message:
     """Message `number` of the world: of one of three publishers, on one of four topics."""
-    keys = (f"k{number % 5}",) if number % 10 == 0 else ()
+    # A total message that names no key has the empty one when it arrives.
+    keys = (f"k{number % 5}",) if number % 10 == 0 else ("",) if number % 4 == 3 else ()
     attributes: dict[str, Value] = {"amount": number, "city": "Lisbon", "big": number > 100} if number % 10 == 0 else {}
     return Message(
         f"bank/{number % 4}",
