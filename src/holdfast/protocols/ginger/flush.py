@@ -175,6 +175,9 @@ class Settlement:
         self.order = merge.order
         self.forced = merge.forced
         self._late = set() if reunion else merge.late
+        overtaken = {record_id for who, record_id in self._late if who == own}
+        self.untimely = set() if reunion else merge.untimely | overtaken
+        """What those outside may not have any more, though they want it now."""
         self.crossed = merge.crossed if reunion else set()
         """Of a reunion: weaker messages that one side has before, and the other after, a total one on their key."""
 

@@ -95,7 +95,9 @@ class Merge:
         missing = {who: [rid for rid, batch in batches.items() if lacks(who, batch)] for who in passed}
         for who, records in missing.items():
             self._keep_shown(passed[who], records)
-        self._keep_settled(settled, new)
+        self.untimely = self._find_untimely(settled, new)
+        """What comes before something that the coordinator has passed on already: those outside may not have it now."""
+        self._keep_settled(settled, new - self.untimely)
         self.order = self._sorted()
         self._totals = self._set_of(rid for rid, batch in batches.items() if batch.guarantee == TOTAL)
         self.crossed: set[RecordId] = set()
@@ -199,6 +201,24 @@ class Merge:
                 reached |= self._past[rid]
         # Who has the first messages of a batch lacks the rest of it.
         return {(who, rid) for rid in missing if reached & causal & ~received & self._bits[rid]}
+
+    def _find_untimely(self, settled: Sequence[RecordId], new: set[RecordId]) -> set[RecordId]:
+        fresh, found = self._set_of(new), 0
+        for rid in settled:
+            if fresh & self._conflicts[rid]:
+                found |= self._all_before(rid) & fresh & self._conflicts[rid]
+        return {rid for rid in new if found & self._bits[rid]}
+
+    def _all_before(self, rid: RecordId) -> int:
+        reached, to_visit = 0, self._before[rid]
+        while to_visit:
+            reached |= to_visit
+            further = 0
+            while to_visit:
+                further |= self._before[self._records[(to_visit & -to_visit).bit_length() - 1]]
+                to_visit &= to_visit - 1
+            to_visit = further & ~reached
+        return reached
 
     def _keep_settled(self, settled: Sequence[RecordId], new: set[RecordId]) -> None:
         """What the coordinator has passed on keeps its order, and comes before what is new, where they share a key."""

@@ -433,18 +433,19 @@ class TakingInBroker(RecordingBroker):
                     record.ins[name] = place[record_id]
                     self.log.stamp(record, name)
             if new:
-                self._settle_new(record, flush.reunion)
+                self._settle_new(record, flush.reunion, record_id in settlement.untimely)
             for name, joiner in flush.joined.items():
                 if settlement.owes(name, record_id):
                     self._give(name, joiner, record, flush.reunion)
         self._given_apart = frozenset()
 
-    def _settle_new(self, record: Record, reunion: bool) -> None:
+    def _settle_new(self, record: Record, reunion: bool, untimely: bool) -> None:
         self._note_processed(record.batch)
         self.log.renumber(record)
         self._note(record)
         if record.batch.guarantee != TOTAL:
-            self._spread(record, "")
+            if not untimely:
+                self._spread(record, "")
             return
         was_cut = self.healing_cuts.is_cut(record.record_id)
         self.healing_cuts.settle_record(record.record_id, record.batch, self._given_apart)
