@@ -37,7 +37,9 @@ from holdfast.pipeline.filters import TopicMatches, apply_filters, is_taken
 from holdfast.pipeline.logs import Log, LogError, Positions, Range, local_path, parse_positions
 from holdfast.pipeline.recording_log import RecordingLog
 from holdfast.pipeline.sink import BatchSink, StreamSink
+from holdfast.pipeline.trace_log import TraceLines, TraceParquet
 from holdfast.storage.recordings import is_recording
+from holdfast.storage.traces import SUFFIX
 
 FORMAT = "holdfast"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -88,7 +90,16 @@ def open_log(options: Options) -> Log:
     path = local_path(text, "what is read")
     if is_recording(path):
         return RecordingLog(path)
-    raise LogError(f"there is no recording at {path}: it should be a directory that `holdfast sub --record` wrote.")
+    if path.is_dir() and next(path.rglob("*.parquet"), None) is not None:
+        return TraceParquet(path)
+    if path.is_dir() and next(path.rglob(f"*{SUFFIX}"), None) is not None:
+        return TraceLines(path)
+    if path.is_file() and path.suffix in (SUFFIX, ".parquet"):
+        return TraceLines(path) if path.suffix == SUFFIX else TraceParquet(path)
+    raise LogError(
+        f"there is neither a recording nor a trace at {path}: it should be a directory that `holdfast sub --record` "
+        f"wrote, or files that end in {SUFFIX} or .parquet."
+    )
 
 
 def _choice(options: Options, name: str, legal: tuple[str, ...]) -> str:

@@ -174,7 +174,7 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(spark: SparkSes
 
 
 def test_a_place_without_anything_to_read_says_what_would_be(spark: SparkSession, tmp_path: Path):
-    with pytest.raises(PySparkException, match=r"there is n.* recording"):
+    with pytest.raises(PySparkException, match="neither a recording nor a trace"):
         read(spark, tmp_path)
 
 
