@@ -49,7 +49,7 @@ class Owner(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """`peer` is the name at the other end: known from the start if we dialled, else from the first frame, a `Hello`."""
 
-    __slots__ = ("_closing", "_limits", "_owner", "_stream", "_transport", "address", "closed", "out", "peer")
+    __slots__ = ("_closing", "_limits", "_muted", "_owner", "_stream", "_transport", "address", "closed", "out", "peer")
 
     def __init__(self, owner: Owner, peer: str | None, limits: ConnectionLimits, buffer: ReadBuffer) -> None:
         self._owner, self.peer, self._limits = owner, peer, limits
@@ -58,6 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         self._closing: asyncio.TimerHandle | None = None
         self.address = ""
         self.closed = False
+        self._muted = False
         self.out: list[bytes] = []
 
     # -------------------------------------------------------------------------------------- called by the loop
@@ -105,6 +106,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Write what was collected, all at once."""
+        if self._muted:
+            return
         out, self.out = self.out, []
         transport = self._transport
         if transport is None or self.closed or not out:
@@ -114,6 +117,18 @@ class Connection(asyncio.BufferedProtocol):
         else:
             transport.writelines(out)
 
+    def mute(self, muted: bool) -> None:
+        """Read and write nothing until further notice, and let nobody see it: that is how a broken network behaves."""
+        transport = self._transport
+        if transport is None or self.closed or muted is self._muted:
+            return
+        self._muted = muted
+        if muted:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+            self.flush()
+
     def close(self) -> None:
         """Take nothing more, hand over what was sent, then close.
 
@@ -121,8 +136,8 @@ class Connection(asyncio.BufferedProtocol):
         So we only say that we are done, and go on reading into nothing until the peer is done too, or time is up.
         """
         transport = self._transport
-        if self.closed or transport is None:
-            self.closed = True
+        if self.closed or transport is None or self._muted:
+            self.abort()
             return
         self.flush()
         self.closed = True

@@ -301,6 +301,8 @@ class Driver:
         self._dialling[peer] = made
         try:
             if peer in self._cut_off:
+                # Nobody says no: an attempt across a broken network hangs.
+                await asyncio.sleep(self._limits.connect_s)
                 raise OSError(_CUT_OFF)
             if address is None:
                 raise OSError(_NO_ADDRESS)
@@ -410,15 +412,17 @@ class Driver:
     # --------------------------------------------------------------------------------------------------- cuts
 
     def cut(self, peer: str) -> None:
-        """Be without a connection with that peer, whoever dials, until `heal`."""
+        """Let nothing pass from or to that peer, silently, until `heal`."""
         self._cut_off.add(peer)
         connection = self._connections.get(peer)
         if connection is not None:
-            connection.abort()
+            connection.mute(True)
 
     def heal(self) -> None:
         """Take every cut back."""
         self._cut_off.clear()
+        for connection in list(self._connections.values()):
+            connection.mute(False)
 
     @property
     def cuts(self) -> list[str]:

@@ -349,28 +349,49 @@ def test_a_node_knows_where_its_peer_is_better_than_the_address_book():
     holdfast.run(story())
 
 
-def test_who_is_cut_off_is_neither_dialled_nor_let_in_until_the_cut_is_healed():
+def test_nothing_passes_a_cut_and_nobody_is_told_until_it_is_healed():
     async def story():
-        again = [SetTimer("again", 0.005)]
+        again = [SetTimer("again", 0.002)]
         answers: dict[str, Effects] = {
             "start": [Connect("far")],
-            "up far": [Send("far", hello("near"))],
-            "down far": list(again),
-            "timer again": [Connect("far")],
+            "up far": [Send("far", hello("near")), *again],
+            "timer again": [Send("far", Ping(1)), *again],
         }
         near, far = FakeNode("near", answers), FakeNode("far")
         near_driver, far_driver = await pair(near, far)
-        await far.has("receive near Hello")
+        await far.has("receive near Ping1")
         far_driver.cut("near")
-        await near.has("down far", 3)
-        assert (far.history.count("receive near Hello"), far_driver.cuts) == (1, ["near"])
-        near_driver.cut("far")
-        ups = near.history.count("up far")
-        await near.has("down far", near.history.count("down far") + 3)
-        assert near.history.count("up far") <= ups + 1
-        near_driver.heal()
+        had = far.history.count("receive near Ping1")
+        await near.has("timer again", near.history.count("timer again") + 20)
+        assert (far.history.count("receive near Ping1"), far_driver.cuts) == (had, ["near"])
+        assert "down far" not in near.history
         far_driver.heal()
-        await far.has("receive near Hello", 2)
+        await far.has("receive near Ping1", had + 20)
+        await near_driver.close()
+        await far_driver.close()
+
+    holdfast.run(story())
+
+
+def test_who_dials_across_a_cut_waits_until_its_patience_ends_and_succeeds_after_the_heal():
+    async def story():
+        answers: dict[str, Effects] = {
+            "timer go": [Connect("far")],
+            "start": [SetTimer("go", 0.0)],
+            "down far": [SetTimer("go", 0.0)],
+            "up far": [Send("far", hello("near"))],
+        }
+        near, far = FakeNode("near", answers), FakeNode("far")
+        far_driver = Driver(far, lambda _: None)
+        address = await far_driver.listen("127.0.0.1", 0)
+        near_driver = Driver(near, lambda _: address, limits=ConnectionLimits(connect_s=0.01))
+        near_driver.cut("far")
+        far_driver.start()
+        near_driver.start()
+        await near.has("down far", 2)
+        assert "up far" not in near.history
+        near_driver.heal()
+        await far.has("receive near Hello")
         await near_driver.close()
         await far_driver.close()
 
