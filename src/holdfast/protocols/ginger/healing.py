@@ -39,8 +39,9 @@ from holdfast.model.messages import (
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.broker import Phase
 from holdfast.protocols.ginger.cuts import BatchId
+from holdfast.protocols.ginger.expecting import JOIN_TIMER
 from holdfast.protocols.ginger.flush import Flush
-from holdfast.protocols.ginger.taking_in import JOIN_TIMER, TakingInBroker
+from holdfast.protocols.ginger.taking_in import TakingInBroker
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, Restart, Send, SetTimer

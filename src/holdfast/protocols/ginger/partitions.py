@@ -39,10 +39,10 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.absences import Absence, OwnHistory
 from holdfast.protocols.ginger.broker import Phase
 from holdfast.protocols.ginger.census import CensusTaker
+from holdfast.protocols.ginger.expecting import THE_ABSENT
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing import HealingBroker
 from holdfast.protocols.ginger.merge import Flag
-from holdfast.protocols.ginger.taking_in import THE_ABSENT
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, SetTimer
 
