@@ -88,9 +88,13 @@ def _start(master: str, name: str, settings: Mapping[str, str], scratch: Path) -
 
 def _prepare_environment(master: str, scratch: Path) -> None:
     os.environ["JAVA_HOME"] = str(spark_java_home(scratch))
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if is_local(master):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    else:
+        # Where Python is on the machines of a cluster, only whoever set them up knows.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name in WORKER_ENVIRONMENT:
         os.environ.setdefault(name, "1")
 
