@@ -20,13 +20,13 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.model.errors import ConfigError, LocalMisuse
-from holdfast.model.messages import Twig
+from holdfast.model.messages import Twig, Upward
 from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.protocols.node import BrokerNode, Report, Restart
 from holdfast.protocols.registry import make_broker
-from holdfast.protocols.treeview import TreeView
+from holdfast.protocols.treeview import TreeView, contacts_in
 from holdfast.runtime.connection import ConnectionLimits
-from holdfast.runtime.driver import Driver, Sink
+from holdfast.runtime.driver import Driver, Sink, place_of
 from holdfast.runtime.health import Health
 from holdfast.runtime.introducing import Introduction, introduction_of, who_is_there
 from holdfast.runtime.joining import Candidates
@@ -181,7 +181,25 @@ class BrokerProcess:
     def _restart(self, reason: str) -> None:
         """The others have given this broker up: it begins anew, when what it said last has been carried out."""
         self._log.warning("begins anew", reason=reason)
+        self._remember_others()
         asyncio.get_running_loop().call_soon(self._candidates.begin)
+
+    def _remember_others(self) -> None:
+        """Whoever was near may take us in, too: those that we were told of at the start may all be lost."""
+        view = getattr(self.node, "view", None)
+        if not isinstance(view, TreeView):
+            return
+        settings = self.settings
+        near = contacts_in(Upward(view.chain, view.senior, view.siblings))
+        places = {one.name: place_of(one.address) for one in near if one.name != settings.name}
+        found = {name: place for name, place in places.items() if place is not None}
+        self.settings = msgspec.structs.replace(
+            settings,
+            addresses={**found, **settings.addresses},
+            join=tuple(dict.fromkeys((*settings.join, *found))),
+        )
+        self._candidates.close()
+        self._candidates = Candidates(self.settings.candidates(), self._attempt, self._joined)
 
     def _attempt(self, parent: str) -> None:
         """Begin anew as a newcomer below that broker."""
