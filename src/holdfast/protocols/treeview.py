@@ -28,6 +28,8 @@ class TreeView:
         self.gone: dict[str, int] = {}
         self.alive: dict[str, int] = {}
         """Those who were taken for dead while the network was parted: what is still said of them below is old."""
+        self.avoided: set[str] = set()
+        """Those who are alive and cannot take us in."""
         self.version = 0
         self._pending: dict[int, tuple[set[str], Callable[[], None]]] = {}
 
@@ -61,7 +63,8 @@ class TreeView:
     def next_contact(self) -> Contact | None:
         """Whom to turn to when the parent is dead: the first alive of those that everybody around would turn to."""
         line = contacts_in(Upward(self.chain, self.senior, self.siblings))
-        return next((one for one in line if not self.is_gone(one.name, one.epoch)), None)
+        left = [one for one in line if not self.is_gone(one.name, one.epoch)]
+        return next((one for one in left if one.name not in self.avoided), None)
 
     def line_before_us(self) -> tuple[Contact, ...]:
         """Those who would be the root before us."""

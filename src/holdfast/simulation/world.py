@@ -417,9 +417,21 @@ class Simulation:
             found = []
         above = {name: getattr(self.node(name), "parent", None) for name in self.tree if self._serves(name)}
         roots = sorted(name for name, parent in above.items() if parent not in above)
+        astray = [name for name in above if not self._reaches_the_top(name, above)]
+        if self._broker_config.tolerance and astray:
+            found.append(f"below themselves: {', '.join(astray)}")
         if self._broker_config.tolerance and len(roots) > 1:
             found.append(f"several roots: {', '.join(f'{name} (parent {above[name]})' for name in roots)}")
         return found
+
+    @staticmethod
+    def _reaches_the_top(name: str, above: dict[str, str | None]) -> bool:
+        seen: set[str] = set()
+        place: str | None = name
+        while place in above and place not in seen:
+            seen.add(place)
+            place = above[place]
+        return place not in seen
 
     def _known_client(self, address: str) -> ClientHost:
         name = address.partition("@")[0]

@@ -187,6 +187,9 @@ class ExpectingBroker(RecordingBroker):
                 self.hub.out.append(Report("gap", peer=name, detail=refusal.reason))
             self.hub.refuse(name, refusal)
             return
+        if any(one.name == name for one in self.view.chain):
+            self.hub.refuse(name, Refusal("moved", f"{self.name} is itself below {name}: ask others"))
+            return
         self.view.adopt(join.twig, self.parent is None)
         flush = self._flush_for(name, join) or Flush("")
         flush.waiting.pop(name, None)

@@ -130,6 +130,10 @@ class HealingBroker(TakingInBroker):
             self._give_up(refusal.reason)
         elif refusal.code == "unknown-session":
             self.suspect(link.peer, self._epoch_of(link), refusal.reason)
+        elif refusal.code == "moved" and link.peer == self._fenced:
+            self.view.avoided.add(link.peer)
+            self.hub.set_aside(link.peer)
+            self._orphaned(link.peer)
         elif link.peer == self.parent and self.hub.links.get(link.peer) is link:
             # It may still know us by an epoch that is over: it will learn.
             self.hub.restore(link)
@@ -298,8 +302,21 @@ class HealingBroker(TakingInBroker):
 
     def _hear_of(self, dead: Dead, peer: str) -> None:
         for name, epoch in dead:
+            if self._is_hearsay(name, epoch, peer):
+                self.view.revive([(name, epoch)])
             if peer == self.parent or not self.view.is_rumour(name, epoch):
                 self.suspect(name, epoch, f"{peer} says so")
+
+    def _is_hearsay(self, name: str, epoch: int, peer: str) -> bool:
+        """Whether that node has just come to us itself, and the one who speaks was not its neighbour.
+
+        Of two that lost each other one is given up. What it has said of the other must not outlive it.
+        """
+        for flush in self._flushes:
+            joiner = flush.joined.get(name)
+            if joiner is not None and joiner.join.twig.epoch == epoch:
+                return all(below.name != peer for below in joiner.join.twig.twigs)
+        return False
 
     def suspect(self, name: str, epoch: int, reason: str) -> None:
         """That node is dead in that epoch, whatever it may think itself."""
@@ -415,6 +432,7 @@ class HealingBroker(TakingInBroker):
         if peer != self._fenced:
             return
         self._fenced = ""
+        self.view.avoided.clear()
         self.view.learn(message.upward)
         for name, epoch in message.dead:
             self.suspect(name, epoch, f"{peer} says so")
