@@ -1,6 +1,7 @@
 """`holdfast experiment`: the experiments of the papers, repeated in virtual time, as tables and drawings."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from holdfast.cli.options import AsJson
 from holdfast.cli.output import console, note, print_json, print_line, progress, table
 from holdfast.experiments.experiment import Experiment, Report, Table
 from holdfast.experiments.registry import EXPERIMENTS, find_experiment
-from holdfast.experiments.reports import PAGE, cell_text, write_report
+from holdfast.experiments.reports import PAGE, RowLog, cell_text, write_report
 from holdfast.experiments.running import run_points
 from holdfast.model.errors import ConfigError
 
@@ -26,6 +27,9 @@ def experiment(
     ] = None,
     workers: Annotated[int, typer.Option("--workers", min=1, max=256, help="How many processes.")] = os.cpu_count()
     or 1,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the rows that an interrupted run left in the directory.")
+    ] = False,
     point: Annotated[str, typer.Option("--point", help="Run this point alone, given as JSON, and print its row.")] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -37,33 +41,46 @@ def experiment(
     \b
     Examples
       holdfast experiment ginger --quick
-      holdfast experiment ginger --out experiments/ginger
+      holdfast experiment ginger --out experiments/ginger --resume
       holdfast experiment ginger --point '{"keys":1,"victims":["1","2"],"seed":3}'
     """
     chosen = find_experiment(name)
     if point:
         _run_one(chosen, point)
         return
-    points = chosen.points(quick)
-    with progress() as advance:
-        done = [0]
-
-        def on_row(_: int, __: Any) -> None:
-            done[0] += 1
-            advance("runs", done[0], len(points))
-
-        rows = run_points(chosen, points, workers, on_row)
+    if resume and out is None:
+        raise ConfigError("--resume goes on with the rows in a directory; say which with --out.")
+    rows = _all_rows(chosen, chosen.points(quick), out, workers, resume=resume)
     report = chosen.report(rows)
     if out is not None:
         write_report(out, report, rows)
     if as_json:
-        print_json(_as_dict(chosen, report, len(points)))
+        print_json(_as_dict(chosen, report, len(rows)))
     else:
         _print_report(report)
     if out is not None:
         note(f"everything is in {out}; {out / PAGE} shows it")
     if report.broken:
         raise typer.Exit(1)
+
+
+def _all_rows(chosen: Experiment, points: Sequence[Any], out: Path | None, workers: int, *, resume: bool) -> list[Any]:
+    """The rows of all points in their order, those that are known already and those that are made now."""
+    log = RowLog(out, chosen.row_kind, resume) if out is not None else None
+    known = {chosen.point_of(row): row for row in log.rows} if log is not None else {}
+    left = [point for point in points if point not in known]
+    done = [len(points) - len(left)]
+    with progress() as advance:
+
+        def on_row(_: int, row: Any) -> None:
+            if log is not None:
+                log.add(row)
+            done[0] += 1
+            advance("runs", done[0], len(points))
+
+        made = run_points(chosen, left, workers, on_row)
+    known |= {chosen.point_of(row): row for row in made}
+    return [known[point] for point in points]
 
 
 def _run_one(chosen: Experiment, text: str) -> None:

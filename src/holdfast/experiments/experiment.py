@@ -62,4 +62,6 @@ class Experiment(Struct, frozen=True):
     points: Callable[[bool], Sequence[Any]]
     """All points; if its argument is true, those of a first impression."""
     run: Callable[[Any], Any]
+    point_of: Callable[[Any], Any]
+    """The point that a row came of."""
     report: Callable[[Sequence[Any]], Report]

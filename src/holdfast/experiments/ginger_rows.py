@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from statistics import mean
 
-from holdfast.experiments.ginger import ORPHANING, THESIS_KEYS, THESIS_MS, Latency, Row
+from holdfast.experiments.ginger import ORPHANING, SIBLINGS_TOLERANCE, THESIS_KEYS, THESIS_MS, Latency, Row
 from holdfast.experiments.repairs import Repair
 
 GUARANTEES = ("eventual", "causal", "total")
@@ -14,16 +14,13 @@ Pick = Callable[[Row], dict[str, Latency]]
 
 def matching(rows: Iterable[Row], pace_ms: float, keys: int, victims: tuple[str, ...]) -> list[Row]:
     """The trials of figures 5.4 and 5.5 that share everything but the seed."""
-    found = [
+    return [
         row
         for row in rows
         if (row.trial.interval_ms, row.trial.keys, row.trial.victims) == (pace_ms, keys, victims)
-        and row.trial.tolerance == 1
+        and row.trial.tolerance == SIBLINGS_TOLERANCE
         and row.trial.total > 0
     ]
-    # Figure 5.3 has trials of its own, which last longer: averages over both would mean nothing.
-    fewest = min((row.trial.operations for row in found), default=0)
-    return [row for row in found if row.trial.operations == fewest]
 
 
 def all_messages(row: Row) -> dict[str, Latency]:
@@ -46,10 +43,13 @@ def means_ms(rows: Iterable[Row], guarantee: str, pick: Pick = all_messages) -> 
 
 def orphaning(rows: Iterable[Row]) -> list[Row]:
     """The trials of figure 5.3."""
-    found = [row for row in rows if row.trial.victims in ORPHANING and row.trial.interval_ms == THESIS_MS]
-    found = [row for row in found if row.trial.keys == THESIS_KEYS and row.trial.tolerance == len(row.trial.victims)]
-    most = max((row.trial.operations for row in found), default=0)
-    return [row for row in found if row.trial.operations == most]
+    return [
+        row
+        for row in rows
+        if (row.trial.interval_ms, row.trial.keys) == (THESIS_MS, THESIS_KEYS)
+        and row.trial.victims in ORPHANING
+        and row.trial.tolerance == len(row.trial.victims)
+    ]
 
 
 def by_rounds(rows: Iterable[Row]) -> dict[int, list[Repair]]:

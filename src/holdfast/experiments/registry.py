@@ -1,5 +1,7 @@
 """Every experiment on the bench, by name."""
 
+from operator import attrgetter
+
 from holdfast.experiments import ginger
 from holdfast.experiments.experiment import Experiment
 from holdfast.experiments.ginger_report import report as ginger_report
@@ -15,6 +17,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             ginger.Row,
             ginger.trials,
             ginger.run,
+            attrgetter("trial"),
             ginger_report,
         ),
     )

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.experiments.experiment import Cell, Claim, Report, Table
+from holdfast.model.errors import ConfigError
 
 PAGE, ROWS = "report.md", "rows.jsonl"
 
@@ -17,12 +18,46 @@ def write_report(directory: Path, report: Report, rows: Sequence[Any]) -> list[P
     """Write everything into the directory, which is made if need be; returns what was written."""
     texts = {f"{table.name}.csv": csv_text(table) for table in report.tables}
     texts |= {f"{figure.name}.svg": figure.svg for figure in report.figures}
-    texts[ROWS] = "".join(msgspec.json.encode(row).decode() + "\n" for row in rows)
+    texts[ROWS] = "".join(map(row_line, rows))
     texts[PAGE] = markdown(report)
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (directory / name).write_text(text)
     return [directory / name for name in texts]
+
+
+def row_line(row: Any) -> str:
+    """A row as one line of JSON, its newline included."""
+    return msgspec.json.encode(row).decode() + "\n"
+
+
+class RowLog:
+    """The rows of a run that may be interrupted: each is on disk as soon as it is there, and can be read back.
+
+    A line that was cut off by the interruption is not a row, and is dropped.
+    """
+
+    def __init__(self, directory: Path, row_kind: type[Any], resume: bool) -> None:
+        self.path = directory / ROWS
+        self.rows = self._read(row_kind) if resume and self.path.exists() else []
+        directory.mkdir(parents=True, exist_ok=True)
+        self.path.write_text("".join(map(row_line, self.rows)))
+
+    def _read(self, row_kind: type[Any]) -> list[Any]:
+        lines = self.path.read_text().splitlines(keepends=True)
+        if lines and not lines[-1].endswith("\n"):
+            lines.pop()
+        try:
+            return [msgspec.json.decode(line.encode(), type=row_kind) for line in lines]
+        except msgspec.DecodeError as error:
+            raise ConfigError(
+                f"{self.path} holds other rows than those of this experiment ({error}); choose another directory, or "
+                "leave out --resume to begin anew."
+            ) from None
+
+    def add(self, row: Any) -> None:
+        with self.path.open("a") as file:
+            file.write(row_line(row))
 
 
 def csv_text(table: Table) -> str:

@@ -70,3 +70,41 @@ def test_an_unknown_experiment_is_refused(holdfast: CommandLine):
     ran = holdfast("experiment", "gigner")
     assert ran.code == 2
     assert "choose one of ginger" in ran.err
+
+
+def test_an_interrupted_run_goes_on_where_it_ended(
+    holdfast: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    points, ran = EXPERIMENTS["ginger"].points(True)[:4], []
+
+    def run(point: Any) -> Any:
+        ran.append(point)
+        return row(point)
+
+    monkeypatch.setitem(EXPERIMENTS, "ginger", replace(EXPERIMENTS["ginger"], points=lambda _: points, run=run))
+    assert holdfast("experiment", "ginger", "--workers", 1, "--out", tmp_path).code == 0
+    rows = tmp_path / "rows.jsonl"
+    whole = rows.read_text()
+    # The machine stopped in the midst of the third row.
+    rows.write_text("".join(whole.splitlines(keepends=True)[:2]) + '{"trial"')
+    ran.clear()
+    assert holdfast("experiment", "ginger", "--workers", 1, "--out", tmp_path, "--resume").code == 0
+    assert ran == points[2:]
+    assert rows.read_text() == whole
+
+
+def test_without_resume_a_run_begins_anew(holdfast: CommandLine, instant: None, tmp_path: Path):
+    (tmp_path / "rows.jsonl").write_text("no row\n")
+    assert holdfast("experiment", "ginger", "--quick", "--workers", 1, "--out", tmp_path).code == 0
+    assert "no row" not in (tmp_path / "rows.jsonl").read_text()
+
+
+def test_rows_of_something_else_are_not_gone_on_with(holdfast: CommandLine, instant: None, tmp_path: Path):
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    ran = holdfast("experiment", "ginger", "--quick", "--workers", 1, "--out", tmp_path, "--resume")
+    assert ran.code == 2
+    assert "other rows" in ran.err
+
+
+def test_resume_needs_a_directory(holdfast: CommandLine):
+    assert holdfast("experiment", "ginger", "--resume").code == 2

@@ -39,11 +39,11 @@ def test_averages_are_over_the_runs_that_share_everything_but_the_seed():
     assert (by_faults[1]["runs"], by_faults[1]["total"]) == (1, 5000.0)
 
 
-def test_the_longer_trials_of_figure_5_3_are_not_mixed_into_5_4():
-    short, long = Trial(operations=500, victims=("1",)), Trial(operations=1000, victims=("1",))
-    rows = [row(short), row(long)]
-    assert [one.trial for one in matching(rows, THESIS_MS, 100, ("1",))] == [short]
-    assert len(by_rounds(rows)[1]) == 1
+def test_trials_of_a_higher_tolerance_belong_to_figure_5_3_alone():
+    rows = [row(Trial(victims=("1",))), row(Trial(victims=("1", "0"), tolerance=2)), row(Trial(victims=("1", "2")))]
+    assert matching(rows, THESIS_MS, 100, ("1",)) == rows[:1]
+    assert matching(rows, THESIS_MS, 100, ("1", "0")) == []
+    assert {rounds: len(repairs) for rounds, repairs in by_rounds(rows).items()} == {1: 1, 2: 1}
 
 
 def test_a_run_that_broke_a_promise_is_in_no_figure_and_has_a_command_that_repeats_it():
