@@ -24,9 +24,19 @@ async def record(subscription: Subscription, writer: RecordingWriter, count: int
         lot = list(islice(arrived, count - recorded) if count else arrived)
         arrived.clear()
         writer.append(lot, time_ns())
-        # In a thread: a slow disk must not look like a dead client.
-        await asyncio.to_thread(writer.flush)
+        await _flushed(writer)
         recorded += len(lot)
         if count and recorded >= count:
             break
     return recorded
+
+
+async def _flushed(writer: RecordingWriter) -> None:
+    """Flush in a thread: a slow disk must not look like a dead client."""
+    flushing = asyncio.ensure_future(asyncio.to_thread(writer.flush))
+    try:
+        await asyncio.shield(flushing)
+    except asyncio.CancelledError:
+        # Whoever cancels closes the writer next, and must not do so under the hands of the thread.
+        await flushing
+        raise

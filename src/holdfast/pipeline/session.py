@@ -10,6 +10,7 @@ One session per process: entering the context twice at once gives the same sessi
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -27,6 +28,8 @@ from holdfast.pipeline.source import register
 LOCAL_MASTER = "local[*]"
 LOOPBACK = "127.0.0.1"
 SCRATCH_PREFIX = "holdfast-spark-"
+STOP_S_MAX = 30
+"""How long Java may take to end when its work is done."""
 MEMORY_MIB_MIN, MEMORY_MIB_MAX = 1024, 8192
 ARROW_BATCH_ROWS = 20_000
 """Rows in an Arrow batch between Spark and Python: large enough that the cost of a batch disappears in its rows."""
@@ -162,7 +165,11 @@ def _stop(spark: SparkSession) -> None:
     process = getattr(gateway, "proc", None)
     if process is not None:
         process.stdin.close()
-        process.wait()
+        try:
+            process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
 
 

@@ -1,6 +1,7 @@
 """A subscription recorded: what a real broker delivers is on disk, in its order, numbered without a gap."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import holdfast
@@ -29,7 +30,40 @@ def test_what_arrives_is_recorded_and_the_next_recorder_goes_on_behind_it(tmp_pa
     assert Recording(tmp_path).end() == 600
 
 
-def test_a_recorder_that_is_cancelled_keeps_what_it_had_taken(tmp_path: Path):
+def test_a_recorder_that_is_cancelled_while_the_disk_works_waits_for_the_disk(tmp_path: Path):
+    class SlowWriter(RecordingWriter):
+        """Its disk works until it is told that it is done."""
+
+        def __init__(self, path: Path) -> None:
+            super().__init__(path)
+            self.begun, self.done = threading.Event(), threading.Event()
+
+        def flush(self, sync: bool = True) -> int:
+            if self.pending:
+                self.begun.set()
+                assert self.done.wait(60)
+            return super().flush(sync)
+
+    async def story() -> None:
+        async with broker_here() as broker, holdfast.connect(address_of(broker), name="alice") as client:
+            numbers = await client.subscribe("numbers")
+            writer = SlowWriter(tmp_path)
+            recording = asyncio.ensure_future(record(numbers, writer))
+            await client.publish("numbers", b"1")
+            await until(writer.begun.is_set, "the disk works")
+            recording.cancel()
+            await asyncio.sleep(0)
+            assert not recording.done()
+            writer.done.set()
+            await asyncio.gather(recording, return_exceptions=True)
+            assert recording.cancelled()
+            writer.close()
+
+    holdfast.run(story())
+    assert Recording(tmp_path).end() == 1
+
+
+def test_a_recorder_that_is_cancelled_keeps_keeps_what_it_had_taken(tmp_path: Path):
     async def story() -> None:
         async with broker_here() as broker, holdfast.connect(address_of(broker), name="alice") as client:
             numbers = await client.subscribe("numbers")
