@@ -24,49 +24,75 @@ class ReadBuffer:
 
 
 class FrameStream:
-    """The incoming half of one connection: give `room` to whoever reads, then say how much came."""
+    """The incoming half of one connection: give `room` to whoever reads, then say how much came.
 
-    __slots__ = ("_own", "_rest", "_shared", "_view")
+    The beginning of a frame is put aside once, for most frames are complete with the next read. One that is not gets a
+    buffer of its own, which grows with it: each byte is copied a constant number of times, however small the pieces.
+    """
+
+    __slots__ = ("_filled", "_need", "_own", "_rest", "_shared")
 
     def __init__(self, shared: ReadBuffer) -> None:
         self._shared = shared
         self._rest = b""
         self._own: memoryview | None = None
-        self._view = shared.view
+        self._filled = 0
+        """How much of our own buffer holds bytes of the frame."""
+        self._need = 0
+        """How many bytes it takes before the beginning that we have can become a frame, or tell how long it is."""
 
     @property
     def pending_bytes(self) -> int:
         """Bytes of a frame that is not complete yet."""
-        return len(self._rest)
+        return self._filled if self._own is not None else len(self._rest)
 
     def room(self) -> memoryview:
         """Where the next bytes are to be put."""
-        rest = self._rest
-        if not rest:
-            self._view = self._shared.view
-            return self._view
-        view = self._own if self._own is not None else self._shared.view
-        if len(view) - len(rest) < READ_BYTES_MIN:
-            # A frame that does not fit gets a buffer of its own, until it is complete. The header has been checked.
-            view = self._own = memoryview(bytearray(2 * len(rest) + READ_BYTES_MIN))
-        view[: len(rest)] = rest
-        self._view = view
-        return view[len(rest) :]
+        rest, own = self._rest, self._own
+        if own is None:
+            if not rest:
+                return self._shared.view
+            if self._shared.size_bytes - len(rest) >= READ_BYTES_MIN:
+                self._shared.view[: len(rest)] = rest
+                return self._shared.view[len(rest) :]
+            own = self._keep_in_own(memoryview(rest))
+        elif len(own) - self._filled < READ_BYTES_MIN:
+            own = self._keep_in_own(own[: self._filled])
+        return own[self._filled :]
+
+    def _keep_in_own(self, beginning: memoryview) -> memoryview:
+        own = memoryview(bytearray(2 * (len(beginning) + READ_BYTES_MIN)))
+        own[: len(beginning)] = beginning
+        self._own, self._filled, self._rest = own, len(beginning), b""
+        return own
 
     def advance(self, count: int) -> list[Frame]:
         """That many bytes came; the frames that are complete now."""
-        view, at, end = self._view, 0, len(self._rest) + count
+        view = self._own if self._own is not None else self._shared.view
+        end = count + self.pending_bytes
+        if end < self._need:
+            # A piece in the middle of a frame: there is nothing to look at.
+            if self._own is None:
+                self._keep_in_own(view[:end])
+            self._filled = end
+            return []
+        frames, at = self._cut(view, end)
+        self._own, self._filled = None, 0
+        self._rest = bytes(view[at:end]) if at < end else b""
+        return frames
+
+    def _cut(self, view: memoryview, end: int) -> tuple[list[Frame], int]:
+        """The frames in so much of the view, and where the next one begins."""
         frames: list[Frame] = []
+        at, self._need = 0, 0
         while end - at >= HEADER_BYTES:
             size: int = LENGTH.unpack_from(view, at)[0]
             if size > FRAME_BYTES_MAX:
                 raise WireError(f"the peer announced a frame of {size} bytes; the limit is {FRAME_BYTES_MAX}")
             start = at + HEADER_BYTES
             if start + size > end:
+                self._need = HEADER_BYTES + size
                 break
             at = start + size
             frames.append(decode(view[start:at]))
-        self._rest = bytes(view[at:end]) if at < end else b""
-        if at:
-            self._own = None
-        return frames
+        return frames, at

@@ -94,3 +94,18 @@ def test_room_for_a_large_frame_grows_with_what_has_come_not_with_what_was_annou
 def test_a_frame_over_the_limit_is_an_error_as_soon_as_it_is_announced():
     with pytest.raises(WireError, match="the limit is"):
         feed(FrameStream(ReadBuffer(SMALL)), struct.pack(">I", FRAME_BYTES_MAX + 1))
+
+
+def test_a_frame_in_tiny_pieces_is_not_copied_for_each_of_them():
+    """A slow or hostile peer must not stop the loop of everybody else."""
+    whole = encode(data(1, 300_000))
+    stream = FrameStream(ReadBuffer())
+    buffers, found = 0, []
+    for at in range(0, len(whole), 16):
+        own = stream._own
+        found = feed(stream, whole[at : at + 16])
+        buffers += stream._own is not own
+    assert found == [data(1, 300_000)]
+    assert stream.pending_bytes == 0
+    # It is copied when its buffer grows, which is twice as large each time.
+    assert buffers <= 8
