@@ -25,8 +25,8 @@ from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Levels
 
 RecordId = tuple[str, int]
-EARLIER_MAX = 1 << 20
-"""Numbers up to here are for what was processed, forgotten, and is needed again."""
+UNPLACED = -1
+"""The number of a record whose place in the processing order is not known."""
 
 
 class Record:
@@ -79,8 +79,7 @@ class StabilityLog:
         self.bytes = 0
         self._log: deque[Record] = deque()
         self._by_id: dict[RecordId, Record] = {}
-        self._clock = EARLIER_MAX
-        self._earlier = 0
+        self._clock = 0
         self._changed = False
 
     # ------------------------------------------------------------------------------------------------- recording
@@ -102,11 +101,10 @@ class StabilityLog:
         self.bytes += record.batch.cost_bytes
         self._changed = True
 
-    def append_earlier(self, batch: Batch) -> Record:
-        """A batch that was processed so long ago that it was forgotten: before everything that is in the log."""
+    def append_unplaced(self, batch: Batch) -> Record:
+        """A batch that has passed here before, and was forgotten or never wanted: its place is not known any more."""
         record = self.append(batch)
-        self._earlier = min(self._earlier + 1, EARLIER_MAX)
-        record.number = self._earlier
+        record.number = UNPLACED
         return record
 
     def find(self, record_id: RecordId) -> Record | None:

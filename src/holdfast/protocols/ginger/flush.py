@@ -164,7 +164,7 @@ class Settlement:
             **{one.record_id: one.number for one in map(log.find, self.batches) if one is not None},
         }
         settled = sorted(
-            (one for one, number in numbers.items() if number and one in self.batches), key=numbers.__getitem__
+            (one for one, number in numbers.items() if number > 0 and one in self.batches), key=numbers.__getitem__
         )
         forgotten = set() if reunion else self._forgotten(joined, is_processed)
         # What was asked for by way of the lost broker, and done without it, was wanted by nobody there.

@@ -413,7 +413,7 @@ class HealingBroker(TakingInBroker):
         # A request that was asked again meanwhile has taken two positions.
         self.log.restack(peer)
         for record, after in self.log.history(peer):
-            self.hub.send(peer, Unstable(_flag(record, peer), record.batch, after, record.number))
+            self.hub.send(peer, Unstable(_flag(record, peer), record.batch, after, max(record.number, 0)))
         self._fence_base, self._fence_version = self.log.flows[peer].sent, self.view.version
         join = Join(
             self.view.twig(),

@@ -140,7 +140,8 @@ class Merge:
                 self._liked[rid] |= received & ~self._conflicts[rid]
                 received |= bit
         passed = [entry for entry in entries if entry[1] is Flag.RECEIVED or (entry[1] is Flag.SENT and history.passes)]
-        self._keep_processed([rid for rid, *_ in sorted(passed, key=lambda entry: entry[3])])
+        # Those whose place is not known have no number.
+        self._keep_processed([rid for rid, _, _, number in sorted(passed, key=lambda entry: entry[3]) if number > 0])
         return {rid: flag for rid, flag, *_ in passed}
 
     def _keep_processed(self, order: Sequence[RecordId]) -> None:

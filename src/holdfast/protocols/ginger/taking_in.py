@@ -118,10 +118,6 @@ class TakingInBroker(ExpectingBroker):
         cut = self.healing_cuts.is_cut((batch.publisher, batch.first))
         if batch.guarantee == TOTAL and not cut and not flush.reunion:
             return False
-        return self._is_wanted(flush, batch)
-
-    def _is_wanted(self, flush: Flush, batch: Batch) -> bool:
-        """Whether somebody who takes no part in the flush wants it."""
         return any(
             destination != flush.key and destination not in flush.joined and batch.wanted_by(filters)
             for destination, filters in self.interests.table.route(batch.topic).items()
@@ -165,9 +161,7 @@ class TakingInBroker(ExpectingBroker):
             new = not self.is_processed(batch.publisher, batch.last)
             record = self.log.find(record_id)
             if record is None:
-                # What was wanted here was processed and forgotten; anything else only passes, and does so now.
-                before = not new and self._is_wanted(flush, batch)
-                record = self.log.append_earlier(batch) if before else self.log.append(batch)
+                record = self.log.append(batch) if new else self.log.append_unplaced(batch)
                 record.number = mine.numbers.get(record_id, record.number)
             else:
                 self.log.append_again(record)
