@@ -1,6 +1,7 @@
 """A subscription recorded: what a real broker delivers is on disk, in its order, numbered without a gap."""
 
 import asyncio
+import sys
 import threading
 from pathlib import Path
 
@@ -76,3 +77,25 @@ def test_a_recorder_that_is_cancelled_keeps_keeps_what_it_had_taken(tmp_path: Pa
 
     holdfast.run(story())
     assert Recording(tmp_path).end() == 1
+
+
+def test_the_command_line_records_and_says_where_it_began_and_how_many_it_were(tmp_path: Path):
+    async def story() -> list[str]:
+        async with broker_here() as broker, holdfast.connect(address_of(broker), name="alice") as client:
+            options = ["--record", str(tmp_path), "--count", "2", "--name", "bob", "--address", address_of(broker)]
+            command = [sys.executable, "-m", "holdfast", "sub", "numbers/#", *options]
+            recorder = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+            assert recorder.stderr is not None
+            said = [await recorder.stderr.readline() for _ in range(2)]
+            for number in range(2):
+                await client.publish(f"numbers/{number}", b"%d" % number)
+            said.append(await recorder.stderr.read())
+            assert await recorder.wait() == 0
+            return [line.decode() for line in said]
+
+    assert holdfast.run(story()) == [
+        "bob is subscribed to numbers/# at broker b0\n",
+        f"recording to {tmp_path} from position 0 on\n",
+        f"recorded 2 messages to {tmp_path}\n",
+    ]
+    assert Recording(tmp_path).end() == 2
