@@ -44,7 +44,7 @@ from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing import HealingBroker
 from holdfast.protocols.ginger.merge import Flag
 from holdfast.protocols.links import Link
-from holdfast.protocols.node import Disconnect, Effects, Report, SetTimer
+from holdfast.protocols.node import Disconnect, Effects, Report, Send, SetTimer
 
 SEEK_TIMER = "seek"
 PROBE_TICKS = 4
@@ -213,9 +213,11 @@ class PartitionBroker(HealingBroker):
 
     def receive(self, peer: str, frame: Frame, now: float) -> Effects:
         if isinstance(frame, Hello) and peer in self._probes:
-            # It comes by itself: nobody has to ask it.
+            # It comes by itself, so nobody has to ask it. Our own attempt to reach it ends with this connection.
             self._probes.discard(peer)
             self.hub.set_aside(peer)
+            reason = f"{self.name} was just asking for {peer}: try again"
+            return [Send(peer, Refusal("not-ready", reason)), Disconnect(peer, reason)]
         return super().receive(peer, frame, now)
 
     def _take_over(self, old: str) -> Flush:
