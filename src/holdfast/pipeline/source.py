@@ -162,7 +162,9 @@ class LogReader(_Reading, DataSourceReader):
     def partitions(self) -> Sequence[Range]:
         log = self._log()
         start, end = self._position("startPosition", "earliest"), self._position("endPosition", "latest")
-        log.check_reached(end, log.end())
+        reached = log.end()
+        if any(position > reached.get(lane, 0) for lane, position in end.items()):
+            raise LogError(f"endPosition is {end}, and {log} ends at {reached}: ask for less, or for 'latest'.")
         start, end = log.narrowed(start, end, self._filters)
         return log.ranges(start, end, self._rows_per_partition())
 
@@ -173,7 +175,7 @@ class LogReader(_Reading, DataSourceReader):
 class PushingLogReader(LogReader):
     """Takes filters over from Spark.
 
-    Only if it is asked to: Spark (4.2 and 4.3) keeps the reader with its filters for every later query on the same
+    Only if it is asked to: Spark (seen in 4.3.0) keeps the reader with its filters for every later query on the same
     DataFrame, and `frame.where("seq = 1").count()` makes the next `frame.count()` 1.
     """
 
