@@ -10,7 +10,17 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
-from holdfast.cli import benchmarks, clusters, demonstration, experiments, faults, messages, pipeline, simulations
+from holdfast.cli import (
+    audits,
+    benchmarks,
+    clusters,
+    demonstration,
+    experiments,
+    faults,
+    messages,
+    pipeline,
+    simulations,
+)
 from holdfast.cli.options import help_of
 from holdfast.cli.output import complain, print_line
 from holdfast.cluster.processes import ProcessError
@@ -57,7 +67,7 @@ for panel, commands in (
         (faults.crash, faults.freeze, faults.thaw, faults.restart, faults.cut, faults.heal, faults.why),
     ),
     ("Messages", (messages.pub, messages.sub)),
-    ("Runs in virtual time, and proofs", (simulations.simulate, simulations.campaign, simulations.audit)),
+    ("Runs in virtual time, and proofs", (simulations.simulate, simulations.campaign, audits.audit)),
     ("Figures", (benchmarks.bench, experiments.experiment, simulations.protocols)),
 ):
     for command in commands:

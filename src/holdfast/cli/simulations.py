@@ -1,4 +1,4 @@
-"""`holdfast simulate`, `campaign`, `audit` and `protocols`: runs in virtual time, and the judgement of any run."""
+"""`holdfast simulate`, `campaign` and `protocols`: runs in virtual time."""
 
 import os
 from pathlib import Path
@@ -7,18 +7,19 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from holdfast.cli.audits import print_verdict
 from holdfast.cli.options import AsJson, ProtocolName, parse_seeds
 from holdfast.cli.output import console, note, print_json, print_line, progress, table
 from holdfast.cluster.campaign import Kind, Result, Tally, run_campaign
 from holdfast.model.errors import ConfigError
 from holdfast.model.guarantees import GUARANTEES
+from holdfast.model.verdicts import Verdict
 from holdfast.protocols.registry import PROTOCOLS, find_protocol
-from holdfast.simulation.checkers import Verdict, check
 from holdfast.simulation.failures import FAILURE_CLASSES, TOLERANCE_MIN, FailureClass
 from holdfast.simulation.scenarios import load_scenario
 from holdfast.simulation.workloads import FaultKind, Trouble
 from holdfast.simulation.world import Simulation
-from holdfast.storage.traces import read_trace, write_trace
+from holdfast.storage.traces import write_trace
 
 COMPLAINTS_SHOWN_MAX = 10
 
@@ -73,43 +74,11 @@ def _print_run(sim: Simulation, name: str, verdict: Verdict, complaints: list[st
         f"{name}: {sim.protocol}, seed {sim.seed}, {len(sim.tree)} brokers, {len(sim.clients)} clients; "
         f"{sim.now:.3f} s of virtual time, {sim.kernel.events:,} events in {sim.wall_s:.2f} s"
     )
-    _print_verdict(verdict)
+    print_verdict(verdict)
     for complaint in complaints:
         print_line(f"not as expected: {complaint}")
     if written:
         note(f"the trace is in {written}")
-
-
-def _print_verdict(verdict: Verdict) -> None:
-    rows = table("What was promised", "", "found")
-    rows.add_row("deliveries", f"{verdict.deliveries:,}")
-    for kind, count in verdict.faults.items():
-        rows.add_row(kind, f"{count:,}", style="red" if count else "")
-    console.print(rows)
-    for example in verdict.examples:
-        print_line(f"  {example}")
-
-
-def audit(
-    trace: Annotated[Path, typer.Argument(help="A trace: a .jsonl file, or a directory of them.")],
-    as_json: AsJson = False,
-) -> None:
-    """Judge a trace, of real processes or of a simulation: was anything lost, repeated, made up or out of order?
-
-    Exit code 1 if a promise was broken.
-
-    \b
-    Examples
-      holdfast audit report/trace
-      holdfast audit traces/chain --json | jq .ok
-    """
-    verdict = check(read_trace(trace))
-    if as_json:
-        print_json(verdict.as_dict())
-    else:
-        _print_verdict(verdict)
-    if not verdict.ok:
-        raise typer.Exit(1)
 
 
 def protocols(as_json: AsJson = False) -> None:

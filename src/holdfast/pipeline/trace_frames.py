@@ -22,7 +22,7 @@ from pyspark.sql import types as T  # noqa: N812 - the same
 from holdfast.model.filters import Value
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.model.trace import Event, TraceError, check_event, decode_line
-from holdfast.storage.traces import SUFFIX, read_trace
+from holdfast.storage.traces import SUFFIX, count_lines, read_trace
 
 PARQUET = ".parquet"
 PIECE_BYTES = 16 << 20
@@ -91,12 +91,7 @@ def count_events(path: Path | str, limit: int) -> int:
     if is_parquet(found):
         files = sorted(found.rglob(f"*{PARQUET}")) if found.is_dir() else [found]
         return sum(_parquet_metadata(file).num_rows for file in files)
-    rows = 0
-    for file in _line_files(found):
-        with file.open("rb") as lines:
-            while rows < limit and (block := lines.read(1 << 20)):
-                rows += block.count(b"\n")
-    return rows
+    return count_lines(found, limit)
 
 
 # ------------------------------------------------------------------------------------------------------------ lines

@@ -1,0 +1,193 @@
+"""One task of the audit: it is sent everything about some clients, and all publications of their runs."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.model.trace import TraceError
+from holdfast.pipeline.audit.clients import Clocks, Deliveries, Finding, Findings, Judge, clients_in_order
+from holdfast.pipeline.audit.groups import Groups, Prints
+from holdfast.pipeline.audit.inbox import CLOCK, SUSPECT, Inbox, Longs
+from holdfast.pipeline.audit.pasts import causal_lanes
+from holdfast.pipeline.audit.publications import Names, Publications, Topics
+from holdfast.pipeline.audit.subscriptions import Interest, Subscriptions
+
+COUNT, EXAMPLE, PRINT, TIES, REFUSED = "count", "example", "print", "ties", "refused"
+"""What a row of the result is: a number of faults, one of them, a print, a disorder, or what is wrong in the trace."""
+
+SCHEMA = (
+    "what string, run string, kind string, count bigint, node string, index bigint, publisher string, seq bigint, "
+    "other_publisher string, other_seq bigint, detail string, `group` bigint, first_print bigint, second_print bigint"
+)
+_FIELDS = pa.schema(
+    [
+        (name, pa.string() if kind == "string" else pa.int64())
+        for name, kind in (field.strip().replace("`", "").split(" ") for field in SCHEMA.split(","))
+    ]
+)
+BATCH_ROWS = 100_000
+
+
+class Task:
+    """What was sent, put in order, and the walk over the clients."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self.names = Names(inbox)
+        topics = Topics(inbox)
+        self.publications = Publications(inbox, self.names, topics)
+        self.subscriptions = Subscriptions(inbox, self.names)
+        self.deliveries = Deliveries(inbox, self.publications, self.names)
+        self.interest = Interest(self.publications, topics, self.names)
+        self._clock_rows = self.publications.numbers.find(
+            self.names.ranks(inbox.numbers(CLOCK, "publisher")), inbox.numbers(CLOCK, "seq")
+        )
+        self._clocks = inbox.words(CLOCK, "clock")
+
+    def clients(self) -> Iterator[tuple[int, int]]:
+        """Every client to judge, with the number of its run, by run."""
+        for client in clients_in_order(self.names, self.deliveries, self.subscriptions):
+            yield client, int(self.names.run_of[client])
+
+    def clocks(self, run: int) -> Clocks | None:
+        """The causal pasts of a run, None if nothing can be out of causal order."""
+        start, end = self.publications.run_bounds(run)
+        lanes = causal_lanes(self.publications, start, end)
+        if len(lanes) < 2:
+            return None
+        at = np.flatnonzero((self._clock_rows >= start) & (self._clock_rows < end))
+        chosen = self._clocks if len(at) == len(self._clock_rows) else self._clocks.take(pa.array(at))
+        return Clocks(self.publications, (start, end), lanes, self._clock_rows[at], _matrix(chosen, len(lanes)))
+
+    def has_ties(self) -> bool:
+        """Whether two rows of one client have the same index, so that their order is not known."""
+        index, starts = self.deliveries.index, self.deliveries.starts
+        same = index[1:] == index[:-1]
+        borders = starts[(starts > 0) & (starts < len(index))]
+        same[borders - 1] = False
+        if same.any():
+            return True
+        nodes, indexes = self.publications.publish_rows()
+        ours = np.flatnonzero(np.isin(nodes, [client for client, _ in self.clients()]))
+        rows = np.array(self.subscriptions.rows, np.int64).reshape(-1, 2)
+        nodes, indexes = np.concatenate([nodes[ours], rows[:, 0]]), np.concatenate([indexes[ours], rows[:, 1]])
+        order = np.lexsort((indexes, nodes))
+        nodes, indexes = nodes[order], indexes[order]
+        if ((nodes[1:] == nodes[:-1]) & (indexes[1:] == indexes[:-1])).any():
+            return True
+        for client in np.unique(nodes).tolist():
+            others, delivered = (
+                indexes[slice(*np.searchsorted(nodes, [client, client + 1]))],
+                self.deliveries.of(client),
+            )
+            at = np.searchsorted(index[delivered], others)
+            inside = at < delivered.stop - delivered.start
+            if (index[delivered][at[inside]] == others[inside]).any():
+                return True
+        return False
+
+
+def _matrix(packed: pa.Array, columns: int) -> Any:
+    if isinstance(packed, pa.ChunkedArray):
+        packed = packed.combine_chunks()
+    offsets = np.frombuffer(packed.buffers()[1], np.int32)[packed.offset : packed.offset + len(packed) + 1]
+    data = np.frombuffer(packed.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+    item = np.int32 if len(data) == len(packed) * columns * 4 else np.int64
+    return data.view(item).reshape(len(packed), columns).copy()
+
+
+def judge(batches: Iterable[pa.RecordBatch], examples_max: int) -> Iterator[pa.RecordBatch]:
+    """Judge every client that was sent: rows of `SCHEMA`."""
+    try:
+        task = Task(Inbox(batches))
+    except TraceError as error:
+        yield _rows([{"what": REFUSED, "detail": str(error)}])
+        return
+    if task.has_ties():
+        yield _rows([{"what": TIES, "count": 1}])
+        return
+    findings = Findings(examples_max)
+    one = Judge(task.publications, task.deliveries, task.interest, findings)
+    prints = Prints(Groups(task.publications))
+    clocks: Clocks | None = None
+    clocks_of = -1
+    for client, run in task.clients():
+        arrived = one.deliveries_of(client, run, task.subscriptions.of.get(client, []))
+        if not len(arrived):
+            continue
+        if run != clocks_of:
+            clocks, clocks_of = None, run
+            clocks = task.clocks(run)
+        one.fifo(client, run, arrived)
+        if clocks is not None:
+            one.causal(client, run, arrived, clocks)
+        prints.add(arrived)
+    yield _rows(
+        [
+            {"what": COUNT, "run": task.names.runs[run], "kind": kind, "count": count}
+            for (run, kind), count in one.counts.items()
+        ]
+        + [_example(task.names, finding) for finding in findings.kept]
+    )
+    yield from _prints(*prints.different())
+
+
+def _example(names: Names, finding: Finding) -> dict[str, Any]:
+    publishers = np.array([finding.publisher, finding.other_publisher], np.int64)
+    first, second = names.ranks(publishers).tolist()
+    return {
+        "what": EXAMPLE,
+        "run": names.runs[int(names.run_of[finding.client])],
+        "kind": finding.kind,
+        "node": names.texts[finding.client],
+        "index": finding.index,
+        "publisher": names.texts[first] if first >= 0 else None,
+        "seq": finding.seq,
+        "other_publisher": names.texts[second] if second >= 0 else None,
+        "other_seq": finding.other_seq,
+        "detail": finding.detail,
+    }
+
+
+def _rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows, _FIELDS)
+
+
+def _prints(groups: Longs, first: Longs, second: Longs) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(groups), BATCH_ROWS):
+        part = slice(start, start + BATCH_ROWS)
+        size = len(groups[part])
+        columns = [pa.nulls(size, field.type) for field in _FIELDS]
+        columns[0] = pa.array([PRINT] * size)
+        columns[-3:] = [pa.array(column[part]) for column in (groups, first, second)]
+        yield pa.record_batch(columns, schema=_FIELDS)
+
+
+def arrivals(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What arrived of the groups that are suspect: rows of `disputes.ARRIVALS`."""
+    inbox = Inbox(batches)
+    suspects = inbox.numbers(SUSPECT, "topic")
+    task = Task(inbox)
+    groups = Groups(task.publications, suspects)
+    one = Judge(task.publications, task.deliveries, task.interest, Findings(0))
+    for client, run in task.clients():
+        arrived = one.deliveries_of(client, run, task.subscriptions.of.get(client, []))
+        places, found = groups.pairs(arrived)
+        numbers = arrived[places]
+        size = len(found)
+        if not size:
+            continue
+        yield pa.record_batch(
+            [
+                pa.array(groups.hashes[found]),
+                pa.array(np.full(size, client)),
+                pa.array(places),
+                pa.array(task.publications.lane[numbers]),
+                pa.array(task.publications.seq[numbers]),
+                pa.array(groups.is_total(numbers)),
+                pa.array(np.full(size, task.names.hashes[client])),
+                pa.array(task.publications.hash[numbers]),
+            ],
+            names=["group", "client", "place", "publisher", "seq", "total", "client_hash", "publisher_hash"],
+        )

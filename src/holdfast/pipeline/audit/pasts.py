@@ -1,0 +1,317 @@
+"""The causal past of every publication, from its `past` column or from the histories, as one clock each.
+
+A clock has a place for every publisher of a causal-or-stronger message of the run, in the order of their names: the
+highest seq known. Kept is the clock *after* a publication, itself included: its own publisher's place is no matter of
+causal order. Only clients that publish pass anything on, so only their histories are needed, as far as their last
+publication.
+
+A publication's clock is the highest of its client's clock before and of the clocks of all that the client delivered
+since. Publications are taken in the order of their times if no history contradicts it; else each history is followed
+until it delivers what is not published yet. Neighbours in that order of which none has delivered another, a *wave*, are
+computed at once: the highest of what each delivered, and then along each client's publications.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.model.guarantees import CAUSAL
+from holdfast.pipeline.audit.inbox import CLOCK, DELIVER, Inbox, Longs
+from holdfast.pipeline.audit.publications import Names, Publications, Topics
+
+SCHEMA = "kind tinyint, publisher bigint, seq bigint, clock binary, run string"
+WAVE_MIN = 4
+"""Shorter waves are computed one by one: it costs less."""
+BATCH_BYTES = 8 << 20
+SEQ_BITS_MAX = 31
+STEP_BITS = 40
+"""Seqs above this many bits are computed one by one."""
+
+
+def find_clocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A clock for every causal-or-stronger publication of every run that was sent."""
+    inbox = Inbox(batches)
+    names = Names(inbox)
+    publications = Publications(inbox, names, Topics(inbox))
+    given = _Given(publications, names)
+    deliveries = _Deliveries(inbox, publications, names)
+    for run, name in enumerate(names.runs):
+        clocks = _clocks_of_run(run, publications, given, deliveries, len(names))
+        if clocks is not None:
+            yield from _batches(name, publications, publications.run_bounds(run), clocks)
+
+
+class _Given:
+    """The `past` columns: publish rows carry them as a list of publisher, seq, publisher, seq and so on."""
+
+    def __init__(self, publications: Publications, names: Names) -> None:
+        self.present = publications.has_keys()
+        parents, values = publications.keys()
+        self._parents, self._lanes, self._seqs = parents[::2], names.ranks(values[::2]), values[1::2]
+
+    def put(self, clocks: Any, start: int, end: int, columns: Longs, highest: int) -> None:
+        """Write the given pasts of the publications from `start` to `end` into their clocks."""
+        first, last = np.searchsorted(self._parents, [start, end])
+        lanes = self._lanes[first:last]
+        places = np.where(lanes >= 0, columns[np.maximum(lanes, 0)], -1)
+        kept = np.flatnonzero(places >= 0)
+        # A number above all that were published is as good as the highest of them.
+        seqs = np.minimum(self._seqs[first:last][kept], highest)
+        clocks[self._parents[first:last][kept] - start, places[kept]] = seqs
+
+
+class _Deliveries:
+    """Deliveries, of messages that somebody published, at the clients that publish."""
+
+    def __init__(self, inbox: Inbox, publications: Publications, names: Names) -> None:
+        lanes, seqs = names.ranks(inbox.numbers(DELIVER, "publisher")), inbox.numbers(DELIVER, "seq")
+        numbers = publications.numbers.find(lanes, seqs)
+        nodes, indexes = names.ranks(inbox.numbers(DELIVER, "node")), inbox.numbers(DELIVER, "index")
+        known = np.flatnonzero((numbers >= 0) & (nodes >= 0))
+        runs = names.run_of[nodes[known]]
+        # One run after the other; a stable sort leaves a single run as it is.
+        known = known[np.argsort(runs, kind="stable")] if len(names.runs) > 1 else known
+        self.nodes, self.indexes, self.numbers = nodes[known], indexes[known], numbers[known]
+        self._starts = np.searchsorted(names.run_of[self.nodes], np.arange(len(names.runs) + 1))
+
+    def of_run(self, run: int) -> slice:
+        return slice(int(self._starts[run]), int(self._starts[run + 1]))
+
+
+def causal_lanes(publications: Publications, start: int, end: int) -> Longs:
+    """The publishers of a run that have a place in its clocks."""
+    return np.unique(publications.lane[start:end][publications.rank[start:end] >= CAUSAL])
+
+
+def _clocks_of_run(
+    run: int, publications: Publications, given: _Given, deliveries: _Deliveries, lanes_count: int
+) -> Any:
+    """A row for each publication of the run; None if there is nothing to judge: that takes two publishers."""
+    start, end = publications.run_bounds(run)
+    lanes = causal_lanes(publications, start, end)
+    if len(lanes) < 2:
+        return None
+    columns = np.full(lanes_count, -1, np.int64)
+    columns[lanes] = np.arange(len(lanes))
+    seqs, present = publications.seq[start:end], given.present[start:end]
+    own, highest = columns[publications.lane[start:end]], int(seqs.max())
+    clocks = np.zeros((end - start, len(lanes)), np.int32 if highest >> SEQ_BITS_MAX == 0 else np.int64)
+    given.put(clocks, start, end, columns, highest)
+    # A message is known with its past: whoever delivers it knows the message too.
+    rows = np.flatnonzero(present & (own >= 0))
+    clocks[rows, own[rows]] = np.maximum(clocks[rows, own[rows]], seqs[rows])
+    if not present.all():
+        at = deliveries.of_run(run)
+        nodes, indexes, numbers = deliveries.nodes[at], deliveries.indexes[at], deliveries.numbers[at] - start
+        history = _history(publications.node[start:end], publications.index[start:end], nodes, indexes, numbers)
+        _fill(clocks, history, publications.time[start:end], own, seqs, present)
+    return clocks
+
+
+def _batches(run: str, publications: Publications, bounds: tuple[int, int], clocks: Any) -> Iterator[pa.RecordBatch]:
+    part = slice(*bounds)
+    hashes, seqs = publications.hash[part], publications.seq[part]
+    wanted = np.flatnonzero(publications.rank[part] >= CAUSAL)
+    width = clocks.shape[1] * clocks.itemsize
+    size = max(BATCH_BYTES // width, 1)
+    for first in range(0, len(wanted), size):
+        rows = wanted[first : first + size]
+        offsets = (np.arange(len(rows) + 1) * width).astype(np.int32)
+        packed = pa.Array.from_buffers(
+            pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(clocks[rows]))]
+        )
+        kinds = pa.array(np.full(len(rows), CLOCK, np.int8))
+        texts = pa.array([run] * len(rows), pa.string())
+        yield pa.record_batch(
+            [kinds, pa.array(hashes[rows]), pa.array(seqs[rows]), packed, texts],
+            names=["kind", "publisher", "seq", "clock", "run"],
+        )
+
+
+# ----------------------------------------------------------------------------------------------------------- history
+
+
+@dataclass
+class _History:
+    """Publications by node and index, each with the slice of deliveries between it and the one before at its node."""
+
+    order: Longs
+    node: Longs
+    starts: Longs
+    ends: Longs
+    delivered: Longs
+    """Numbers of the publications delivered, by node and index."""
+
+    def first_of_node(self) -> Any:
+        first = np.ones(len(self.node), np.bool_)
+        first[1:] = self.node[1:] != self.node[:-1]
+        return first
+
+
+def _history(pub_nodes: Longs, pub_indexes: Longs, nodes: Longs, indexes: Longs, numbers: Longs) -> _History:
+    order = np.lexsort((pub_indexes, pub_nodes))
+    pub_nodes, pub_indexes = pub_nodes[order], pub_indexes[order]
+    highest = int(max(pub_indexes.max(), indexes.max(initial=0))) + 1
+    if int(pub_nodes.max() + 1) * highest >= 1 << 62:
+        # Indexes of this size are no count of anything; their order is all that matters.
+        unique = np.unique(np.concatenate([pub_indexes, indexes]))
+        pub_indexes, indexes = np.searchsorted(unique, pub_indexes), np.searchsorted(unique, indexes)
+        highest = len(unique)
+    places = pub_nodes * highest + pub_indexes
+    last = np.full(int(max(pub_nodes.max(), nodes.max(initial=0))) + 1, -1, np.int64)
+    last[pub_nodes] = pub_indexes
+    useful = np.flatnonzero(indexes < last[nodes])
+    keys = nodes[useful] * highest + indexes[useful]
+    by_place = np.argsort(keys, kind="stable")
+    ends = np.searchsorted(keys[by_place], places)
+    starts = np.zeros_like(ends)
+    starts[1:] = ends[:-1]
+    return _History(order, pub_nodes, starts, ends, numbers[useful[by_place]])
+
+
+def _fill(clocks: Any, history: _History, times: Longs, own: Longs, seqs: Longs, present: Any) -> None:
+    """Compute the clocks of all publications whose past is not given."""
+    sequence, cyclic = _sequence(history, times)
+    plan = _Plan(history, sequence, own, seqs, present)
+    plain = not cyclic and int(seqs.max()) >> STEP_BITS == 0
+    while plan.play(clocks, waves=plain, repeated=cyclic):
+        pass
+
+
+def _sequence(history: _History, times: Longs) -> tuple[Longs, bool]:
+    """An order of the rows of the history in which causes come first; and whether that could not be."""
+    numbers = history.order
+    by_time = np.lexsort((np.arange(len(numbers)), times[numbers]))
+    if _is_causal(history, by_time):
+        return by_time, False
+    return _followed(history)
+
+
+def _dependencies(history: _History, sequence: Longs) -> Longs:
+    """For every row of the history the last place in the sequence of what was delivered before it, -1 for none."""
+    place = np.empty(len(sequence), np.int64)
+    place[sequence] = np.arange(len(sequence))
+    row_of = np.empty(len(sequence), np.int64)
+    row_of[history.order] = np.arange(len(sequence))
+    last = np.full(len(sequence), -1, np.int64)
+    full = np.flatnonzero(history.ends > history.starts)
+    if len(full):
+        last[full] = np.maximum.reduceat(place[row_of[history.delivered]], history.starts[full])
+    return last
+
+
+def _is_causal(history: _History, sequence: Longs) -> bool:
+    place = np.empty(len(sequence), np.int64)
+    place[sequence] = np.arange(len(sequence))
+    follows = np.flatnonzero(~history.first_of_node())
+    in_turn = place[follows - 1] < place[follows]
+    return bool(in_turn.all() and (_dependencies(history, sequence) < place).all())
+
+
+def _followed(history: _History) -> tuple[Longs, bool]:
+    """Each node's rows in turn, as far as what they deliver is published; what is left over is in a cycle."""
+    row_of = np.empty(len(history.order), np.int64)
+    row_of[history.order] = np.arange(len(history.order))
+    delivered = row_of[history.delivered]
+    published = np.zeros(len(history.order), np.bool_)
+    starts = np.flatnonzero(history.first_of_node()).tolist()
+    ends = [*starts[1:], len(history.order)]
+    done: list[int] = []
+    waiting: dict[int, list[tuple[int, int]]] = {}
+    ready = list(zip(starts, ends, strict=True))[::-1]
+    while ready:
+        row, end = ready.pop()
+        while row < end:
+            causes = delivered[history.starts[row] : history.ends[row]]
+            missing = causes[~published[causes]]
+            if len(missing):
+                waiting.setdefault(int(missing[0]), []).append((row, end))
+                break
+            done.append(row)
+            published[row] = True
+            ready.extend(waiting.pop(row, ()))
+            row += 1
+    stuck = [row for rows in waiting.values() for first, end in rows for row in range(first, end)]
+    return np.array(done + stuck, np.int64), bool(stuck)
+
+
+class _Plan:
+    """The publications in the order in which their clocks are computed, with what each one's client delivered."""
+
+    def __init__(self, history: _History, sequence: Longs, own: Longs, seqs: Longs, present: Any) -> None:
+        self.numbers = history.order[sequence]
+        self.nodes = history.node[sequence]
+        self.nodes_count = int(self.nodes.max()) + 1
+        self.own, self.seqs = own[self.numbers], seqs[self.numbers]
+        self.present = present[self.numbers]
+        lengths = (history.ends - history.starts)[sequence]
+        self.bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        shift = np.repeat(history.starts[sequence] - self.bounds[:-1], lengths)
+        self.delivered = history.delivered[shift + np.arange(len(shift))]
+        self.last = _dependencies(history, sequence)[sequence]
+
+    def play(self, clocks: Any, waves: bool, repeated: bool) -> bool:
+        """Compute every clock once; says, if it is to be repeated, whether one of them has grown."""
+        nodes = np.zeros((self.nodes_count, clocks.shape[1]), clocks.dtype)
+        before = clocks.copy() if repeated else None
+        ends = self._wave_ends() if waves else range(1, len(self.numbers) + 1)
+        start = 0
+        for end in ends:
+            if end - start < WAVE_MIN:
+                for at in range(start, end):
+                    self._step(at, clocks, nodes)
+            else:
+                self._wave(start, end, clocks, nodes)
+            start = end
+        return before is not None and not np.array_equal(before, clocks)
+
+    def _wave_ends(self) -> list[int]:
+        ends, start = [], 0
+        for at, last in enumerate(self.last.tolist()):
+            if last >= start:
+                ends.append(at)
+                start = at
+        return [*ends, len(self.last)]
+
+    def _step(self, at: int, clocks: Any, nodes: Any) -> None:
+        clock = nodes[self.nodes[at]]
+        first, last = self.bounds[at], self.bounds[at + 1]
+        if last > first:
+            np.maximum(clock, np.maximum.reduce(clocks[self.delivered[first:last]], axis=0), out=clock)
+        number, own = self.numbers[at], self.own[at]
+        if own >= 0 and clock[own] < self.seqs[at]:
+            clock[own] = self.seqs[at]
+        if self.present[at]:
+            np.maximum(clock, clocks[number], out=clock)
+        else:
+            clocks[number] = clock
+
+    def _wave(self, start: int, end: int, clocks: Any, nodes: Any) -> None:
+        by_node = start + np.argsort(self.nodes[start:end], kind="stable")
+        owners, numbers, own, present = (
+            column[by_node] for column in (self.nodes, self.numbers, self.own, self.present)
+        )
+        heard = np.zeros((end - start, clocks.shape[1]), np.int64)
+        first, last = self.bounds[start], self.bounds[end]
+        if last > first:
+            offsets = self.bounds[start:end] - first
+            full = np.flatnonzero(self.bounds[start + 1 : end + 1] - first > offsets)
+            highest = np.maximum.reduceat(clocks[self.delivered[first:last]], offsets[full], axis=0)
+            place = np.empty(end - start, np.int64)
+            place[by_node - start] = np.arange(end - start)
+            heard[place[full]] = highest
+        rows = np.flatnonzero(own >= 0)
+        heard[rows, own[rows]] = np.maximum(heard[rows, own[rows]], self.seqs[by_node[rows]])
+        if present.any():
+            heard[present] = np.maximum(heard[present], clocks[numbers[present]])
+        turns = np.concatenate([np.ones(1, np.bool_), owners[1:] != owners[:-1]])
+        firsts = np.flatnonzero(turns)
+        heard[firsts] = np.maximum(heard[firsts], nodes[owners[firsts]])
+        # Along each node: with a step between nodes that is higher than any seq, none reaches into the next.
+        steps = (np.cumsum(turns) << STEP_BITS)[:, None]
+        known = (np.maximum.accumulate(heard + steps, axis=0) - steps).astype(clocks.dtype)
+        clocks[numbers[~present]] = known[~present]
+        nodes[owners[np.append(firsts[1:], len(owners)) - 1]] = known[np.append(firsts[1:], len(owners)) - 1]
