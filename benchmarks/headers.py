@@ -36,7 +36,7 @@ from holdfast.simulation.world import Simulation
 
 GOAL_BYTES, LOCAMU_BYTES = 24, 540
 BATCHES = (1, 16, 256)
-NAMES = ("c0", "alice", "a-publisher-of-16")
+NAMES = ("c0", "alice", "warehouse-lisbon")
 NUMBERS = (1, 1_000, 100_000, 1 << 33)
 BEGIN_S = 5.0
 TOPIC, PAYLOAD, KEY = "bank/topic1", b"x" * 32, "PT50-1"
