@@ -51,6 +51,10 @@ class Absence:
         self.to_parent = False
         """Whether the lost neighbour was our parent, so that we have to look for it."""
 
+    @property
+    def brokers_missing(self) -> bool:
+        return any(twig.kind == "broker" for twig in self.missing.values())
+
     def knows(self, name: str) -> bool:
         """Whether that broker is one of those who may be found."""
         return any(contact.name == name for contact in self.contacts)

@@ -76,6 +76,8 @@ class TakingInBroker(ExpectingBroker):
         self._note_repaired(flush)
         if absence is not None:
             self._reunited(absence, flush, settlement)
+        else:
+            self._reborn(flush)
         self.hub.out.append(Report("repair_end" if key else "taken_in", peer=key or ",".join(joined)))
         self._tell_down()
         self.cuts.pump()
@@ -97,6 +99,15 @@ class TakingInBroker(ExpectingBroker):
             return
         absence.history, absence.missing = mine, dict(flush.missing)
         self.hub.out.append(Report("apart", peer=flush.key, detail=", ".join(sorted(flush.missing))))
+
+    def _reborn(self, flush: Flush) -> None:
+        """A lost broker that begins anew has nobody with it any more: its clients would have come by themselves."""
+        for name in flush.joined:
+            absence = self.absences.find(name)
+            if absence is not None and absence.missing and not absence.brokers_missing:
+                self.absences.end(absence)
+                self.healing_cuts.ask_others(name)
+                self._ask_for_less()
 
     def _reunited(self, absence: Absence, flush: Flush, settlement: Settlement) -> None:
         """Say what came together, and which messages stand on different sides of a total one now."""
