@@ -95,10 +95,9 @@ class Merge:
         missing = {who: [rid for rid, batch in batches.items() if lacks(who, batch)] for who in passed}
         for who, records in missing.items():
             self._keep_shown(passed[who], records)
-        self.untimely = self._find_untimely(settled, new)
+        self.untimely: set[RecordId] = set()
         """What comes before something that the coordinator has passed on already: those outside may not have it now."""
-        self._keep_settled(settled, new - self.untimely)
-        self.order = self._sorted()
+        self.order = self._arrange(settled, new)
         self._totals = self._set_of(rid for rid, batch in batches.items() if batch.guarantee == TOTAL)
         self.crossed: set[RecordId] = set()
         """The weaker ones of all pairs that make somebody late."""
@@ -203,11 +202,31 @@ class Merge:
         # Who has the first messages of a batch lacks the rest of it.
         return {(who, rid) for rid in missing if reached & causal & ~received & self._bits[rid]}
 
-    def _find_untimely(self, settled: Sequence[RecordId], new: set[RecordId]) -> set[RecordId]:
+    def _arrange(self, settled: Sequence[RecordId], new: set[RecordId]) -> list[RecordId]:
+        """The order, with what the coordinator has passed on in its place."""
+        certain = dict(self._before)
+        order = self._arrange_by(certain.__getitem__, settled, new)
+        if self.forced:
+            # Rarely, what makes something untimely is known by way of others only: that takes longer to find out.
+            self._before, self.forced = certain, 0
+            order = self._arrange_by(self._all_before, settled, new)
+        return order
+
+    def _arrange_by(
+        self, before: Callable[[RecordId], int], settled: Sequence[RecordId], new: set[RecordId]
+    ) -> list[RecordId]:
+        self.untimely = self._find_untimely(settled, new, before)
+        self._keep_settled(settled, new - self.untimely)
+        return self._sorted()
+
+    def _find_untimely(
+        self, settled: Sequence[RecordId], new: set[RecordId], before: Callable[[RecordId], int]
+    ) -> set[RecordId]:
         fresh, found = self._set_of(new), 0
         for rid in settled:
-            if fresh & self._conflicts[rid]:
-                found |= self._all_before(rid) & fresh & self._conflicts[rid]
+            conflicts = fresh & self._conflicts[rid]
+            if conflicts:
+                found |= before(rid) & conflicts
         return {rid for rid in new if found & self._bits[rid]}
 
     def _all_before(self, rid: RecordId) -> int:
