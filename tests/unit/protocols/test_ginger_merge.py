@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from holdfast.model.batches import Batch, make_batch
-from holdfast.model.guarantees import CAUSAL, TOTAL
+from holdfast.model.guarantees import CAUSAL, FIFO, TOTAL
 from holdfast.protocols.ginger.merge import Contribution, Flag, History, Merge
 from holdfast.protocols.stability import RecordId
 
@@ -26,14 +26,18 @@ def renumbered(*parts: Sequence[Contribution]) -> list[Contribution]:
 
 
 def merged(
-    histories: dict[str, list[Contribution]], *records: tuple[RecordId, Batch], lacking: dict[str, str] | None = None
+    histories: dict[str, list[Contribution]],
+    *records: tuple[RecordId, Batch],
+    lacking: dict[str, str] | None = None,
+    settled: str = "",
+    new: str = "",
 ) -> Merge:
     return Merge(
         {who: History(entries, passes=True) for who, entries in histories.items()},
         dict(records),
         lambda who, batch: batch.publisher in (lacking or {}).get(who, ""),
-        (),
-        set(),
+        [(name, 1) for name in settled],
+        {(name, 1) for name in new},
     )
 
 
@@ -99,3 +103,41 @@ def test_what_went_by_before_a_request_comes_before_what_was_asked_for():
     ]
     merge = merged({"c": [entries[0], entries[2], entries[1]]}, record("a"), record("b", TOTAL), record("q"))
     assert merge.order.index(("q", 1)) < merge.order.index(("b", 1))
+
+
+def test_what_is_in_the_causal_past_of_something_received_was_not_wanted_in_time():
+    # x received a and then sent b, so the dead broker had a before b; it passed b to c, and a by.
+    histories = {"x": renumbered(received("a"), sent("b")), "c": received("b")}
+    assert merged(histories, record("a"), record("b"), lacking={"c": "a"}).late == {("c", ("a", 1))}
+
+
+def test_what_has_no_causal_order_is_never_withheld_for_it():
+    histories = {"x": renumbered(received("a"), sent("b")), "c": received("b")}
+    assert merged(histories, record("a", FIFO), record("b"), lacking={"c": "a"}).late == set()
+
+
+def test_who_has_the_first_messages_of_a_batch_may_have_the_rest():
+    assert merged({"c": received("a")}, record("a"), lacking={"c": "a"}).late == set()
+
+
+def test_what_came_back_at_once_was_sent():
+    # c received a and then sent b, which came back with nothing in between.
+    entries: list[Contribution] = [(("b", 1), Flag.RECEIVED, 1, 1), (("a", 1), Flag.RECEIVED, 2, 2)]
+    merge = merged({"c": [entries[1], entries[0]]}, record("a"), record("b"))
+    assert merge.order == [("a", 1), ("b", 1)]
+    assert merged({"c": [entries[1], entries[0]], "d": received("a")}, record("a"), record("b")).forced == 0
+
+
+def test_what_comes_before_something_that_was_passed_on_cannot_be_passed_on_any_more():
+    # Everybody has a before the total z, which the coordinator has passed on; somebody outside wants a only now.
+    histories = {"own": received("z"), "c": received("a", "z")}
+    merge = merged(histories, record("a", keys=("k",)), record("z", TOTAL, ("k",)), settled="z", new="a")
+    assert (merge.untimely, merge.forced) == ({("a", 1)}, 0)
+
+
+def test_what_makes_something_untimely_may_be_known_by_way_of_a_third():
+    # c has a before the total y, d has y before the total z: nobody has both a and z.
+    histories = {"own": received("z"), "c": received("a", "y"), "d": received("y", "z")}
+    records = [record("a", keys=("k",)), record("y", TOTAL, ("k",)), record("z", TOTAL, ("k",))]
+    merge = merged(histories, *records, settled="z", new="a")
+    assert (merge.untimely, merge.forced) == ({("a", 1)}, 0)

@@ -1,6 +1,7 @@
 """What is kept, and when it may be forgotten (FLUSH.md, stability and traps 4 to 6)."""
 
 from holdfast.model.batches import Batch, make_batch
+from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Levels
 from holdfast.protocols.stability import StabilityLog
 
@@ -126,3 +127,37 @@ def test_bytes_are_counted_down_again():
     log.unlink("a")
     log.survey()
     assert log.bytes == 0
+
+
+def test_a_total_record_is_not_forgotten_before_what_was_processed_before_its_release():
+    # t is asked for, x passes, t is released: t stands behind x, though it was in the log before it.
+    log = log_with(1, "a", "b")
+    total = log.append(make_batch("t", 1, "t", TOTAL, [b""]), pending=True)
+    passed(log, batch("x"), "a", "b")
+    log.released(total)
+    log.renumber(total)
+    log.survey()
+    assert [record.record_id for record in log.records()] == [("x", 1), ("t", 1)]
+    log.on_levels("a", Levels((0, 0), (1, 1)))
+    log.on_levels("b", Levels((1, 1), (0, 0)))
+    log.survey()
+    assert len(log) == 0
+    assert log.bytes == 0
+
+
+def test_a_record_may_turn_out_to_be_of_a_longer_batch():
+    log = log_with(1, "a")
+    record = log.append(batch("p"))
+    log.change(record, make_batch("p", 1, "t", 2, [b"x", b"y"]))
+    assert record.batch.count == 2
+    assert log.bytes == record.batch.cost_bytes
+
+
+def test_what_was_merely_received_is_told_from_what_was_sent():
+    log = log_with(1, "a")
+    passed(log, batch("r"), "a")
+    log.went(log.append(batch("s")), "a")
+    own = log.append(batch("o"))
+    log.asked(own, "a")
+    log.came(own, "a")
+    assert [(record.record_id[0], after) for record, after in log.history("a")] == [("r", 1), ("s", 1), ("o", 2)]
