@@ -8,7 +8,7 @@ every client is a replica of its bank, the replicas of a bank must end with equa
 import asyncio
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from secrets import token_hex
@@ -33,6 +33,8 @@ from holdfast.simulation.checkers import Verdict, check
 from holdfast.storage.traces import read_trace
 
 CLIENT_MODULE = "holdfast.cluster.demo_client"
+RECORDINGS = "recordings"
+"""Under the report: what was delivered to each client, payloads included."""
 OPERATIONS = 500
 INTERVAL_MS = 10.0
 SUBSCRIBED_S = 30.0
@@ -135,12 +137,13 @@ async def run_demo(
 
 
 def _emptied(directory: Path) -> Path:
-    """An empty directory for traces; of an earlier run, only traces are removed."""
+    """An empty directory for traces; of an earlier run, only traces, recordings and logs are removed."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for old in directory.glob("*.jsonl"):
-            old.unlink()
-        shutil.rmtree(directory.parent / "logs", ignore_errors=True)
+        for file in directory.glob("*.jsonl"):
+            file.unlink()
+        for old in ("logs", RECORDINGS):
+            shutil.rmtree(directory.parent / old, ignore_errors=True)
     except OSError as error:
         raise ConfigError(f"the report cannot be written to {directory.parent}: {error.strerror or error}.") from None
     return directory
@@ -173,18 +176,25 @@ async def _play(
 
         for worker in workers:
             worker.tell("go")
-        killing = asyncio.ensure_future(assassin.work(progress))
-        try:
-            results = await _all(played(worker) for worker in workers)
-        finally:
-            killing.cancel()
-            await asyncio.wait({killing})
-        if not killing.cancelled():
-            killing.result()
+        results = await _beside(assassin.work(progress), _all(played(worker) for worker in workers))
         for worker in workers:
             worker.tell("stop")
         await _all(worker.report("closed", CLOSED_S) for worker in workers)
     return {worker.name: result for worker, result in zip(workers, results, strict=True)}
+
+
+async def _beside(trouble: Coroutine[Any, Any, None], work: Coroutine[Any, Any, list[Any]]) -> list[Any]:
+    """The work's result. Trouble that fails ends it; trouble that is not over when the work is, is called off."""
+    killing, playing = asyncio.ensure_future(trouble), asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({killing, playing}, return_when=asyncio.FIRST_COMPLETED)
+        if killing.done():
+            killing.result()
+        return await playing
+    finally:
+        for task in (killing, playing):
+            task.cancel()
+        await asyncio.gather(killing, playing, return_exceptions=True)
 
 
 async def _all(waits: Any) -> list[Any]:
@@ -206,6 +216,7 @@ def _worker(plan: DemoPlan, cluster: Cluster, client: Client, replicas: int, tra
         interval_ms=plan.interval_ms,
         seed=plan.seed,
         trace=str(trace),
+        recording=str(plan.report / RECORDINGS / client.name),
         run=run,
         silence_s=cluster.silence_s or 0.0,
     )

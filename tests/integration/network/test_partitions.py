@@ -5,6 +5,8 @@ is whole again, the sides merge: nobody misses what was published anywhere, once
 """
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
@@ -28,6 +30,25 @@ POLL_S, PATIENCE_S = 0.2, 40.0
 APART_S = 2.0
 
 
+IMPATIENT = """
+import asyncio, sys, holdfast
+
+async def main():
+    async with holdfast.connect(sys.argv[1], patient=False) as client:
+        try:
+            await (await client.publish("elsewhere", b"x", "total")).accepted()
+        except holdfast.Refused as refused:
+            print(refused.outcome)
+        await (await client.publish("elsewhere", b"x", "causal")).accepted()
+
+try:
+    asyncio.run(main())
+except holdfast.Refused:
+    # Closing says it once more: something was refused.
+    pass
+"""
+
+
 class Parter(Assassin):
     """Parts the network, waits until there are two trees, and mends it."""
 
@@ -35,6 +56,7 @@ class Parter(Assassin):
         super().__init__(*rest)
         self._network = network
         self.healed = False
+        self.refusal = ""
 
     async def work(self, progress: Callable[[str, int, int], None]) -> None:
         await self.reached(0.15)
@@ -42,10 +64,17 @@ class Parter(Assassin):
         await self._until(lambda seen: len(seen.tops()) == 2 and with_majority(seen).isdisjoint(AMERICA))
         # Both sides live on for a while, each with its own traffic.
         await asyncio.sleep(APART_S)
+        self.refusal = await asyncio.to_thread(self._publish_impatiently, "4")
         await asyncio.to_thread(self._network.heal)
         await self._until(lambda seen: len(seen.tops()) == 1 and with_majority(seen) >= AMERICA)
         self.healed = True
         progress("the network is whole again", 1, 1)
+
+    def _publish_impatiently(self, place: str) -> str:
+        """What becomes of a total publication whose publisher will not wait for a majority."""
+        address = self._processes.cluster.broker(place).address
+        command = [*self._network.launcher(place), sys.executable, "-c", IMPATIENT, address]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
 
     async def _until(self, condition: Callable[[ClusterStatus], bool]) -> None:
         limit = monotonic() + PATIENCE_S
@@ -75,6 +104,7 @@ def test_two_sides_that_were_cut_off_from_each_other_live_on_and_merge(tmp_path:
         summary = network.observe(run_demo(plan, trouble=trouble))
     [parter] = parters
     assert parter.healed
+    assert parter.refusal == "did not happen\n"
     verdict = check(read_trace(Path(summary.trace)))
     assert verdict.ok, verdict.examples
     assert summary.deliveries == summary.deliveries_expected
