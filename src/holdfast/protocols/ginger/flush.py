@@ -148,13 +148,22 @@ class Settlement:
         # What a client has may be a part of what brokers have: they come first.
         for joiner in sorted(joined.values(), key=lambda joiner: joiner.is_client):
             for one in joiner.records:
-                if one.flag != "t" and not (joiner.is_client and one.flag == "s"):
+                if one.flag in ("s", "r") and not (joiner.is_client and one.flag == "s"):
                     # A client's own are added below, as far as they are taken.
                     self._learn(one.batch, whole=not joiner.is_client)
 
+        done_here = {record_id for record_id, flag, *_ in mine.entries if flag is Flag.DONE}
+        done_there = {
+            (one.batch.publisher, one.batch.first) for who in joined.values() for one in who.records if one.flag == "d"
+        }
+        for record_id in done_here & done_there:
+            # Only the request has passed the dead broker, which was not in the cut: it has passed the batch to nobody.
+            self.batches.pop(record_id, None)
+
         def released(batch: Batch) -> bool:
-            record = log.find((batch.publisher, batch.first))
-            known = (batch.publisher, batch.first) in self.batches or (record is not None and not record.pending)
+            record_id = (batch.publisher, batch.first)
+            record = log.find(record_id)
+            known = record_id in self.batches or record_id in done_here or (record is not None and not record.pending)
             return known or is_processed(batch) or any(joiner.has_processed(batch) for joiner in joined.values())
 
         for name, joiner in joined.items():
