@@ -32,7 +32,7 @@ PROTOCOLS: dict[str, ProtocolInfo] = {
             "ginger",
             "a broker tree with a subtree per topic; total order by a consistent cut per key",
             GingerBroker.guarantees,
-            "connection resets; lost brokers, with a tolerance; cuts planned",
+            "connection resets; with a tolerance also lost brokers and parted networks",
             make_ginger,
         ),
         ProtocolInfo(
