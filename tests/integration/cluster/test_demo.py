@@ -29,7 +29,10 @@ def test_brokers_that_are_killed_on_the_way_cost_nobody_a_message(terminal: Term
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "From kill -9 to the next delivery" in ran.stdout
     summary = json.loads((terminal.directory / "report" / "summary.json").read_text())
-    assert [(one["broker"], one["role"]) for one in summary["repairs"]] == [("1", "inner"), ("0", "root")]
+    assert summary["kills"] == ["1", "0"]
+    # On a busy machine everything may be published, though not delivered, before the second one is killed.
+    repaired = [(one["broker"], one["role"]) for one in summary["repairs"]]
+    assert repaired in ([("1", "inner")], [("1", "inner"), ("0", "root")])
     assert summary["deliveries"] == 150 * (3 * 3 + 2 * 2)
 
 
