@@ -33,6 +33,8 @@ from holdfast.simulation.checkers import Verdict, check
 from holdfast.storage.traces import read_trace
 
 CLIENT_MODULE = "holdfast.cluster.demo_client"
+RECORDINGS = "recordings"
+"""Under the report: what was delivered to each client, payloads included."""
 OPERATIONS = 500
 INTERVAL_MS = 10.0
 SUBSCRIBED_S = 30.0
@@ -135,12 +137,13 @@ async def run_demo(
 
 
 def _emptied(directory: Path) -> Path:
-    """An empty directory for traces; of an earlier run, only traces are removed."""
+    """An empty directory for traces; of an earlier run, only traces, recordings and logs are removed."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for old in directory.glob("*.jsonl"):
-            old.unlink()
-        shutil.rmtree(directory.parent / "logs", ignore_errors=True)
+        for file in directory.glob("*.jsonl"):
+            file.unlink()
+        for old in ("logs", RECORDINGS):
+            shutil.rmtree(directory.parent / old, ignore_errors=True)
     except OSError as error:
         raise ConfigError(f"the report cannot be written to {directory.parent}: {error.strerror or error}.") from None
     return directory
@@ -213,6 +216,7 @@ def _worker(plan: DemoPlan, cluster: Cluster, client: Client, replicas: int, tra
         interval_ms=plan.interval_ms,
         seed=plan.seed,
         trace=str(trace),
+        recording=str(plan.report / RECORDINGS / client.name),
         run=run,
         silence_s=cluster.silence_s or 0.0,
     )

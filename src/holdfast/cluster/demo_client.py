@@ -6,19 +6,22 @@ which means that everybody is done, it ends its trace before it closes.
 """
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
-from time import monotonic
+from time import monotonic, time_ns
 
 from msgspec import Struct
 
 from holdfast.client import Receipt, connect
 from holdfast.cluster.processes import link_of
 from holdfast.cluster.workers import Orders, say, settings_of_this_process, work
+from holdfast.model.batches import Message
 from holdfast.model.trace import Event
 from holdfast.runtime.tracing import own_file
-from holdfast.services.bank import account_numbers, workload
+from holdfast.services.bank import Outcome, account_numbers, workload
 from holdfast.services.replica import Replica, open_replica
+from holdfast.storage.recordings import RecordingWriter
 from holdfast.storage.traces import TraceWriter
 
 PROGRESS_S = 0.1
@@ -40,6 +43,8 @@ class DemoClientSettings(Struct, frozen=True):
     run: str
     silence_s: float = 0.0
     """After what silence a broker is taken for lost; 0: as usual."""
+    recording: str = ""
+    """Where what is delivered is kept, payloads included, in its order; nowhere if empty."""
 
 
 class Record:
@@ -71,15 +76,19 @@ class Record:
 class DemoClient:
     """The replica and how far it is."""
 
-    def __init__(self, settings: DemoClientSettings, replica: Replica, record: Record) -> None:
-        self._settings, self._replica, self._record = settings, replica, record
+    def __init__(
+        self, settings: DemoClientSettings, replica: Replica, record: Record, recording: RecordingWriter | None
+    ) -> None:
+        self._settings, self._replica, self._record, self._recording = settings, replica, record, recording
         self._complete = asyncio.Event()
         self._published = 0
         self._expected = settings.operations * settings.replicas
         if not self._expected:
             self._complete.set()
 
-    def _watch(self, *_: object) -> None:
+    def _watch(self, message: Message, _: Outcome) -> None:
+        if self._recording is not None:
+            self._recording.append((message,), time_ns())
         if self._replica.bank.applied >= self._expected:
             self._complete.set()
 
@@ -117,6 +126,8 @@ class DemoClient:
         while True:
             say("progress", published=self._published, delivered=self._replica.bank.applied)
             self._record.flush()
+            if self._recording is not None:
+                self._recording.flush(sync=False)
             await asyncio.sleep(PROGRESS_S)
 
 
@@ -136,7 +147,8 @@ async def serve(settings: DemoClientSettings) -> None:
         replica = await open_replica(client, settings.topic, account_numbers(settings.accounts))
         say("ready", broker=client.broker)
         await orders.wait_for("go")
-        await DemoClient(settings, replica, record).play()
+        with RecordingWriter(settings.recording) if settings.recording else nullcontext() as recording:
+            await DemoClient(settings, replica, record, recording).play()
         bank = replica.bank
         say("done", applied=bank.applied, refused=bank.refused, digest=bank.digest(), delivered=bank.applied)
         await orders.wait_for("stop")
