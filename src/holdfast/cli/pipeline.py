@@ -6,17 +6,20 @@ from pathlib import Path
 from signal import SIGINT, default_int_handler, signal
 from threading import Event
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
 
 from holdfast.cli.options import DEFAULT_ADDRESS, Address, AsJson, ClusterName, help_of
-from holdfast.cli.output import note, print_json, print_line
+from holdfast.cli.output import console, note, print_json, print_line, table
 from holdfast.cluster.config import CLUSTER_NAME
+from holdfast.services.bank import ACCOUNTS, account_numbers
 from holdfast.storage.recordings import Recording
 
 LOCAL_MASTER = "local[*]"
+STATE_ROWS_MAX = 100
+"""How many accounts are named that are not as they should be."""
 
 Master = Annotated[
     str, typer.Option("--master", help="Where Spark runs: local[*] is this machine, spark://host:7077 a cluster.")
@@ -119,6 +122,90 @@ def replay(
         print_line(f"{source}: {rows} messages published, as replay-{given}")
 
 
+def metrics(
+    trace: Annotated[str, typer.Argument(help="A trace: a .jsonl or .parquet file, or a directory of them.")],
+    every_s: Annotated[float, typer.Option("--every", min=0.001, help="Seconds in an interval of throughput.")] = 1.0,
+    rows_max: Annotated[int, typer.Option("--rows", min=1, help="Print at most so many rows of a table.")] = 40,
+    master: Master = LOCAL_MASTER,
+    as_json: AsJson = False,
+) -> None:
+    """Figures of a run: latencies by guarantee, topic, phase and hops, throughput, repairs, header bytes, brokers.
+
+    A delivery is in the phase `repair` if a repair was under way between its publication and its arrival. Hops are the
+    brokers on the way, known for what arrived before the first fault. What a trace does not tell is left out.
+
+    \b
+    Examples
+      holdfast pipeline metrics report/trace
+      holdfast pipeline metrics report/trace --every 0.25 --json | jq .latency_by_guarantee
+    """
+    from holdfast.pipeline import metrics as figures  # noqa: PLC0415
+    from holdfast.pipeline.errors import spoken_plainly  # noqa: PLC0415
+    from holdfast.pipeline.session import spark_session  # noqa: PLC0415
+    from holdfast.pipeline.trace_frames import read_events, refuse_malformed  # noqa: PLC0415
+
+    with spoken_plainly(), spark_session(master, quick=True) as spark:
+        events = read_events(spark, trace)
+        refuse_malformed(events)
+        with figures.all_metrics(events, every_s) as frames:
+            tables = {name: figures.rows_of(frame, rows_max) for name, frame in frames.items()}
+    if as_json:
+        print_json(tables)
+    else:
+        for name, rows in tables.items():
+            _print_table(name.replace("_", " "), rows)
+
+
+def _print_table(title: str, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        print_line(f"{title}: none")
+        return
+    shown = table(title, *rows[0])
+    for row in rows:
+        shown.add_row(*["" if value is None else str(value) for value in row.values()])
+    console.print(shown)
+
+
+def state(
+    recordings: Annotated[
+        Path, typer.Argument(help="A directory of recordings, each named after its replica, such as report/recordings.")
+    ],
+    accounts: Annotated[int, typer.Option("--accounts", min=1, help="How many accounts each bank has.")] = ACCOUNTS,
+    master: Master = LOCAL_MASTER,
+    as_json: AsJson = False,
+) -> None:
+    """The bank's balances at every replica, from the operations that were delivered to it: do the replicas agree?
+
+    Exit code 1 if an account has different balances at two replicas of its bank, or a balance is below zero.
+
+    \b
+    Examples
+      holdfast pipeline state report/recordings
+      holdfast pipeline state report/recordings --json | jq .diverged
+    """
+    from holdfast.pipeline import state as jobs  # noqa: PLC0415
+    from holdfast.pipeline.errors import spoken_plainly  # noqa: PLC0415
+    from holdfast.pipeline.session import spark_session  # noqa: PLC0415
+
+    jobs.find_recordings(recordings)  # If there are none, that is said before Spark is started.
+    with spoken_plainly(), spark_session(master, quick=True) as spark:
+        delivered = jobs.read_replicas(spark, recordings)
+        found = jobs.balances(delivered, account_numbers(accounts)).persist()
+        tables = {
+            "replicas": [row.asDict() for row in jobs.replicas(found).collect()],
+            "diverged": [row.asDict() for row in jobs.divergences(found).limit(STATE_ROWS_MAX).collect()],
+            "negative": [row.asDict() for row in jobs.negatives(found).limit(STATE_ROWS_MAX).collect()],
+        }
+    ok = not tables["diverged"] and not tables["negative"]
+    if as_json:
+        print_json({"ok": ok, **tables})
+    else:
+        for name, rows in tables.items():
+            _print_table(name, rows)
+    if not ok:
+        raise typer.Exit(1)
+
+
 @contextmanager
 def _interrupts_noted() -> Iterator[Callable[[], bool]]:
     """A Ctrl-C that is remembered instead of raised: in the middle of a word to Java it would leave both confused.
@@ -139,5 +226,5 @@ def _interrupts_noted() -> Iterator[Callable[[], bool]]:
         signal(SIGINT, before)
 
 
-for _command in (archive, replay):
+for _command in (archive, replay, metrics, state):
     app.command(help=help_of(_command))(_command)
