@@ -32,7 +32,7 @@ UNPLACED = -1
 class Record:
     """A batch that was processed here, where it came from and where it went."""
 
-    __slots__ = ("asked", "batch", "ins", "number", "outs", "pending", "places", "received_from")
+    __slots__ = ("asked", "batch", "copies", "ins", "number", "outs", "pending", "places", "received_from")
 
     def __init__(self, batch: Batch, pending: bool = False) -> None:
         self.batch, self.pending = batch, pending
@@ -41,6 +41,8 @@ class Record:
         self.places: dict[str, int] = {}
         self.asked: dict[str, int] = {}
         """For a total batch, the place of its request in the history of the link by which it climbed."""
+        self.copies = 0
+        """How many places of the log it has."""
         self.number = 0
         """Its place in this node's processing order; 0 if it only passed as a request."""
         self.received_from = ""
@@ -90,6 +92,7 @@ class StabilityLog:
         if not pending:
             self.renumber(record)
         self._log.append(record)
+        record.copies += 1
         self._by_id[record.record_id] = record
         self.bytes += batch.cost_bytes
         self._changed = True
@@ -98,6 +101,7 @@ class StabilityLog:
     def append_again(self, record: Record) -> None:
         """A record that a repair puts in a later place, too: it blocks from its first place and up to its last."""
         self._log.append(record)
+        record.copies += 1
         self.bytes += record.batch.cost_bytes
         self._changed = True
 
@@ -113,8 +117,7 @@ class StabilityLog:
     def change(self, record: Record, batch: Batch) -> None:
         """The record is of this batch: what a client has asked for one by one may be released together."""
         if batch.count != record.batch.count:
-            places = sum(one is record for one in self._log)
-            self.bytes += places * (batch.cost_bytes - record.batch.cost_bytes)
+            self.bytes += record.copies * (batch.cost_bytes - record.batch.cost_bytes)
             record.batch = batch
 
     def came(self, record: Record | None, peer: str) -> None:
@@ -312,7 +315,8 @@ class StabilityLog:
         while self._log and self._settled(self._log[0]):
             record = self._log.popleft()
             self.bytes -= record.batch.cost_bytes
-            if self._by_id.get(record.record_id) is record and record not in self._log:
+            record.copies -= 1
+            if not record.copies and self._by_id.get(record.record_id) is record:
                 del self._by_id[record.record_id]
 
     def _settled(self, record: Record) -> bool:

@@ -99,8 +99,12 @@ class ExpectingBroker(RecordingBroker):
         self._expect(flush, below)
         flush.version = self._tell(self.view.hops - 2)
         self._flushes.append(flush)
-        self.hub.out.append(SetTimer(JOIN_TIMER + key, self.config.join_s))
+        self.hub.out.append(SetTimer(JOIN_TIMER + key, self._join_s(key)))
         return flush
+
+    @abstractmethod
+    def _join_s(self, lost: str) -> float:
+        """How long those below a lost broker may take to come."""
 
     def _expect(self, flush: Flush, twigs: tuple[Twig, ...]) -> None:
         for twig in twigs:
@@ -131,7 +135,7 @@ class ExpectingBroker(RecordingBroker):
                 else:
                     self.suspect(name, twig.epoch, "it did not join in time")
             if flush.waiting:
-                self.hub.out.append(SetTimer(JOIN_TIMER + key, self.config.join_s))
+                self.hub.out.append(SetTimer(JOIN_TIMER + key, self._join_s(key)))
         self._tick()
 
     def _may_be_out_of_reach(self, flush: Flush) -> None:
@@ -150,7 +154,7 @@ class ExpectingBroker(RecordingBroker):
         flush.expect_those_behind()
         self._ask_for_all()
         link = self.config.link
-        after_s = self.config.join_s + link.silence_s + 2 * link.heartbeat_s
+        after_s = self._join_s(flush.key) + link.silence_s + 2 * link.heartbeat_s
         self.hub.out.append(SetTimer(JOIN_TIMER + flush.key, after_s))
 
     def _ask_for_all(self) -> None:

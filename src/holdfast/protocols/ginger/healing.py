@@ -119,6 +119,10 @@ class HealingBroker(TakingInBroker):
         """How long a lost connection may take to come back: the first redial, and a few round trips."""
         return self.config.suspect_s + 6 * self._round_trip_s.get(peer, 0.0) + self.config.link.redial_s
 
+    def _join_s(self, lost: str) -> float:
+        """Those below it may be as far away from it, and as patient, as it was from us."""
+        return self.config.join_s + 2 * self._patience_s(lost)
+
     def link_closed(self, link: Link) -> None:
         super().link_closed(link)
         if link.kind == "broker":

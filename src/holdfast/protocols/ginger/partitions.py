@@ -295,14 +295,22 @@ class PartitionBroker(HealingBroker):
             if absence.to_parent and absence.contacts:
                 contact, *others = absence.contacts
                 absence.contacts = (*others, contact)
-                if contact.name not in self.hub.links:
-                    self._sought, self._sought_ticks = contact.name, 0
-                    self.hub.dial(contact.name, now, contact.address)
+                self._dial_lost(contact, now)
                 return
             for contact in absence.contacts:
                 if contact.name not in self.hub.links and self._ticks % PROBE_TICKS == 1:
                     self._probes.add(contact.name)
                     self.hub.dial(contact.name, now, contact.address)
+
+    def _dial_lost(self, contact: Contact, now: float) -> None:
+        link = self.hub.links.get(contact.name)
+        if link is not None and not link.is_open and not self._matters(contact.name):
+            # It only came to ask whether we have given it up.
+            self.hub.set_aside(contact.name)
+            link = None
+        if link is None:
+            self._sought, self._sought_ticks = contact.name, 0
+            self.hub.dial(contact.name, now, contact.address)
 
     def _end_search(self) -> None:
         self.hub.set_aside(self._sought)

@@ -11,10 +11,14 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.broker import GingerBroker, Phase
 from holdfast.protocols.ginger.cuts import ROOT
 from holdfast.protocols.links import Link
-from holdfast.protocols.node import Effects, Send
+from holdfast.protocols.node import Effects, Send, SetTimer
 from holdfast.protocols.stability import Record, StabilityLog
 
 PROCESSED_MAX = 100_000
+SURVEY_TIMER = "survey"
+SURVEY_S = 0.01
+SURVEYED_ALWAYS = 100
+"""A log of so many records is surveyed at every turn."""
 
 
 class RecordingBroker(GingerBroker):
@@ -25,6 +29,8 @@ class RecordingBroker(GingerBroker):
         self.hub.tolerance = config.tolerance
         self.log = StabilityLog(config.tolerance)
         self.processed: dict[str, int] = {}
+        self._surveyed_at = 0.0
+        self._survey_set = False
         self._given_apart: frozenset[str] = frozenset()
         """Whom a repair under way hands what they lack."""
 
@@ -99,11 +105,28 @@ class RecordingBroker(GingerBroker):
         self.log.on_levels(link.peer, levels)
 
     def settle(self, now: float) -> Effects:
-        if self.phase is not Phase.GONE:
+        if self.phase is not Phase.GONE and self._is_time_to_tell(now):
             for peer, levels in self.log.survey().items():
                 if self._may_tell(peer):
                     self.hub.out.append(Send(peer, levels))
         return super().settle(now)
+
+    def _is_time_to_tell(self, now: float) -> bool:
+        """A survey walks the whole log: while that is long, a hundred a second are enough."""
+        if len(self.log) <= SURVEYED_ALWAYS or now - self._surveyed_at >= SURVEY_S:
+            self._surveyed_at = now
+            return True
+        if not self._survey_set:
+            self._survey_set = True
+            self.hub.out.append(SetTimer(SURVEY_TIMER, SURVEY_S))
+        return False
+
+    def timer(self, name: str, now: float) -> Effects:
+        if name == SURVEY_TIMER:
+            # The settling that follows is late enough.
+            self._survey_set = False
+            return []
+        return super().timer(name, now)
 
     def _may_tell(self, peer: str) -> bool:
         link = self.hub.links.get(peer)
