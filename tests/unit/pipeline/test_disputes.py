@@ -1,11 +1,17 @@
 """Who has a total message on the wrong side of another: the arrays against the words."""
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from random import Random
 
 import numpy as np
+import pyarrow as pa
+import pytest
 
-from holdfast.pipeline.audit.disputes import longest_fits, wrong_sides
+from holdfast.pipeline.audit.disputes import judge_groups, longest_fits, wrong_sides
+from holdfast.pipeline.audit.judging import arrivals, judge
+from holdfast.pipeline.audit.pasts import find_clocks
 
 
 def offenders(sequences: list[list[int]], total: list[bool]) -> set[tuple[int, int]]:
@@ -55,6 +61,11 @@ def test_offenders_are_those_that_the_words_name():
     # The short cut has to be taken often, and there has to be something to find.
     assert agreed > 500
     assert disagreed > 500
+
+
+@pytest.mark.parametrize("task", [find_clocks, partial(judge, examples_max=5), arrivals, judge_groups])
+def test_a_task_that_is_sent_nothing_finds_nothing(task: Callable[[list[pa.RecordBatch]], Iterator[pa.RecordBatch]]):
+    assert sum(batch.num_rows for batch in task([])) == 0
 
 
 def test_whoever_came_later_agrees_with_who_was_there_all_along():

@@ -31,9 +31,10 @@ Offence = tuple[int, int, int, int, bool]
 
 def judge_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Every offence in the groups of this partition, once for each client and total message of a group."""
-    table = pa.Table.from_batches(list(batches))
-    if not len(table):
+    sent = list(batches)
+    if not sent:
         return
+    table = pa.Table.from_batches(sent)
     columns = {name: table.column(name).combine_chunks().to_numpy(zero_copy_only=False) for name in table.column_names}
     order = np.lexsort((columns["place"], columns["client"], columns["group"]))
     groups = columns["group"][order]
