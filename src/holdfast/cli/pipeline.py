@@ -160,9 +160,12 @@ def _print_table(title: str, rows: list[dict[str, Any]]) -> None:
     if not rows:
         print_line(f"{title}: none")
         return
-    shown = table(title, *rows[0])
+    # Durations are for people; moments in nanoseconds are for those who ask for JSON.
+    lasting = any(name.endswith("_ms") for name in rows[0])
+    columns = [name for name in rows[0] if not (lasting and name.endswith("_ns"))]
+    shown = table(title, *columns)
     for row in rows:
-        shown.add_row(*["" if value is None else str(value) for value in row.values()])
+        shown.add_row(*["" if row[name] is None else str(row[name]) for name in columns])
     console.print(shown)
 
 
