@@ -1,0 +1,37 @@
+"""Random runs that were broken once, each with what was wrong. They stay, whatever else the swarm tries."""
+
+import pytest
+
+from holdfast.simulation.failures import FailureClass
+from holdfast.simulation.workloads import Trouble
+from tests.swarm.seeds import complaints
+
+RUNS: list[tuple[FailureClass, int, int, str]] = [
+    ("crash", 1, 100129, "a batch whose request only had passed the dead broker was handed to a new subscriber"),
+    ("two", 1, 100009, "what joiners brought on the keys of a closed cut overtook it"),
+    ("two", 1, 710, "a repair waited for a cut that only its own end could end"),
+    (
+        "during",
+        2,
+        30019,
+        "who would repair its broker's loss sent a client away, because it did not know that yet",
+    ),
+    ("during", 2, 40012, "a client gave up those who would repair too soon, and asked all others many times"),
+    ("cut", 1, 100068, "brokers stood below themselves, since hearsay had a healthy one begin anew"),
+    ("cut", 1, 100151, "a total batch was released twice, since its release was not known where it was asked again"),
+    ("partition", 1, 513, "a broker that was looked for and one that asked kept refusing each other"),
+    ("partition", 1, 519, "those whom an orphan could not reach were accused and began anew"),
+    ("partition", 1, 531, "what only the other side wanted was kept by nobody"),
+    ("partition", 1, 563, "what was received from a contact that never let us in was taken for sent"),
+    ("partition", 1, 565, "who had just returned was taken out of the cuts under way"),
+    ("partition", 1, 579, "a message of the minority stood on both sides of a total one while that was handed over"),
+    ("partition", 1, 632, "who returned in the midst of a cut did not get its batch"),
+    ("partition", 1, 902, "a total batch waited for a client that had left"),
+    ("partition", 1, 100156, "an attempt to ask for somebody broke the connection by which it had just come back"),
+    ("partition", 1, 100275, "who was asked all the time never came to look for the one who asked"),
+]
+
+
+@pytest.mark.parametrize(("failure", "tolerance", "seed"), [run[:3] for run in RUNS], ids=str)
+def test_what_was_broken_once_holds(failure: FailureClass, tolerance: int, seed: int):
+    assert list(complaints(range(seed, seed + 1), Trouble((), failure, tolerance))) == []
