@@ -24,6 +24,7 @@ from holdfast.cluster.demo_client import DemoClientSettings
 from holdfast.cluster.ports import free_port_pairs
 from holdfast.cluster.processes import Processes
 from holdfast.cluster.repairs import Assassin, Kill, Repair, repairs
+from holdfast.cluster.status import ClusterStatus
 from holdfast.cluster.workers import Worker
 from holdfast.model.errors import ConfigError
 from holdfast.model.guarantees import GUARANTEES
@@ -54,6 +55,15 @@ class Latency(Struct, frozen=True):
     p99_ms: float
 
 
+class Tree(Struct, frozen=True):
+    """Who is below whom."""
+
+    parents: dict[str, str | None]
+    """The broker above each broker; of the root None."""
+    clients: dict[str, str]
+    """The broker of each client."""
+
+
 class Summary(Struct, frozen=True):
     """What the demonstration found."""
 
@@ -75,6 +85,16 @@ class Summary(Struct, frozen=True):
     replicas_equal: bool
     refused_operations: int
     trace: str
+    run: str = ""
+    protocol: str = ""
+    tolerance: int = 0
+    interval_ms: float = INTERVAL_MS
+    kill_times_ns: Sequence[int] = ()
+    """When each of the `kills` happened, on the clock of the trace."""
+    trees: Sequence[Tree] = ()
+    """As it was before the first kill, and as it was when it was whole after the last; one if nobody was killed."""
+    audit: dict[str, Any] | None = None
+    """The verdict of the Spark audit, if there was one."""
 
 
 class DemoPlan(Struct, frozen=True):
@@ -130,10 +150,30 @@ async def run_demo(
     progress("checking", 0, 1)
     seconds = monotonic() - started_at
     events = await asyncio.to_thread(read_trace, trace)
-    summary = await asyncio.to_thread(summed_up, plan, results, events, str(trace), seconds, assassin.kills)
-    (plan.report / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
+    judged = await asyncio.to_thread(summed_up, plan, results, events, str(trace), seconds, assassin.kills)
+    summary = msgspec.structs.replace(judged, run=run, trees=trees_seen(cluster, assassin.trees))
+    write_summary(summary, plan.report)
     progress("checking", 1, 1)
     return summary
+
+
+def write_summary(summary: Summary, report: Path) -> None:
+    """Keep it beside what it is about."""
+    (report / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
+
+
+def trees_seen(cluster: Cluster, looks: Sequence[ClusterStatus]) -> list[Tree]:
+    """The first and the last look at the tree; if nobody had to look, the one that the cluster's file describes."""
+    if not looks:
+        parents = {broker.name: broker.parent for broker in cluster.brokers}
+        return [Tree(parents, {client.name: client.broker for client in cluster.clients})]
+    return [_tree(look, {client.name for client in cluster.clients}) for look in (looks[0], looks[-1])]
+
+
+def _tree(look: ClusterStatus, clients: set[str]) -> Tree:
+    alive = [broker for broker in look.brokers if broker.answers]
+    homes = {client: broker.name for broker in alive for client in broker.clients if client in clients}
+    return Tree({broker.name: broker.parent for broker in alive}, dict(sorted(homes.items())))
 
 
 def _emptied(directory: Path) -> Path:
@@ -272,6 +312,10 @@ def summed_up(
         replicas_equal=equal,
         refused_operations=sum(int(result["refused"]) for result in results.values()),
         trace=trace,
+        protocol=plan.cluster.protocol,
+        tolerance=plan.cluster.tolerance,
+        interval_ms=plan.interval_ms,
+        kill_times_ns=[one.time for one in kills],
     )
 
 

@@ -147,7 +147,7 @@ class _Panel:
         for tick in self.scale.ticks:
             y = self._y(tick)
             lines.append(f'<line class="grid" x1="{LEFT}" x2="{LEFT + self.width}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            lines.append(f'<text class="end" x="{LEFT - 8}" y="{y + 4:.1f}">{_figure(tick)}</text>')
+            lines.append(f'<text class="end" x="{LEFT - 8}" y="{y + 4:.1f}">{figure_text(tick)}</text>')
         middle = TOP + self.height / 2
         turned = f'transform="rotate(-90 14 {middle:.1f})"'
         lines.append(f'<text class="mid" x="14" y="{middle:.1f}" {turned}>{escape(chart.y_label)}</text>')
@@ -187,7 +187,7 @@ class _Panel:
                 marks += self._whisker(x + bar_px / 2, spread)
                 if labelled:
                     y = self._y(max(value, spread[1]) if spread else value) - 4
-                    text = f'<text class="value" x="{x + bar_px / 2:.1f}" y="{y:.1f}">{_figure(value)}</text>'
+                    text = f'<text class="value" x="{x + bar_px / 2:.1f}" y="{y:.1f}">{figure_text(value)}</text>'
                     marks.append(text)
         return marks
 
@@ -202,7 +202,7 @@ class _Panel:
                     marks.append(self._bar(one.name, place, x, width, base, base + value, self.colors[number]))
                     base += value
             y = self._y(base) - 4
-            marks.append(f'<text class="value" x="{self._middle(place):.1f}" y="{y:.1f}">{_figure(base)}</text>')
+            marks.append(f'<text class="value" x="{self._middle(place):.1f}" y="{y:.1f}">{figure_text(base)}</text>')
         return marks
 
     def _bar(self, name: str, place: int, x: float, width: float, low: float, high: float, color: str) -> str:
@@ -236,7 +236,7 @@ class _Panel:
         return [f'<path class="whisker" d="{path}"/>']
 
     def _said(self, name: str, place: int, value: float) -> str:
-        return f"<title>{escape(name)}, {escape(self.chart.places[place])}: {_figure(value)}</title>"
+        return f"<title>{escape(name)}, {escape(self.chart.places[place])}: {figure_text(value)}</title>"
 
 
 def _check(chart: Chart) -> None:
@@ -267,7 +267,7 @@ def _range(chart: Chart) -> tuple[float, float]:
     return (min(values), max(values)) if values else (1.0, 10.0)
 
 
-def _figure(value: float) -> str:
+def figure_text(value: float) -> str:
     """As short as it says something: 0.25, 2.5, 37.5, 1,234."""
     if value >= 100 or value == int(value):
         return f"{value:,.0f}"

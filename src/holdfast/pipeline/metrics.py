@@ -21,13 +21,14 @@ NS_PER_MS, NS_PER_S = 1_000_000, 1_000_000_000
 CALM, REPAIR = "calm", "repair"
 
 
-def timed_deliveries(events: DataFrame) -> DataFrame:
+def timed_deliveries(events: DataFrame, hops: bool = True) -> DataFrame:
     """Each first delivery with its publication.
 
     Columns: `run, publisher, seq, topic, guarantee, client, published_ns, delivered_ns, latency_ms, size, overhead`,
     `phase` (`repair` if a repair was under way at some time between the two, else `calm`), `repair` (which fault window
     of the run that was, from 1) and `hops` (brokers on the way; null unless the tree at that time is known: the message
-    was published before the first fault and all concerned had reported to whom they are attached).
+    was published before the first fault and all concerned had reported to whom they are attached). Without `hops` that
+    column is left out, which is quicker.
     """
     published = events.where(F.col("event") == "publish").groupBy("run", "publisher", "seq")
     sent = published.agg(
@@ -46,7 +47,8 @@ def timed_deliveries(events: DataFrame) -> DataFrame:
         ((F.col("delivered_ns") - F.col("sent.time")) / NS_PER_MS).alias("latency_ms"),
         *("sent.size", "sent.overhead"),
     )
-    return _with_hops(_with_phase(both, fault_windows(events)), events)
+    timed = _with_phase(both, fault_windows(events))
+    return _with_hops(timed, events) if hops else timed.drop("origin", "first_fault_ns")
 
 
 def latencies(timed: DataFrame, by: Sequence[str] = ("guarantee",)) -> DataFrame:
