@@ -22,7 +22,7 @@ setup-dev:
 setup-bench:
 	@scripts/setup bench
 
-run: setup-run ## the demonstration: a tree of real brokers, the bank workload, and the proof that all arrived
+run: setup-run ## the demonstration: real brokers, the bank, two kills, the audit on Spark, and report/report.html
 	@$(BIN)/holdfast demo
 
 test: setup-dev ## the whole suite

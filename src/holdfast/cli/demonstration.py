@@ -7,10 +7,15 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import AsJson
-from holdfast.cli.output import console, note, print_json, print_line, progress, table
+from holdfast.cli.output import Advance, console, note, print_json, print_line, progress, table
 from holdfast.cluster.config import load_cluster
 from holdfast.cluster.demo import INTERVAL_MS, OPERATIONS, DemoPlan, Summary, run_demo
 from holdfast.cluster.evaluation import KILLS, default_cluster
+from holdfast.model.errors import ConfigError
+
+LOCAL_MASTER = "local[*]"
+PAGE = "report.html"
+"""As `pipeline.report` calls it, which takes a while to import."""
 
 
 def demo(
@@ -26,7 +31,15 @@ def demo(
         list[str] | None, typer.Option("--kill", "-k", help="Kill this broker on the way; may be given several times.")
     ] = None,
     calm: Annotated[bool, typer.Option("--calm", help="Kill nobody.")] = False,
-    report: Annotated[Path, typer.Option("--report", "-r", help="Where summary, trace and logs go.")] = Path("report"),
+    report: Annotated[Path, typer.Option("--report", "-r", help="Where everything goes that it leaves.")] = Path(
+        "report"
+    ),
+    spark: Annotated[
+        bool, typer.Option("--spark/--no-spark", help="Whether Spark judges too and writes report.html. It needs Java.")
+    ] = True,
+    master: Annotated[
+        str, typer.Option("--master", help="Where Spark runs: local[*] is this machine, spark://host:7077 a cluster.")
+    ] = LOCAL_MASTER,
     as_json: AsJson = False,
 ) -> None:
     """The bank of the Ginger thesis on a tree of real broker processes, and the proof that nothing went wrong.
@@ -39,19 +52,26 @@ def demo(
     --kill names): the others repair the tree, and a table says how long the broken paths stood still. The proof is the
     same.
 
+    The trace is judged twice, by checkers in memory and by the audit on Spark, which also draws report.html: a page to
+    open afterwards. Without Java, --no-spark leaves the second judge and the page out.
+
     \b
     Examples
       holdfast demo
       holdfast demo --kill 6 --kill 2
-      holdfast demo --calm
+      holdfast demo --calm --no-spark
       holdfast demo --operations 2000 --interval-ms 2 --seed 7
       holdfast audit report/trace
     """
     cluster = load_cluster(file) if file else default_cluster()
     victims = () if calm else tuple(kill or (() if file else KILLS))
     plan = DemoPlan(cluster, report, operations, interval_ms, seed=seed, kills=victims)
+    if spark:
+        _look_for_java()
     with progress() as advance:
         summary = asyncio.run(run_demo(plan, advance))
+        if spark:
+            summary = _proved_on_spark(summary, report, master, advance)
     if as_json:
         print_json(summary)
     else:
@@ -62,17 +82,37 @@ def demo(
         raise typer.Exit(1)
 
 
+def _look_for_java() -> None:
+    """Said before anything runs rather than after."""
+    try:
+        from holdfast.pipeline.java import find_java  # noqa: PLC0415
+
+        find_java()
+    except ConfigError as error:
+        raise ConfigError(f"{error} Or leave Spark and the page out with --no-spark.") from None
+
+
+def _proved_on_spark(summary: Summary, report: Path, master: str, advance: Advance) -> Summary:
+    from holdfast.pipeline.report import prove  # noqa: PLC0415
+
+    return prove(summary, report, master, advance).summary
+
+
 def _print_summary(summary: Summary, report: Path) -> None:
     console.print(_latency_table(summary))
     if summary.repairs:
         console.print(_repair_table(summary))
-    verdict = table("What was promised", "", "found")
+    judges = ["found", "by Spark"] if summary.audit else ["found"]
+    verdict = table("What was promised", "", *judges)
     for title, found, expected in (
         ("messages", summary.messages, summary.messages_expected),
         ("deliveries", summary.deliveries, summary.deliveries_expected),
     ):
         missing = "" if found == expected else f" of {expected:,}"
-        verdict.add_row(title, f"{found:,}{missing}", style="bold red" if missing else "")
+        by_spark = f"{int(summary.audit['deliveries']):,}" if summary.audit and title == "deliveries" else ""
+        verdict.add_row(
+            title, f"{found:,}{missing}", *[by_spark][: len(judges) - 1], style="bold red" if missing else ""
+        )
     for kind, title in (
         ("lost", "lost"),
         ("duplicated", "duplicated"),
@@ -81,17 +121,19 @@ def _print_summary(summary: Summary, report: Path) -> None:
         ("causal", "out of order: causal"),
         ("total", "out of order: total"),
     ):
-        count = int(summary.verdict[kind])
-        verdict.add_row(title, f"{count:,}", style="bold red" if count else "")
+        counts = [int(judge[kind]) for judge in (summary.verdict, summary.audit) if judge]
+        verdict.add_row(title, *[f"{count:,}" for count in counts], style="bold red" if any(counts) else "")
     equal = "yes" if summary.replicas_equal else "NO"
     verdict.add_row("replicas equal", equal, style="" if summary.replicas_equal else "bold red")
     console.print(verdict)
-    for example in summary.verdict["examples"]:
+    for example in summary.verdict["examples"] or (summary.audit or {}).get("examples", ()):
         print_line(f"  {example}")
     note(
         f"{summary.brokers} brokers, {summary.clients} clients, {summary.seconds:.1f} s; "
-        f"the summary, the trace and the logs are in {report}/"
+        f"the summary, the trace, the recordings and the logs are in {report}/"
     )
+    if summary.audit:
+        print_line(f"open {report / PAGE}")
 
 
 def _repair_table(summary: Summary) -> object:

@@ -9,7 +9,7 @@ from tests.integration.cluster.terminal import Terminal, eventually, press_ctrl_
 
 
 def test_a_small_demonstration_ends_with_all_zeros(terminal: Terminal):
-    ran = terminal.run("demo", "--operations", 20, "--interval-ms", 1, "--calm")
+    ran = terminal.run("demo", "--operations", 20, "--interval-ms", 1, "--calm", "--no-spark")
     assert ran.returncode == 0, ran.stderr
     assert "out of order: total" in ran.stdout
     report = terminal.directory / "report"
@@ -25,7 +25,7 @@ def test_a_small_demonstration_ends_with_all_zeros(terminal: Terminal):
 
 
 def test_brokers_that_are_killed_on_the_way_cost_nobody_a_message(terminal: Terminal):
-    ran = terminal.run("demo", "--operations", 150)
+    ran = terminal.run("demo", "--operations", 150, "--no-spark")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "From kill -9 to the next delivery" in ran.stdout
     summary = json.loads((terminal.directory / "report" / "summary.json").read_text())
@@ -37,7 +37,7 @@ def test_brokers_that_are_killed_on_the_way_cost_nobody_a_message(terminal: Term
 
 
 def test_a_loss_planted_in_the_trace_of_a_demonstration_is_found(terminal: Terminal):
-    assert terminal.run("demo", "--operations", 5, "--interval-ms", 0, "--calm").returncode == 0
+    assert terminal.run("demo", "--operations", 5, "--interval-ms", 0, "--calm", "--no-spark").returncode == 0
     trace = terminal.directory / "report" / "trace" / "c2.jsonl"
     lines = trace.read_text().splitlines(keepends=True)
     # The closing takes subscriptions back, and is no part of what is judged: nothing would be owed after it.
@@ -52,7 +52,8 @@ def test_a_loss_planted_in_the_trace_of_a_demonstration_is_found(terminal: Termi
 
 
 def test_a_cluster_file_can_be_demonstrated_too(terminal: Terminal, chain: Path):
-    ran = terminal.run("demo", chain, "--operations", 10, "--interval-ms", 0, "--json", "--report", "here")
+    flags = ("--interval-ms", 0, "--json", "--report", "here", "--no-spark")
+    ran = terminal.run("demo", chain, "--operations", 10, *flags)
     assert ran.returncode == 0, ran.stderr
     summary = json.loads(ran.stdout)
     assert (summary["ok"], summary["brokers"], summary["deliveries"]) == (True, 3, 40)
