@@ -108,6 +108,27 @@ def test_the_past_column_is_believed(spark: SparkSession, tmp_path: Path):
     assert summary(audit(spark, tmp_path).verdict) == (2, {**dict.fromkeys(KINDS, 0), "causal": 1})
 
 
+def test_a_weaker_message_that_is_reported_to_have_crossed_takes_no_part_in_total_order(
+    spark: SparkSession, tmp_path: Path
+):
+    story = Story()
+    for reader in ("zoe", "yan"):
+        story.subscribe(reader, "news")
+    total = story.publish("ann", "news", "total", keys="k")
+    weak = story.publish("bob", "news", "fifo", keys="k")
+    story.deliver("zoe", total, weak)
+    story.deliver("yan", weak, total)
+    seen = [replace(event, run="seen") for event in story.events]
+    [published] = [event for event in seen if event.event == "publish" and event.publisher == "bob"]
+    report = replace(published, run="reported", node="broker", event="crossed", index=0)
+    write_parquet_trace(tmp_path, [*seen, *(replace(event, run="reported") for event in seen), report])
+    found = audit(spark, tmp_path)
+    assert found.runs["seen"].faults["total"] == 1
+    assert found.runs["reported"].ok
+    assert check([event for event in [*seen, report] if event.run == "seen"]).faults["total"] == 1
+    assert check([*(replace(event, run="reported") for event in seen), report]).ok
+
+
 # ------------------------------------------------------------------------------------------------------- malformed
 
 

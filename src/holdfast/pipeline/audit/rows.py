@@ -10,7 +10,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls them
 
-from holdfast.model.guarantees import GUARANTEES
+from holdfast.model.guarantees import GUARANTEES, Guarantee
 from holdfast.pipeline.audit import pasts
 from holdfast.pipeline.audit.inbox import (
     COLUMNS,
@@ -25,6 +25,7 @@ from holdfast.pipeline.audit.inbox import (
 )
 from holdfast.pipeline.trace_frames import PROMISES, SUBSCRIPTIONS, is_malformed
 
+CROSSED = "crossed"
 _RARE = (
     *("run", "node", "index", "time", "event", "publisher", "seq"),
     *("topic", "where", "attributes", "guarantee", "keys", "past"),
@@ -98,7 +99,7 @@ class Sender:
         """`filtered` says whether some subscription has a filter, so that attributes are needed."""
         self._events, self._surveyed, self._layout, self._filtered = events, surveyed, layout, filtered
         # What is not a delivery is little, and asked for four times.
-        self._rare = events.where(F.col("event").isin("publish", *SUBSCRIPTIONS)).select(*_RARE)
+        self._rare = events.where(F.col("event").isin("publish", CROSSED, *SUBSCRIPTIONS)).select(*_RARE)
         self._rare = self._rare.persist(StorageLevel.MEMORY_AND_DISK)
 
     def close(self) -> None:
@@ -129,8 +130,14 @@ class Sender:
         )
 
     def publications(self) -> DataFrame:
+        """What is reported to have crossed a total message takes no part in the order of its keys."""
         keys = F.transform(F.array_distinct(_sorted_keys()), lambda key: F.xxhash64(F.col("run"), F.col("topic"), key))
-        return self._publish_rows(self._slots_of_run(), keys)
+        identity = ["run", "publisher", "seq"]
+        crossed = self._of_event(CROSSED).select(*identity).distinct().withColumn("crossed", F.lit(True))
+        published = self._of_event("publish").join(F.broadcast(crossed), identity, "left")
+        exempt = F.col("crossed").isNotNull() & (F.col("guarantee") != Guarantee.TOTAL.value)
+        none = F.array().cast("array<bigint>")
+        return self._publish_rows(published, self._slots_of_run(), F.when(exempt, none).otherwise(keys))
 
     def publications_with_pasts(self) -> DataFrame:
         """For the search of causal pasts: whole runs, and each given past as publisher, seq, publisher, seq, ..."""
@@ -139,15 +146,15 @@ class Sender:
                 F.map_entries("past"), lambda pair: F.array(F.xxhash64(F.col("run"), pair["key"]), pair["value"])
             )
         )
-        return self._publish_rows(self._slot_of_run(), past)
+        return self._publish_rows(self._of_event("publish"), self._slot_of_run(), past)
 
     def _slot_of_run(self) -> Column:
         return F.pmod(named("run"), F.lit(self._layout.slots)).cast("int")
 
-    def _publish_rows(self, slot: Column, keys: Column) -> DataFrame:
+    def _publish_rows(self, published: DataFrame, slot: Column, keys: Column) -> DataFrame:
         rank = F.array_position(F.array(*[F.lit(guarantee.value) for guarantee in GUARANTEES]), F.col("guarantee"))
         return _row(
-            self._of_event("publish"),
+            published,
             slot,
             kind=F.lit(PUBLISH - 1) + rank,
             node=named("run", "node"),
