@@ -1,7 +1,8 @@
 """`holdfast experiment`: the experiments of the papers, repeated in virtual time, as tables and drawings."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,13 +11,16 @@ import typer
 
 from holdfast.cli.options import AsJson
 from holdfast.cli.output import console, note, print_json, print_line, progress, table
+from holdfast.cli.sweeping import LOCAL_MASTER, Master, OnSpark, Sweep, sweeping
 from holdfast.experiments.experiment import Experiment, Report, Table
 from holdfast.experiments.registry import EXPERIMENTS, find_experiment
 from holdfast.experiments.reports import PAGE, RowLog, cell_text, write_report
-from holdfast.experiments.running import run_points
+from holdfast.experiments.running import OnRow, run_points
 from holdfast.model.errors import ConfigError
 
 COMPLAINTS_SHOWN_MAX = 10
+
+Runner = Callable[[Experiment, Sequence[Any], OnRow], list[Any]]
 
 
 def experiment(
@@ -27,6 +31,8 @@ def experiment(
     ] = None,
     workers: Annotated[int, typer.Option("--workers", min=1, max=256, help="How many processes.")] = os.cpu_count()
     or 1,
+    spark: OnSpark = False,
+    master: Master = LOCAL_MASTER,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the rows that an interrupted run left in the directory.")
     ] = False,
@@ -42,6 +48,7 @@ def experiment(
     Examples
       holdfast experiment ginger --quick
       holdfast experiment ginger --out experiments/ginger --resume
+      holdfast experiment ginger --spark --master spark://host:7077
       holdfast experiment ginger --point '{"keys":1,"victims":["1","2"],"seed":3}'
     """
     chosen = find_experiment(name)
@@ -50,7 +57,8 @@ def experiment(
         return
     if resume and out is None:
         raise ConfigError("--resume goes on with the rows in a directory; say which with --out.")
-    rows = _all_rows(chosen, chosen.points(quick), out, workers, resume=resume)
+    with sweeping(master) if spark else nullcontext() as swept:
+        rows = _all_rows(chosen, chosen.points(quick), out, _runner(swept, workers), resume=resume)
     report = chosen.report(rows)
     if out is not None:
         write_report(out, report, rows)
@@ -64,7 +72,26 @@ def experiment(
         raise typer.Exit(1)
 
 
-def _all_rows(chosen: Experiment, points: Sequence[Any], out: Path | None, workers: int, *, resume: bool) -> list[Any]:
+def _runner(swept: Sweep | None, workers: int) -> Runner:
+    """What runs points: processes, or the tasks of a sweep."""
+    if swept is None:
+        return lambda chosen, points, on_row: run_points(chosen, points, workers, on_row)
+
+    def run(chosen: Experiment, points: Sequence[Any], on_row: OnRow) -> list[Any]:
+        rows: list[Any] = []
+
+        def done(at: int, row: Any) -> None:
+            rows.append(row)
+            on_row(at, row)
+
+        # Results come in the order of their points.
+        swept(chosen.run, points, chosen.row_kind, done)
+        return rows
+
+    return run
+
+
+def _all_rows(chosen: Experiment, points: Sequence[Any], out: Path | None, run: Runner, *, resume: bool) -> list[Any]:
     """The rows of all points in their order, those that are known already and those that are made now."""
     log = RowLog(out, chosen.row_kind, resume) if out is not None else None
     known = {chosen.point_of(row): row for row in log.rows} if log is not None else {}
@@ -78,7 +105,7 @@ def _all_rows(chosen: Experiment, points: Sequence[Any], out: Path | None, worke
             done[0] += 1
             advance("runs", done[0], len(points))
 
-        made = run_points(chosen, left, workers, on_row)
+        made = run(chosen, left, on_row)
     known |= {chosen.point_of(row): row for row in made}
     return [known[point] for point in points]
 

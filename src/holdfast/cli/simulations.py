@@ -1,6 +1,8 @@
 """`holdfast simulate`, `campaign` and `protocols`: runs in virtual time."""
 
 import os
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any, get_args
@@ -10,7 +12,8 @@ import typer
 from holdfast.cli.audits import print_verdict
 from holdfast.cli.options import AsJson, ProtocolName, parse_seeds
 from holdfast.cli.output import console, note, print_json, print_line, progress, table
-from holdfast.cluster.campaign import Kind, Result, Tally, run_campaign
+from holdfast.cli.sweeping import LOCAL_MASTER, Master, OnSpark, Sweep, sweeping
+from holdfast.cluster.campaign import Kind, OnResult, Result, Tally, run_campaign, run_seed
 from holdfast.model.errors import ConfigError
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.model.verdicts import Verdict
@@ -130,6 +133,8 @@ def campaign(
     ] = 0,
     workers: Annotated[int, typer.Option("--workers", min=1, max=256, help="How many processes.")] = os.cpu_count()
     or 1,
+    spark: OnSpark = False,
+    master: Master = LOCAL_MASTER,
     as_json: AsJson = False,
 ) -> None:
     """Make random runs in virtual time, one for each seed, and judge each.
@@ -143,11 +148,12 @@ def campaign(
       holdfast campaign --seeds 1..2000
       holdfast campaign --protocol ginger --seeds 42 --fault reset
       holdfast campaign --faults crash,root,two --tolerance 1 --seeds 1..1000
+      holdfast campaign --seeds 1..1000000 --spark --master spark://host:7077
     """
     find_protocol(protocol)
     troubles, numbers = _troubles(faults or [], failures, tolerance), parse_seeds(seeds)
     tallies = []
-    with progress() as advance:
+    with progress() as advance, sweeping(master) if spark else nullcontext() as swept:
         for trouble in troubles:
             tally = Tally(trouble.failure or "")
             tallies.append(tally)
@@ -159,11 +165,19 @@ def campaign(
                 advance("runs", done, len(numbers) * len(troubles))
                 advance("broken", broken, len(numbers) * len(troubles))
 
-            run_campaign(Kind(protocol, trouble), numbers, workers, on_result)
+            _make_runs(Kind(protocol, trouble), numbers, swept or workers, on_result)
             tally.seconds = monotonic() - began
     _say_campaign(protocol, tallies, as_json=as_json)
     if any(tally.broken for tally in tallies):
         raise typer.Exit(1)
+
+
+def _make_runs(kind: Kind, seeds: range, how: Sweep | int, on_result: OnResult) -> None:
+    """As tasks of a sweep, or over so many processes."""
+    if isinstance(how, int):
+        run_campaign(kind, seeds, how, on_result)
+    else:
+        how(partial(run_seed, kind), seeds, Result, lambda _, result: on_result(result))
 
 
 def _troubles(faults: list[str], failures: str, tolerance: int) -> list[Trouble]:
