@@ -27,7 +27,7 @@ PHASES = {CALM: "tree whole", "repair": "under repair"}
 
 # ------------------------------------------------------------------------------------------------------- latencies
 
-ROW_PX, NAMES_PX, HEAD_PX = 34, 190, 14
+ROW_PX, NAMES_PX, HEAD_PX = 34, 200, 14
 
 
 def in_order(spreads: Sequence[Spread]) -> list[Spread]:
@@ -72,7 +72,7 @@ def _latency_row(one: Spread, y: float, x: Callable[[float], float]) -> list[str
     fill = color if calm else "none"
     style = f'stroke="{color}" stroke-width="2.5" rx="3"' + ("" if calm else ' stroke-dasharray="5 3"')
     return [
-        text((NAMES_PX - 96, y + 4), one.guarantee, "end strong" if calm else "end small"),
+        text((NAMES_PX - 112, y + 4), one.guarantee, "end strong" if calm else "end small"),
         text((NAMES_PX - 12, y + 4), PHASES.get(one.phase, one.phase), "end"),
         line((x(one.low), y), (x(one.p99), y), "whisker"),
         line((x(one.low), y - 5), (x(one.low), y + 5), "whisker"),
