@@ -191,7 +191,11 @@ class ExpectingBroker(RecordingBroker):
                 self.hub.out.append(Report("gap", peer=name, detail=refusal.reason))
             self.hub.refuse(name, refusal)
             return
-        if any(one.name == name for one in self.view.chain):
+        above = [one for one in self.view.chain if one.name == name]
+        if above and join.twig.epoch > above[0].epoch and not (join.twig.twigs or join.processed):
+            # It has begun anew, with nobody below it: the one above us is dead, and this is another.
+            self.suspect(name, above[0].epoch, "it has begun anew")
+        elif above:
             self.hub.refuse(name, Refusal("moved", f"{self.name} is itself below {name}: ask others"))
             return
         self.view.adopt(join.twig, self.parent is None)
