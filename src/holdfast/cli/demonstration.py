@@ -9,13 +9,11 @@ import typer
 from holdfast.cli.options import AsJson
 from holdfast.cli.output import Advance, console, note, print_json, print_line, progress, table
 from holdfast.cluster.config import load_cluster
-from holdfast.cluster.demo import INTERVAL_MS, OPERATIONS, DemoPlan, Summary, run_demo
+from holdfast.cluster.demo import INTERVAL_MS, OPERATIONS, PAGE, DemoPlan, Summary, run_demo
 from holdfast.cluster.evaluation import KILLS, default_cluster
 from holdfast.model.errors import ConfigError
 
 LOCAL_MASTER = "local[*]"
-PAGE = "report.html"
-"""As `pipeline.report` calls it, which takes a while to import."""
 
 
 def demo(

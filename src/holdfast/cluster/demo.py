@@ -34,8 +34,11 @@ from holdfast.simulation.checkers import Verdict, check
 from holdfast.storage.traces import read_trace
 
 CLIENT_MODULE = "holdfast.cluster.demo_client"
+PAGE = "report.html"
+"""Under the report: what `pipeline.report` makes of all the rest."""
 RECORDINGS = "recordings"
 """Under the report: what was delivered to each client, payloads included."""
+SUMMARY = "summary.json"
 OPERATIONS = 500
 INTERVAL_MS = 10.0
 SUBSCRIBED_S = 30.0
@@ -92,7 +95,7 @@ class Summary(Struct, frozen=True):
     kill_times_ns: Sequence[int] = ()
     """When each of the `kills` happened, on the clock of the trace."""
     trees: Sequence[Tree] = ()
-    """As it was before the first kill, and as it was when it was whole after the last; one if nobody was killed."""
+    """As it was before the first kill, and as it was when it was last seen whole; one if nobody was killed."""
     audit: dict[str, Any] | None = None
     """The verdict of the Spark audit, if there was one."""
 
@@ -159,7 +162,7 @@ async def run_demo(
 
 def write_summary(summary: Summary, report: Path) -> None:
     """Keep it beside what it is about."""
-    (report / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
+    (report / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
 
 
 def trees_seen(cluster: Cluster, looks: Sequence[ClusterStatus]) -> list[Tree]:
@@ -177,13 +180,15 @@ def _tree(look: ClusterStatus, clients: set[str]) -> Tree:
 
 
 def _emptied(directory: Path) -> Path:
-    """An empty directory for traces; of an earlier run, only traces, recordings and logs are removed."""
+    """An empty directory for traces; of an earlier run, only what a run leaves is removed."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for file in directory.glob("*.jsonl"):
             file.unlink()
         for old in ("logs", RECORDINGS):
             shutil.rmtree(directory.parent / old, ignore_errors=True)
+        for old in (PAGE, SUMMARY):
+            (directory.parent / old).unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(f"the report cannot be written to {directory.parent}: {error.strerror or error}.") from None
     return directory

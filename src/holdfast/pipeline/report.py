@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 from pyspark import StorageLevel
 
-from holdfast.cluster.demo import Summary, write_summary
+from holdfast.cluster.demo import PAGE, Summary, write_summary
 from holdfast.model.verdicts import Verdict
 from holdfast.pipeline.audit import audit
 from holdfast.pipeline.errors import spoken_plainly
@@ -19,7 +19,6 @@ from holdfast.pipeline.report_page import page
 from holdfast.pipeline.session import LOCAL_MASTER, spark_session
 from holdfast.pipeline.trace_frames import read_events
 
-PAGE = "report.html"
 SHUFFLE_PARTITIONS = 2
 """What people start by hand and look at is small; a demonstration of millions still fits two tasks."""
 

@@ -128,7 +128,7 @@ def _trees(summary: Summary) -> str:
     second = "Broken lines are links that the brokers made themselves to be one tree again."
     pair = (
         f"<div><h3>before the faults</h3>{_figure(tree_drawing(before, summary.kills), first, 'tree')}</div>"
-        f"<div><h3>after the repairs</h3>{_figure(tree_drawing(after, before=before), second, 'tree')}</div>"
+        f"<div><h3>after the repairs</h3>{_figure(tree_drawing(after, summary.kills, before), second, 'tree')}</div>"
     )
     rows = [
         (one.broker, one.role, one.paths, f"{one.first_ms:,.0f} ms", f"{one.all_ms:,.0f} ms") for one in summary.repairs

@@ -9,10 +9,13 @@ from tests.integration.cluster.terminal import Terminal, eventually, press_ctrl_
 
 
 def test_a_small_demonstration_ends_with_all_zeros(terminal: Terminal):
+    report = terminal.directory / "report"
+    report.mkdir()
+    (report / "report.html").write_text("of an earlier run")
     ran = terminal.run("demo", "--operations", 20, "--interval-ms", 1, "--calm", "--no-spark")
     assert ran.returncode == 0, ran.stderr
     assert "out of order: total" in ran.stdout
-    report = terminal.directory / "report"
+    assert not (report / "report.html").exists()
     summary = json.loads((report / "summary.json").read_text())
     assert (summary["ok"], summary["replicas_equal"]) == (True, True)
     assert (summary["brokers"], summary["clients"], summary["messages"]) == (8, 5, 100)
