@@ -10,13 +10,16 @@ One session per process: entering the context twice at once gives the same sessi
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -64,14 +67,41 @@ def spark_session(
             _depth -= 1
         return
     with _scratch_directory() as scratch:
-        spark = _start(master, name, {**_settings(master, scratch, quick, memory), **(settings or {})}, scratch)
+        with _interrupt_noted() as interrupted:
+            spark = _start(master, name, {**_settings(master, scratch, quick, memory), **(settings or {})}, scratch)
         _depth = 1
         try:
+            if interrupted:
+                raise KeyboardInterrupt
             _prepare(spark, master, scratch)
             yield spark
         finally:
             _depth = 0
             _stop(spark)
+
+
+@contextmanager
+def _interrupt_noted() -> Iterator[list[int]]:
+    """A Ctrl-C while Spark starts is noted, and raised when there is something to stop.
+
+    Raised at once it would find PySpark waiting for the Java that it has just launched; nobody would know that one any
+    more, and it would stay.
+    """
+    noted: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield noted
+        return
+
+    def note(number: int, _: FrameType | None) -> None:
+        noted.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        # Spark, once started, has a handler of its own, which ends its jobs first.
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, before)
 
 
 def _active_session() -> SparkSession:
