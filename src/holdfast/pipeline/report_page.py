@@ -156,7 +156,7 @@ def _verdict(findings: Findings) -> str:
     examples = "".join(f"<li>{escape(one)}</li>" for one in said)
     return _section(
         "What was promised, and what happened",
-        "<p>Two judges that share no code but their words; neither knows anything of brokers, only what each client "
+        "<p>Two judges that share little but their words; neither knows anything of brokers, only what each client "
         "published and was given.</p>",
         _table(columns, rows, faulty, texts=(0, 3)),
         f"<ul>{examples}</ul>" if examples else "",

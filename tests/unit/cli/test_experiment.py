@@ -1,7 +1,8 @@
 """`holdfast experiment`: what it prints, what it writes, and what its exit code says."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,23 @@ def test_rows_of_something_else_are_not_gone_on_with(holdfast: CommandLine, inst
 
 def test_resume_needs_a_directory(holdfast: CommandLine):
     assert holdfast("experiment", "ginger", "--resume").code == 2
+
+
+def test_on_spark_the_tables_are_the_same(holdfast: CommandLine, instant: None, monkeypatch: pytest.MonkeyPatch):
+    masters: list[str] = []
+
+    def swept(function: Any, points: Sequence[Any], kind: type, on_result: Any) -> None:
+        for at, point in enumerate(points):
+            result = function(point)
+            assert isinstance(result, kind)
+            on_result(at, result)
+
+    @contextmanager
+    def sweeping(master: str) -> Iterator[Any]:
+        masters.append(master)
+        yield swept
+
+    monkeypatch.setattr("holdfast.cli.experiments.sweeping", sweeping)
+    on_spark = holdfast("experiment", "ginger", "--quick", "--json", "--spark", "--master", "local[1]")
+    assert on_spark.out == holdfast("experiment", "ginger", "--quick", "--json", "--workers", 1).out
+    assert masters == ["local[1]"]
