@@ -8,6 +8,7 @@ runs in the same order of seeds and must find the same; the start of Spark is na
 
 import argparse
 import json
+import os
 from functools import partial
 from time import monotonic, process_time
 
@@ -64,6 +65,8 @@ def main() -> None:
         "start_s": round(start_s, 2),
         "ratio": round(sequence_s / spark_s, 2),
         "goal": GOAL,
+        # With more than a few others waiting for the same cores the ratio says nothing.
+        "load": round(os.getloadavg()[0], 1),
     }
     if given.json:
         print(json.dumps(found))
