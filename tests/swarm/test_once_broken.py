@@ -26,6 +26,12 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
     ("partition", 1, 565, "who had just returned was taken out of the cuts under way"),
     ("partition", 1, 579, "a message of the minority stood on both sides of a total one while that was handed over"),
     ("partition", 1, 632, "who returned in the midst of a cut did not get its batch"),
+    (
+        "partition",
+        1,
+        100622,
+        "the majority ordered a total batch on the key of one that the minority had just released",
+    ),
     ("partition", 1, 902, "a total batch waited for a client that had left"),
     ("partition", 1, 100156, "an attempt to ask for somebody broke the connection by which it had just come back"),
     ("partition", 1, 100275, "who was asked all the time never came to look for the one who asked"),

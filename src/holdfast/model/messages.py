@@ -244,10 +244,14 @@ class Merged(Struct, frozen=True, array_like=True, tag=49, gc=False):
 
 
 class TotalAbort(Struct, frozen=True, array_like=True, tag=34, gc=False):
-    """The cut for this batch is given up; it will be asked for again."""
+    """The cut for this batch is given up; it will be asked for again.
+
+    `in_doubt`: it may have been released out of our reach.
+    """
 
     publisher: Name
     first: Seq
+    in_doubt: bool = False
 
 
 SessionMessage = (

@@ -172,6 +172,8 @@ class ExpectingBroker(RecordingBroker):
 
     def _note(self, record: Record) -> None:
         self.absences.note(record.batch, record.number)
+        if self.healing_cuts.in_doubt:
+            self.healing_cuts.clear_doubt(record.record_id)
 
     # -------------------------------------------------------------------------------------------------- joining
 

@@ -60,6 +60,8 @@ class HealingCuts(CutMap):
         super().__init__(owner, interests, send)
         self._healer = owner
         self._serials = 0
+        self._doubtful: dict[BatchId, tuple[str, Sequence[str]]] = {}
+        """Batches that were acknowledged when their root was lost: they may have been released out of our reach."""
         self._beyond: dict[BatchId, str] = {}
         """Requests that a lost neighbour had passed on to somebody who has joined in its place."""
 
@@ -131,7 +133,27 @@ class HealingCuts(CutMap):
             super().pump()
 
     def _gated(self, cut: Cut) -> bool:
-        return cut.source == ROOT and (not self._healer.serves_total or self._healer.unsettled(cut.topic))
+        if cut.source != ROOT:
+            return False
+        return not self._healer.serves_total or self._healer.unsettled(cut.topic) or self._is_in_doubt(cut)
+
+    def _is_in_doubt(self, cut: Cut) -> bool:
+        """Whether the batch shares a key with one that may have been released out of our reach."""
+        return any(topic == cut.topic and not {*keys}.isdisjoint(cut.keys) for topic, keys in self._doubtful.values())
+
+    @property
+    def in_doubt(self) -> bool:
+        return bool(self._doubtful)
+
+    def clear_doubt(self, batch_id: BatchId | None = None) -> None:
+        """That batch is here, or everything that was out of reach is."""
+        had = bool(self._doubtful)
+        if batch_id is None:
+            self._doubtful.clear()
+        else:
+            self._doubtful.pop(batch_id, None)
+        if had and not self._doubtful:
+            self.pump()
 
     def _start(self, cut: Cut) -> None:
         self._serials += 1
@@ -188,24 +210,29 @@ class HealingCuts(CutMap):
             if old in sources:
                 sources.remove(old)
 
-    def reopened(self, source: str, kept: Collection[BatchId]) -> None:
-        """What settles the repair has come: go on with the cuts that the new parent has, give up the rest."""
+    def reopened(self, source: str, kept: Collection[BatchId], in_doubt: bool = False) -> None:
+        """What settles the repair has come: go on with the cuts that the new parent has, give up the rest.
+
+        `in_doubt`: the source may be out of reach rather than dead, and may have released what we have acknowledged.
+        """
         for cut in [cut for cut in self._cuts.values() if cut.source == source and cut.batch_id not in kept]:
-            self._abort(cut)
+            self._abort(cut, in_doubt and cut.closed)
 
     def on_abort(self, peer: str, abort: TotalAbort) -> None:
         batch_id = (abort.publisher, abort.first)
         self._queue = [one for one in self._queue if one.source != peer or one.batch_id != batch_id]
         cut = self._cuts.get(batch_id)
         if cut is not None and cut.source == peer:
-            self._abort(cut)
+            self._abort(cut, abort.in_doubt)
 
-    def _abort(self, cut: Cut) -> None:
+    def _abort(self, cut: Cut, in_doubt: bool = False) -> None:
+        if in_doubt:
+            self._doubtful[cut.batch_id] = (cut.topic, cut.keys)
         del self._cuts[cut.batch_id]
         for key in cut.keys:
             del self._by_key[cut.topic, key]
         for peer in cut.participants:
-            self._send(peer, TotalAbort(*cut.batch_id))
+            self._send(peer, TotalAbort(*cut.batch_id, in_doubt))
         self._acknowledge()
         self.pump()
         self._owner.cut_ended()

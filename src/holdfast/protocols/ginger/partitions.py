@@ -116,16 +116,22 @@ class PartitionBroker(HealingBroker):
 
     def _merged(self, source: str) -> None:
         """Everything that a majority has ordered meanwhile has passed here: tell those who do not know it yet."""
-        if self._apart:
+        if self._apart or self.healing_cuts.in_doubt:
             self._apart = False
+            self.healing_cuts.clear_doubt()
             for peer in self.interests.neighbours:
                 if peer != source:
                     self._send(peer, Merged())
 
+    def _settled(self) -> None:
+        super()._settled()
+        if self.healing_cuts.in_doubt:
+            self._merged(self.parent or "")
+
     def _finish_flush(self, flush: Flush) -> None:
         super()._finish_flush(flush)
         brokers = [name for name, joiner in flush.joined.items() if not joiner.is_client]
-        if flush.reunion and not self._apart:
+        if flush.reunion and not self._apart and not self.healing_cuts.in_doubt:
             for name in brokers:
                 self._send(name, Merged())
         elif brokers:
@@ -280,6 +286,7 @@ class PartitionBroker(HealingBroker):
             self.hub.out.append(Report("gap", peer=absence.key, detail=detail))
             self.healing_cuts.ask_others(absence.key)
             self.absences.end(absence)
+            self.healing_cuts.clear_doubt()
             self._ask_for_less()
 
     def _seek(self, now: float) -> None:

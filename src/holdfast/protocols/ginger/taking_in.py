@@ -221,7 +221,7 @@ class TakingInBroker(ExpectingBroker):
             self.log.unlink(flush.key)
         self.interests.replace(flush.key, {name: joiner.join.interests for name, joiner in brokers.items()})
         if flush.key:
-            self.healing_cuts.reopened(flush.key, ())
+            self.healing_cuts.reopened(flush.key, (), bool(flush.missing))
         in_doubt = bool(flush.missing)
         self.healing_cuts.replace(flush.key, {name: joiner.join.cuts for name, joiner in brokers.items()}, in_doubt)
         self.confirmations.replace(flush.key, tuple(flush.joined), self.interests.table.wants, in_doubt)
