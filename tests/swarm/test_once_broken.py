@@ -30,7 +30,7 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         "partition",
         1,
         100622,
-        "the majority ordered a total batch on the key of one that the minority had just released",
+        "a majority ordered a batch on the key of one that the minority had just released",
     ),
     ("partition", 1, 902, "a total batch waited for a client that had left"),
     ("partition", 1, 100156, "an attempt to ask for somebody broke the connection by which it had just come back"),
