@@ -1,6 +1,7 @@
 """Settings every test shares."""
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -9,3 +10,8 @@ from hypothesis import settings
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("explore", derandomize=False, deadline=None)
 settings.load_profile(os.environ.get("HOLDFAST_HYPOTHESIS") or "steady")
+
+# Whoever starts the tests in the background may have left interrupts ignored: every program that a test starts would
+# inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

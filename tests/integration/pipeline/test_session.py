@@ -11,7 +11,7 @@ from holdfast.pipeline.session import spark_session
 
 # Counts with a worker in Python, and says whether anybody but loopback could reach a port of this family of processes.
 PROGRAM = """
-import os, pathlib, socket, sys, tempfile
+import contextlib, os, pathlib, socket, sys, tempfile
 from holdfast.pipeline.session import spark_session
 
 def batches(found):
@@ -22,7 +22,11 @@ with spark_session("local[1]", quick=True, memory="512m") as spark:
     java = spark.sparkContext._gateway.proc.pid
     print(spark.range(1000).mapInArrow(batches, "id long").count())
     print(spark.sql("select current_timezone()").first()[0], spark.sparkContext.uiWebUrl)
-    inodes = {os.readlink(fd) for fd in pathlib.Path(f"/proc/{java}/fd").iterdir()}
+    inodes = set()
+    for fd in pathlib.Path(f"/proc/{java}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            # Java may have closed it in the meantime.
+            inodes.add(os.readlink(fd))
     for table in ("tcp", "tcp6"):
         for line in pathlib.Path(f"/proc/{java}/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()
