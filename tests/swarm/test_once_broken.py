@@ -17,6 +17,7 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         "who would repair its broker's loss sent a client away, because it did not know that yet",
     ),
     ("during", 2, 40012, "a client gave up those who would repair too soon, and asked all others many times"),
+    ("freeze", 1, 300142, "a root that had slept asked around, and forgot the session that it could have resumed"),
     ("cut", 1, 100068, "brokers stood below themselves, since hearsay had a healthy one begin anew"),
     ("cut", 1, 100151, "a total batch was released twice, since its release was not known where it was asked again"),
     ("partition", 1, 513, "a broker that was looked for and one that asked kept refusing each other"),

@@ -95,6 +95,18 @@ class Flush:
         """Whether somebody returns who was missed at an earlier repair."""
         self.version = 0
 
+    def lose(self, name: str, epoch: int) -> bool:
+        """Somebody is dead in that epoch: whether it was expected, or had joined, in that one."""
+        waiting, joined = self.waiting.get(name), self.joined.get(name)
+        if waiting is not None and waiting.epoch <= epoch:
+            del self.waiting[name]
+        elif joined is not None and joined.join.twig.epoch <= epoch:
+            del self.joined[name]
+        else:
+            return False
+        self.dead.add(name)
+        return True
+
     def expect_those_behind(self) -> None:
         """Those who do not come may be dead, too: then those behind them come here."""
         for twig in list(self.waiting.values()):

@@ -65,6 +65,8 @@ class HealingBroker(TakingInBroker):
         self._beat_at = 0.0
         self._doubt_until = 0.0
         self._probes: set[str] = set()
+        self._aside: dict[str, Link] = {}
+        """Sessions that wait for a connection while the one at the other end is asked something."""
         self._questions = 0
         self._asked_at: dict[int, tuple[str, float]] = {}
         self._round_trip_s: dict[str, float] = {}
@@ -205,19 +207,27 @@ class HealingBroker(TakingInBroker):
         if self.parent is None:
             for contact in self.view.senior:
                 if contact.name not in self.hub.links or not self.hub.links[contact.name].is_open:
-                    self.hub.set_aside(contact.name)
+                    aside = self.hub.set_aside(contact.name)
+                    if aside is not None:
+                        self._aside[contact.name] = aside
                     self._probes.add(contact.name)
                     self.hub.dial(contact.name, now, contact.address)
 
     def _end_probe(self, peer: str) -> None:
+        self._drop_probe(peer)
+        self.hub.out.append(Disconnect(peer, "it was only asked"))
+
+    def _drop_probe(self, peer: str) -> None:
+        """The question is answered. A session that waited meanwhile may be resumed as if nothing had happened."""
         self._probes.discard(peer)
         self.hub.set_aside(peer)
-        self.hub.out.append(Disconnect(peer, "it was only asked"))
+        aside = self._aside.pop(peer, None)
+        if aside is not None:
+            self.hub.links[peer] = aside
 
     def peer_down(self, peer: str, now: float) -> Effects:
         if peer in self._probes:
-            self._probes.discard(peer)
-            self.hub.set_aside(peer)
+            self._drop_probe(peer)
             return self.hub.take()
         # A contact that cannot be reached before it ever let us in counts as lost, too.
         link = self.hub.links.get(peer)
@@ -339,7 +349,7 @@ class HealingBroker(TakingInBroker):
         silent = link is not None and self._now - link.heard_at >= self.config.link.silence_s
         below = () if lives_on else self._forget_session(name, epoch)
         for flush in self._flushes:
-            if _lose(flush, name, epoch):
+            if flush.lose(name, epoch):
                 self._expect(flush, below or flush.known.get(name, ()))
         if not lives_on:
             self._lose_neighbour(name, below, silent, contact)
@@ -469,19 +479,6 @@ class HealingBroker(TakingInBroker):
             self.hub.out.append(Report("repair_end", peer=self.parent))
         self.cuts.pump()
         self._retry()
-
-
-def _lose(flush: Flush, name: str, epoch: int) -> bool:
-    """Somebody is dead in that epoch: whether it was expected, or had joined, in that one."""
-    waiting, joined = flush.waiting.get(name), flush.joined.get(name)
-    if waiting is not None and waiting.epoch <= epoch:
-        del flush.waiting[name]
-    elif joined is not None and joined.join.twig.epoch <= epoch:
-        del flush.joined[name]
-    else:
-        return False
-    flush.dead.add(name)
-    return True
 
 
 def _flag(record: Record, peer: str) -> Literal["s", "r", "t", "d"]:

@@ -220,8 +220,7 @@ class PartitionBroker(HealingBroker):
     def receive(self, peer: str, frame: Frame, now: float) -> Effects:
         if isinstance(frame, Hello) and peer in self._probes:
             # It comes by itself, so nobody has to ask it. Our own attempt to reach it ends with this connection.
-            self._probes.discard(peer)
-            self.hub.set_aside(peer)
+            self._drop_probe(peer)
             reason = f"{self.name} was just asking for {peer}: try again"
             return [Send(peer, Refusal("not-ready", reason)), Disconnect(peer, reason)]
         return super().receive(peer, frame, now)
