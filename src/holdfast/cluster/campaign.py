@@ -6,16 +6,13 @@ seeds, reporting each.
 
 import asyncio
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AsyncExitStack
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from holdfast.cluster.workers import Worker, say, settings_of_this_process
+from holdfast.cluster.workers import Worker, say, settings_of_this_process, share_out
 from holdfast.simulation.workloads import CALM, Trouble, run_one
 
 MODULE = "holdfast.cluster.campaign"
@@ -115,15 +112,7 @@ async def _run_over(kind: Kind, seeds: range, workers: int, on_result: OnResult)
             worker.tell(f"{chunk[0]} {chunk[-1]}")
             await worker.report("idle", CHUNK_S, lambda said: on_result(msgspec.convert(said["result"], Result)))
 
-    async with AsyncExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-campaign-")))
-        settings = msgspec.to_builtins(kind)
-        group = [Worker(f"worker {n}", MODULE, settings, directory / f"{n}.log", patient=False) for n in range(workers)]
-        for worker in group:
-            await stack.enter_async_context(worker)
-        async with asyncio.TaskGroup() as tasks:
-            for worker in group:
-                tasks.create_task(keep_busy(worker))
+    await share_out(MODULE, kind, workers, keep_busy)
 
 
 def main() -> None:

@@ -9,8 +9,9 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -143,6 +144,21 @@ def log_tail(log: Path, lines: int = LOG_TAIL_LINES) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- inside the worker
+
+
+async def share_out(
+    module: str, settings: Any, workers: int, keep_busy: Callable[[Worker], Coroutine[Any, Any, None]]
+) -> None:
+    """Start so many workers that only compute, each with these settings, and keep each busy until all are done."""
+    async with AsyncExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-workers-")))
+        told = msgspec.to_builtins(settings)
+        group = [Worker(f"worker {n}", module, told, directory / f"{n}.log", patient=False) for n in range(workers)]
+        for worker in group:
+            await stack.enter_async_context(worker)
+        async with asyncio.TaskGroup() as tasks:
+            for worker in group:
+                tasks.create_task(keep_busy(worker))
 
 
 def say(event: str, **fields: object) -> None:

@@ -6,16 +6,13 @@ its row. Rows come back in the order of their points, whoever ran them, so a rep
 
 import asyncio
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from holdfast.cluster.workers import Worker, say, settings_of_this_process
+from holdfast.cluster.workers import Worker, say, settings_of_this_process, share_out
 from holdfast.experiments.experiment import Experiment
 from holdfast.experiments.registry import find_experiment
 
@@ -59,15 +56,7 @@ async def _run_over(experiment: Experiment, points: Sequence[Any], workers: int,
             said = await worker.report("row", POINT_S)
             done(at, msgspec.convert(said["row"], experiment.row_kind))
 
-    async with AsyncExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-experiment-")))
-        settings = msgspec.to_builtins(Settings(experiment.name))
-        group = [Worker(f"worker {n}", MODULE, settings, directory / f"{n}.log", patient=False) for n in range(workers)]
-        for worker in group:
-            await stack.enter_async_context(worker)
-        async with asyncio.TaskGroup() as tasks:
-            for worker in group:
-                tasks.create_task(keep_busy(worker))
+    await share_out(MODULE, Settings(experiment.name), workers, keep_busy)
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ A trace that is still being written can be followed: what counts are complete li
 complete, since they end with what says where their columns are.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -58,11 +59,13 @@ class _TraceFiles(Log):
     def _file(self, lane: str) -> Path:
         return self._path / lane if self._path.is_dir() else self._path
 
+    @abstractmethod
     def _length(self, file: Path) -> int:
-        raise NotImplementedError
+        """Up to which position the file is complete."""
 
+    @abstractmethod
     def _pieces(self, file: Path, start: int, stop: int, rows: int) -> list[tuple[int, int]]:
-        raise NotImplementedError
+        """Pieces of about so many rows between two positions."""
 
 
 class TraceLines(_TraceFiles):

@@ -191,6 +191,10 @@ class PartitionBroker(HealingBroker):
             (self._impatient.discard if join.patient else self._impatient.add)(link.peer)
         super()._on_join(link, join)
 
+    def _client_left(self, name: str) -> None:
+        super()._client_left(name)
+        self._impatient.discard(name)
+
     def suspect(self, name: str, epoch: int, reason: str) -> None:
         known = not self.view.is_gone(name, epoch)
         if known and name == self.parent:

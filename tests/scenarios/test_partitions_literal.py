@@ -1,0 +1,74 @@
+"""Each rule of a parted network, left out: the checkers see it, so the scenarios with the rule do show something."""
+
+import pytest
+
+from holdfast.protocols.ginger import PartitionBroker
+from holdfast.protocols.stability import Record
+from holdfast.simulation.checkers import Verdict
+from holdfast.simulation.faults import Heal, Part
+from holdfast.simulation.world import Simulation
+from tests.scenarios.repairs import at, listen, say
+from tests.scenarios.test_partitions import parted
+
+
+class Ruling(PartitionBroker):
+    """Orders total messages in every part, however small."""
+
+    @property
+    def serves_total(self) -> bool:
+        return True
+
+
+class Oblivious(PartitionBroker):
+    """Writes nothing down for those who are out of reach."""
+
+    def _note(self, record: Record) -> None:
+        """Nothing."""
+
+
+class Incurious(PartitionBroker):
+    """Asks its own side for nothing that the others may come to want."""
+
+    def _ask_for_all(self) -> None:
+        """Nothing."""
+
+
+class Settled(PartitionBroker):
+    """Never looks for those whom it has lost."""
+
+    def _seek(self, now: float) -> None:
+        """Nothing."""
+
+
+def judged(make: type[PartitionBroker]) -> tuple[Simulation, Verdict]:
+    """Both sides publish while the network is parted, weak and total; what is wrong when it is whole again?"""
+    sim = parted(make=make)
+    listen(sim, a_A="t", e_E="t u")
+    at(sim, 2.0, Part(("A", "B")))
+    for second in (10, 11):
+        say(sim, second, "a", f"t:a{second}", f"u:a{second}")
+        say(sim, second, "e", f"t:e{second}")
+        say(sim, second, "a", f"t:total a{second}", guarantee="total", key="k")
+        say(sim, second, "e", f"t:total e{second}", guarantee="total", key="k")
+    at(sim, 14.0, Heal())
+    sim.run_for(60.0)
+    return sim, sim.check()
+
+
+def test_with_all_rules_nothing_is_wrong():
+    sim, verdict = judged(PartitionBroker)
+    assert verdict.ok
+    assert sim.unrepaired() == []
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"), [(Ruling, "total"), (Oblivious, "lost"), (Incurious, "lost"), (Settled, "lost")]
+)
+def test_without_one_of_them_the_checkers_see_it(make: type[PartitionBroker], fault: str):
+    _, verdict = judged(make)
+    assert verdict.faults[fault] > 0
+
+
+def test_who_never_looks_for_the_others_leaves_two_trees():
+    sim, _ = judged(Settled)
+    assert any("several roots" in one for one in sim.unrepaired())
