@@ -2,10 +2,11 @@
 
 import asyncio
 import base64
+import os
 import re
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +33,7 @@ from holdfast.runtime.process import run
 from holdfast.storage.recordings import RecordingWriter
 
 LINES_WAITING_MAX = 256
+READ_BYTES = 1 << 16
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
@@ -109,21 +111,36 @@ async def _lines_of_stdin() -> AsyncIterator[bytes]:
     room = threading.Semaphore(LINES_WAITING_MAX)
 
     def read() -> None:
-        more = True
-        while more:
-            room.acquire()
-            # A longer line comes in pieces, the first of which is refused as a payload.
-            line = sys.stdin.buffer.readline(PAYLOAD_BYTES_MAX + 2)
-            more = bool(line)
-            try:
+        try:
+            for line in lines_of(sys.stdin.fileno()):
+                room.acquire()
                 loop.call_soon_threadsafe(lines.put_nowait, line)
-            except RuntimeError:
-                return  # The loop has ended, and with it whoever wanted lines.
+        except RuntimeError:
+            return  # The loop has ended, and with it whoever wanted lines.
 
     threading.Thread(target=read, daemon=True).start()
     while line := await lines.get():
         room.release()
         yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def lines_of(fd: int) -> Iterator[bytes]:
+    """Lines with their ends, and b"" when there are no more; a line over the limit for payloads comes in pieces.
+
+    Read from the descriptor itself: a thread that is still inside of `sys.stdin.buffer` when the interpreter ends
+    holds its lock, and Python then aborts.
+    """
+    rest = b""
+    while piece := os.read(fd, READ_BYTES):
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from (line + b"\n" for line in whole)
+        while len(rest) > PAYLOAD_BYTES_MAX + 1:
+            # The first piece is refused as a payload.
+            yield rest[: PAYLOAD_BYTES_MAX + 2]
+            rest = rest[PAYLOAD_BYTES_MAX + 2 :]
+    if rest:
+        yield rest
+    yield b""
 
 
 def sub(

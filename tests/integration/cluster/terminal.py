@@ -35,13 +35,13 @@ class Terminal:
             check=False,
         )
 
-    def start(self, *arguments: object) -> subprocess.Popen[str]:
+    def start(self, *arguments: object, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
         """Start a command in a session of its own, as a terminal does."""
         process = subprocess.Popen(
             self._command(arguments),
             cwd=self.directory,
             env=self._environment(),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

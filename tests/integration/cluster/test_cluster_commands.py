@@ -4,13 +4,14 @@ import json
 import os
 import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from holdfast.cluster.config import load_cluster
 from holdfast.cluster.state import running_state
-from tests.integration.cluster.terminal import Terminal, eventually, press_ctrl_c, processes_that_mention
+from tests.integration.cluster.terminal import LIMIT_S, Terminal, eventually, press_ctrl_c, processes_that_mention
 
 MEGABYTE = 1 << 20
 
@@ -147,6 +148,17 @@ def test_a_payload_over_the_limit_is_refused(terminal: Terminal, up: list[str]):
         ran.stderr
         == f"holdfast: a payload of {MEGABYTE + 1} bytes is over the limit of {MEGABYTE}: publish it in pieces\n"
     )
+
+
+def test_a_refusal_ends_the_command_although_more_lines_could_come(terminal: Terminal, up: list[str]):
+    # The thread that reads is still waiting for a line when the interpreter ends.
+    pub = terminal.start("pub", "big", "-a", up[0], stdin=subprocess.PIPE)
+    assert pub.stdin
+    assert pub.stderr
+    pub.stdin.write("small\n" + "x" * (MEGABYTE + 1) + "\n")
+    pub.stdin.flush()
+    assert pub.wait(timeout=LIMIT_S) == 2
+    assert "over the limit" in pub.stderr.read()
 
 
 def test_a_client_of_another_cluster_is_refused(terminal: Terminal, up: list[str]):

@@ -1,8 +1,10 @@
 """How messages look on a terminal, and how attributes and seeds are written."""
 
+import os
+
 import pytest
 
-from holdfast.cli.messages import as_text
+from holdfast.cli.messages import as_text, lines_of
 from holdfast.cli.options import parse_attributes, parse_seeds
 from holdfast.model.batches import Message
 from holdfast.model.guarantees import Guarantee
@@ -40,3 +42,19 @@ def test_an_attribute_is_a_number_a_boolean_or_text(text: str, value: object):
 @pytest.mark.parametrize(("text", "seeds"), [("7", [7]), ("0..2", [0, 1, 2]), ("5..5", [5])])
 def test_seeds_are_one_or_from_to(text: str, seeds: list[int]):
     assert list(parse_seeds(text)) == seeds
+
+
+@pytest.mark.parametrize(
+    ("written", "lines"),
+    [
+        (b"", []),
+        (b"one\ntwo\n", [b"one\n", b"two\n"]),
+        (b"one\n\nlast", [b"one\n", b"\n", b"last"]),
+    ],
+)
+def test_lines_are_read_as_they_were_written(written: bytes, lines: list[bytes]):
+    reading, writing = os.pipe()
+    os.write(writing, written)
+    os.close(writing)
+    assert list(lines_of(reading)) == [*lines, b""]
+    os.close(reading)
