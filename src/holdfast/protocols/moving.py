@@ -34,7 +34,7 @@ from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Accepted, Disconnect, Effects, Report, Send, SetTimer
-from holdfast.protocols.stability import StabilityLog
+from holdfast.protocols.stability import Record, StabilityLog
 from holdfast.protocols.treeview import contacts_in
 
 MOVE_TIMER = "move"
@@ -131,17 +131,27 @@ class MovingClient(ClientNode):
         batch = message.batch
         last = self._processed.get(batch.publisher, 0)
         if batch.last <= last:
-            self._log.came(self._log.find((batch.publisher, batch.first)), HERE)
+            self._log.came(self._published(batch), HERE)
             self._hub.consumed(link, message)
             return
         self._processed[batch.publisher] = batch.last
-        record = self._log.find((batch.publisher, batch.first)) or self._log.append(batch)
-        if batch.count > record.batch.count:
+        record = self._published(batch) or self._log.append(batch)
+        if batch.first == record.batch.first and batch.count > record.batch.count:
             # Two of our own that its broker has merged; of those that others want in part, we keep the whole.
             self._log.change(record, batch)
         self._log.came(record, HERE)
         self._log.renumber(record)
         self._hand_over(link, message, batch if last < batch.first else batch.part(last + 1, batch.last))
+
+    def _published(self, batch: Batch) -> Record | None:
+        """The record that a batch belongs to; of our own we may want the middle alone, and published the whole."""
+        if self._log is None:
+            return None
+        record = self._log.find((batch.publisher, batch.first))
+        if record is None and batch.publisher == self.name:
+            own = (one for one in self._log.records() if one.batch.publisher == self.name)
+            record = next((one for one in own if one.batch.first <= batch.first <= one.batch.last), None)
+        return record
 
     def _on_done(self, token: int) -> None:
         self._messages.pop(token, None)

@@ -37,6 +37,10 @@ class Joiner:
     def has_processed(self, batch: Batch) -> bool:
         return self.join.processed.get(batch.publisher, 0) >= batch.last
 
+    def has_begun(self, batch: Batch) -> bool:
+        """Whether it has some of the batch: a client may want no more of it."""
+        return self.join.processed.get(batch.publisher, 0) >= batch.first
+
     def has_forgotten(self, batch: Batch) -> bool:
         """Whether this joiner shows that everybody who was to have the batch has it.
 
@@ -176,7 +180,7 @@ class Settlement:
             record_id = (batch.publisher, batch.first)
             record = log.find(record_id)
             known = record_id in self.batches or record_id in done_here or (record is not None and not record.pending)
-            return known or is_processed(batch) or any(joiner.has_processed(batch) for joiner in joined.values())
+            return known or is_processed(batch) or any(joiner.has_begun(batch) for joiner in joined.values())
 
         for name, joiner in joined.items():
             histories[name] = History(self._of_joiner(name, joiner, released), passes=not joiner.is_client)

@@ -402,6 +402,8 @@ class PartitionBroker(HealingBroker):
         self.interests.suspend(peer)
         # What it wants now it will say; until then everything is kept for it.
         self.interests.learn(peer, [("#", "")])
+        # We are the root no more: a batch that was released now, in a cut without those over there, would miss them.
+        self.healing_cuts.stand_down()
         self.healing_cuts.rename(absence.key, peer)
         self.confirmations.rename(THE_ABSENT, peer)
         self.view.also_wait_for(peer)
