@@ -25,8 +25,9 @@ from holdfast.model.messages import (
 )
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
+from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger import GingerBroker
-from holdfast.protocols.ginger.broker import Phase, _Held
+from holdfast.protocols.ginger.broker import _Held
 from holdfast.protocols.ginger.cuts import ROOT, Cut, CutMap
 from holdfast.protocols.ginger.interests import InterestMap, _Announcement, _Request
 from holdfast.protocols.links import Link

@@ -14,7 +14,6 @@ way has nothing else under way; whatever waits in a lane waits for a cut or for 
 """
 
 from collections import deque
-from enum import Enum
 
 from holdfast.model.batches import BATCH_BYTES_MAX, Batch, merged
 from holdfast.model.errors import PeerViolation
@@ -23,13 +22,8 @@ from holdfast.model.guarantees import CAUSAL, EVENTUAL, FIFO, TOTAL
 from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
-    Frame,
-    Hello,
     Interests,
-    Levels,
     Publish,
-    Refusal,
-    Rejected,
     SessionMessage,
     Subscribe,
     SubscribeAck,
@@ -43,23 +37,11 @@ from holdfast.model.messages import (
 from holdfast.protocols.clients import TOTAL_BATCH_COUNT_MAX
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
+from holdfast.protocols.edges import EdgeBroker, Phase
 from holdfast.protocols.ginger.cuts import BatchId, CutMap
 from holdfast.protocols.ginger.interests import InterestMap
-from holdfast.protocols.hub import BEAT_TIMER, Hub
 from holdfast.protocols.links import Link, LinkState
-from holdfast.protocols.node import Effects, Report
-from holdfast.protocols.publishers import PublicationRefused, PublisherMemory, accept_publication, request_problem
-
-FROM_CLIENTS = (Publish, Subscribe, Unsubscribe, Confirm, ConfirmAck)
-ONLY_FOR_CLIENTS = (Rejected,)
-
-
-class Phase(Enum):
-    STARTING = "starting"
-    JOINING = "joining"
-    SERVING = "serving"
-    LEAVING = "leaving"
-    GONE = "gone"
+from holdfast.protocols.node import Effects
 
 
 class _Held:
@@ -71,26 +53,20 @@ class _Held:
         self.link, self.message, self.arrived = link, message, arrived
 
 
-class GingerBroker:
+class GingerBroker(EdgeBroker):
     """One broker. See `protocols.node.BrokerNode`."""
 
     protocol = "ginger"
     guarantees: tuple[int, ...] = (EVENTUAL, FIFO, CAUSAL, TOTAL)
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
-        self.name, self.parent, self.config = config.name, config.parent, config
-        self.phase = Phase.STARTING
-        self.hub = Hub(self, config.name, "broker", config.cluster, config.link, incarnation)
+        super().__init__(config, incarnation)
         self.interests = InterestMap(self._send)
         self.cuts = CutMap(self, self.interests, self._send)
         self.confirmations = Confirmations(self._send)
-        self.publishers = PublisherMemory()
         self._lanes: dict[str, deque[_Held]] = {}
         self._under_way: dict[str, BatchId] = {}
-        self._detached_at: dict[str, float] = {}
-        self._congested_at: dict[str, float] = {}
         self._retrying = self._retry_again = False
-        self._now = 0.0
 
     # -------------------------------------------------------------------------------------------- entry points
 
@@ -103,133 +79,22 @@ class GingerBroker:
             self.hub.dial(self.parent, now)
         return self.hub.take()
 
-    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
-        self._now = now
-        self.hub.receive(peer, frame, now)
-        return self.hub.take()
-
-    def timer(self, name: str, now: float) -> Effects:
-        self._now = now
-        if self.hub.timer(name, now) and name == BEAT_TIMER:
-            self._expire_sessions(now)
-        return self.hub.take()
-
-    def peer_up(self, peer: str, now: float) -> Effects:
-        self._now = now
-        self.hub.peer_up(peer, now)
-        return self.hub.take()
-
-    def peer_down(self, peer: str, now: float) -> Effects:
-        self._now = now
-        self.hub.peer_down(peer)
-        return self.hub.take()
-
-    def settle(self, now: float) -> Effects:
-        self._now = now
-        self.hub.settle()
-        self._leave_if_drained()
-        return self.hub.take()
-
-    def stop(self, now: float) -> Effects:
-        """Take nothing more in, finish what is under way, then say goodbye."""
-        if self.phase is not Phase.GONE:
-            self._enter(Phase.LEAVING)
-            self.hub.granting = False
-        return self.settle(now)
-
-    def _enter(self, phase: Phase) -> None:
-        self.phase = phase
-        self.hub.out.append(Report(phase.value))
-
-    def _leave_if_drained(self) -> None:
-        if self.phase is Phase.LEAVING and self.cuts.idle() and not self._lanes and self.hub.drained():
-            self.hub.close_all(f"broker {self.name} is leaving")
-            self.phase = Phase.GONE
-            self.hub.out.append(Report("stopped"))
+    def _idle(self) -> bool:
+        return self.cuts.idle() and not self._lanes
 
     # ------------------------------------------------------------------------------------------ the hub's owner
 
-    def admit(self, hello: Hello) -> Refusal | None:
-        if self.phase is not Phase.SERVING:
-            return Refusal("not-ready", f"broker {self.name} is {self.phase.value}: try again, or another broker")
-        newcomer = hello.kind == "client" and hello.node not in self.hub.links
-        if newcomer and len(self.hub.links) >= self.config.sessions_max:
-            return Refusal("full", f"broker {self.name} has {self.config.sessions_max} sessions: try another broker")
-        return None
-
-    def welcome(self, hello: Hello) -> tuple[int, str, tuple[int, ...]]:
-        return self.publishers.last(hello.node), self.protocol, self.guarantees
-
     def link_opened(self, link: Link, fresh: bool) -> None:
-        self._detached_at.pop(link.peer, None)
         if fresh and link.kind == "broker":
             self.interests.join(link.peer, tell=not link.dialler)
-        self.hub.out.append(Report("attach" if fresh else "resume", peer=link.peer))
-
-    def link_closed(self, link: Link) -> None:
-        if not link.dialler:
-            self._detached_at[link.peer] = self._now
-        self.hub.out.append(Report("detach", peer=link.peer))
-
-    def link_refused(self, link: Link, refusal: Refusal) -> None:
-        self.hub.out.append(Report("refused", peer=link.peer, detail=refusal.reason))
+        super().link_opened(link, fresh)
 
     def link_ended(self, link: Link, reason: str) -> None:
-        self._detached_at.pop(link.peer, None)
         self._thin_out(link.peer)
         self.interests.drop(link.peer)
         self.confirmations.drop(link.peer)
         self.cuts.drop(link.peer)
-        self.hub.out.append(Report("end", peer=link.peer, detail=reason))
-
-    def link_levels(self, link: Link, levels: Levels) -> None:
-        """Without repairs nobody needs to know."""
-
-    def link_acknowledged(self, link: Link) -> None:
-        if self.phase is Phase.LEAVING and not link.sent:
-            self._leave_if_drained()
-
-    def link_message(self, link: Link, message: SessionMessage) -> None:
-        if link.kind == "client":
-            self._from_client(link, message)
-            return
-        problem = request_problem(message)
-        if problem or isinstance(message, ONLY_FOR_CLIENTS):
-            raise PeerViolation(problem or f"broker {link.peer} sent {type(message).__name__}, which is for clients")
-        self._take(link, message, message)
-
-    def _from_client(self, link: Link, message: SessionMessage) -> None:
-        if not isinstance(message, FROM_CLIENTS):
-            raise PeerViolation(f"client {link.peer} sent {type(message).__name__}, which only brokers may send")
-        taken: SessionMessage | None = message
-        if isinstance(message, Publish):
-            taken = self._accepted(link.peer, message)
-        elif not isinstance(message, ConfirmAck):
-            problem = request_problem(message)
-            if problem:
-                self._send(link.peer, Rejected(message.token, 0, 0, problem))
-                taken = None
-        if taken is not None:
-            self._take(link, taken, message)
-        else:
-            self.hub.consumed(link, message)
-
-    def _accepted(self, client: str, message: Publish) -> Publish | None:
-        """What is new of a publication. Its numbers are used now, not when it goes on: its next session may ask."""
-        batch = message.batch
-        try:
-            new = accept_publication(client, batch, self.publishers)
-        except PublicationRefused as refused:
-            self._send(client, Rejected(0, batch.first, batch.last, str(refused)))
-            return None
-        if new is batch:
-            return message
-        return None if new is None else Publish(new)
-
-    def _send(self, peer: str, message: SessionMessage) -> None:
-        """To a session that is over nothing needs to be said."""
-        if peer in self.hub.links:
-            self.hub.send(peer, message)
+        super().link_ended(link, reason)
 
     # ---------------------------------------------------------------------------------------------------- lanes
 
@@ -249,11 +114,6 @@ class GingerBroker:
         else:
             self._consumed(link, arrived)
             self._handle(link, message)
-
-    def _consumed(self, link: Link, arrived: SessionMessage) -> None:
-        """A session that is over, or another one under the same name, is granted nothing for it."""
-        if self.hub.links.get(link.peer) is link:
-            self.hub.consumed(link, arrived)
 
     def _thin_out(self, peer: str) -> None:
         """A session is over: what it published was accepted and goes out when it can, what it asked for is void."""
@@ -388,27 +248,7 @@ class GingerBroker:
         if self._lanes:
             self._retry()
 
-    # ------------------------------------------------------------------------------------------------- sessions
-
-    def _expire_sessions(self, now: float) -> None:
-        """End the sessions of those that do not come back, and of clients that do not take what they asked for."""
-        links, config = self.hub.links, self.config
-        for peer, since in list(self._detached_at.items()):
-            if now - since >= config.session_keep_s:
-                self.hub.end(peer, f"{peer} was away for {now - since:.1f} s", say=False)
-        # Time counts from a full buffer on: who was idle for long before is not to blame.
-        self._congested_at = {peer: self._congested_at.get(peer, now) for peer in self.hub.congested}
-        for peer, since in self._congested_at.items():
-            link, away = links[peer], peer in self._detached_at
-            idle_s = now - max(since, self._detached_at[peer] if away else link.progress_at)
-            limit_s = config.stall_away_s if away else config.stall_s
-            if link.kind == "client" and idle_s >= limit_s:
-                self.hub.end(peer, f"{peer} took nothing from a full buffer for {idle_s:.1f} s", say=not away)
-
     # ---------------------------------------------------------------------------------------------- inspection
-
-    def ready(self) -> bool:
-        return self.phase is Phase.SERVING
 
     def status(self) -> dict[str, object]:
         links = self.hub.links.values()

@@ -20,8 +20,8 @@ from holdfast.model.messages import (
     Unstable,
 )
 from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.absences import Absence, Absences
-from holdfast.protocols.ginger.broker import Phase
 from holdfast.protocols.ginger.flush import Flush, Joiner
 from holdfast.protocols.ginger.healing_cuts import HealingCuts
 from holdfast.protocols.ginger.recording import RecordingBroker

@@ -37,7 +37,7 @@ from holdfast.model.messages import (
     ViewAck,
 )
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger.broker import Phase
+from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.cuts import BatchId
 from holdfast.protocols.ginger.expecting import JOIN_TIMER
 from holdfast.protocols.ginger.flush import Flush

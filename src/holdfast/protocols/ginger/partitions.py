@@ -36,8 +36,8 @@ from holdfast.model.messages import (
     Twig,
 )
 from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.absences import Absence, OwnHistory
-from holdfast.protocols.ginger.broker import Phase
 from holdfast.protocols.ginger.census import CensusTaker
 from holdfast.protocols.ginger.expecting import THE_ABSENT
 from holdfast.protocols.ginger.flush import Flush

@@ -8,7 +8,8 @@ recognised: its fate is then tied to the record that is held already.
 from holdfast.model.batches import Batch
 from holdfast.model.messages import Levels, Publish
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger.broker import GingerBroker, Phase
+from holdfast.protocols.edges import Phase
+from holdfast.protocols.ginger.broker import GingerBroker
 from holdfast.protocols.ginger.cuts import ROOT
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Effects, Send, SetTimer
