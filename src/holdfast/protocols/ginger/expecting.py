@@ -97,6 +97,9 @@ class ExpectingBroker(RecordingBroker):
         flush = Flush(key, silent)
         self.absences.begin(key, contacts, self._now)
         self._expect(flush, below)
+        if silent and not flush.waiting:
+            # Nobody is known behind it. If it is out of reach, somebody may come to it whom we do not hear of.
+            flush.waiting.update((one.name, Twig(one.name, "broker", one.epoch, one.address)) for one in contacts)
         flush.version = self._tell(self.view.hops - 2)
         self._flushes.append(flush)
         self.hub.out.append(SetTimer(JOIN_TIMER + key, self._join_s(key)))
