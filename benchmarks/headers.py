@@ -83,7 +83,7 @@ class Scales:
             return
         # Frames of a total order say more around the batch than a publication does.
         around = len(encode(frame)) - len(encode(Data(frame.seq, messages.Publish(batch))))
-        self.header += header_bytes(batch, frame.seq) + around
+        self.header += header_bytes(batch) + around
         self.order += order_bytes(batch, frame.seq)
         if isinstance(kind, TotalProcessed):
             # The batch that is released is named in front of it once more.
@@ -92,7 +92,9 @@ class Scales:
 
 def order_bytes(batch: Batch, seq: int) -> int:
     """The fields of a frame that say what comes after what, and which message is which."""
-    fields = (seq, batch.publisher, batch.first, batch.count, batch.guarantee)
+    # One message need not be counted.
+    count = (batch.count,) if batch.count > 1 else ()
+    fields = (seq, batch.publisher, batch.first, *count, batch.guarantee)
     return sum(len(msgspec.msgpack.encode(field)) for field in fields)
 
 
@@ -125,9 +127,9 @@ def measure(guarantee: str, size: int, count: int, rate: float, name: str, toler
 
 
 def headers_of_one() -> dict[str, dict[int, int]]:
-    """The header of a batch of one, by the publisher's name and by its number, which is the link's number, too."""
+    """The header of a batch of one, by the publisher's name and by its number."""
     return {
-        name: {number: header_bytes(make_batch(name, number, TOPIC, 2, [PAYLOAD]), number) for number in NUMBERS}
+        name: {number: header_bytes(make_batch(name, number, TOPIC, 2, [PAYLOAD])) for number in NUMBERS}
         for name in NAMES
     }
 

@@ -66,18 +66,19 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
     """Consecutive messages of one publisher on one topic with one guarantee.
 
     `lengths` is empty when every payload has the same size, else one little-endian 32-bit length a message. `keys` and
-    `attributes` hold nothing, one entry that counts for every message, or one entry a message.
+    `attributes` hold nothing, one entry that counts for every message, or one entry a message. What a message by itself
+    does not need comes last: on the wire it is left away (see `model.wire`).
     """
 
     publisher: Name
     first: Seq
-    count: Count
     topic: TopicText
     guarantee: Rank
     payloads: bytes
-    lengths: bytes = b""
     keys: KeysColumn = ()
     attributes: AttributesColumn = ()
+    count: Count = 1
+    lengths: bytes = b""
 
     @property
     def last(self) -> int:
@@ -184,13 +185,13 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
         return Batch(
             self.publisher,
             first,
-            last - first + 1,
             self.topic,
             self.guarantee,
             self.payloads[begin:end],
-            column,
             self.keys[start:stop] if len(self.keys) > 1 else self.keys,
             self.attributes[start:stop] if len(self.attributes) > 1 else self.attributes,
+            last - first + 1,
+            column,
         )
 
     def matching(self, filters: tuple[Filter, ...] | None) -> list["Batch"]:
@@ -252,13 +253,13 @@ def make_batch(
     return Batch(
         publisher,
         first,
-        count,
         topic,
         guarantee,
         payloads[0] if count == 1 else b"".join(payloads),
-        b"" if uniform else pack_lengths(sizes),
         _folded(keys),
         _folded_attributes(attributes),
+        count,
+        b"" if uniform else pack_lengths(sizes),
     )
 
 

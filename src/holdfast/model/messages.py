@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from holdfast.model.batches import BATCH_COUNT_MAX, KEYS_MAX, Batch, Key, Name, Rank, Seq, TopicText
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 
 Counter = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Where = Annotated[str, Meta(max_length=4096)]
@@ -356,10 +356,17 @@ class Refusal(Struct, frozen=True, array_like=True, tag=3, gc=False):
     reason: Reason
 
 
-class Data(Struct, frozen=True, array_like=True, tag=4, gc=False):
-    """Session message number `seq`, counted from 1 in each direction."""
+LAP = 128
+"""Link numbers are told modulo this: one byte is enough, since a connection neither loses nor reorders anything."""
 
-    seq: Seq
+
+class Data(Struct, frozen=True, array_like=True, tag=4, gc=False):
+    """The next session message; `seq` is its number modulo `LAP`, counted from 1 in each direction.
+
+    Where to go on is agreed in `Hello` and `Welcome`, with the whole number; this one shows that nothing was skipped.
+    """
+
+    seq: Annotated[int, Meta(ge=0, le=LAP - 1)]
     message: SessionMessage
 
 

@@ -2,8 +2,9 @@
 
 The problem: a TCP connection that resets loses what was in flight in either direction, and neither end knows how much
 (ERRATA, Ginger 8). The idea: messages are numbered from 1 in each direction for the life of the session; each end keeps
-what it sent until the other has acknowledged it; whoever reconnects says what it has, and the rest is sent again. What
-a node sees is one FIFO stream a direction, over all topics, with nothing missing and nothing twice.
+what it sent until the other has acknowledged it; whoever reconnects says what it has, and the rest is sent again. On a
+connection, where nothing is lost or overtaken, numbers are told modulo `LAP`, in a byte each. What a node sees is one
+FIFO stream a direction, over all topics, with nothing missing and nothing twice.
 
 Flow control is credit. Each message has a cost in bytes that both ends compute alike. The receiver grants credit as its
 node *consumes* messages, up to a window ahead; the sender transmits a message only if it begins inside the credit. So
@@ -19,7 +20,7 @@ from collections import deque
 from enum import Enum
 
 from holdfast.model.errors import PeerViolation
-from holdfast.model.messages import Ack, Data, Frame, Kind, SessionMessage, cost_bytes
+from holdfast.model.messages import LAP, Ack, Data, Frame, Kind, SessionMessage, cost_bytes
 from holdfast.protocols.config import LinkConfig
 
 
@@ -121,7 +122,7 @@ class Link:
         if self.state is LinkState.OPEN and not self.waiting and (start < self.credit_out or not cost):
             self.sent.append(item)
             self.transmitted = item.seq
-            return Data(item.seq, message)
+            return Data(item.seq % LAP, message)
         if cost:
             self.waiting.append(item)
             return None
@@ -144,7 +145,7 @@ class Link:
         item = self.waiting.popleft()
         self.sent.append(item)
         self.transmitted = max(self.transmitted, item.seq)
-        return Data(item.seq, item.message)
+        return Data(item.seq % LAP, item.message)
 
     def _sendable(self) -> list[Frame]:
         frames: list[Frame] = []
@@ -171,11 +172,14 @@ class Link:
 
     def on_data(self, data: Data) -> SessionMessage | None:
         """The message, or `None` if it is a repeat."""
-        if data.seq != self.received + 1:
-            if data.seq <= self.received:
+        number = self.received + 1
+        if data.seq != number % LAP:
+            # Half a lap back is a repeat, the other half is ahead of us.
+            ahead = (data.seq - number) % LAP
+            if ahead >= LAP // 2:
                 return None
-            raise LinkError(f"{self.peer} sent message {data.seq} after {self.received}: something was skipped")
-        self.received = data.seq
+            raise LinkError(f"{self.peer} sent message {number + ahead} after {self.received}: something was skipped")
+        self.received = number
         self.received_bytes += cost_bytes(data.message)
         return data.message
 

@@ -6,7 +6,7 @@ before the rest of it is read. So a connection that is silent costs no memory, a
 """
 
 from holdfast.model.messages import Frame
-from holdfast.model.wire import FRAME_BYTES_MAX, HEADER_BYTES, LENGTH, WireError, decode
+from holdfast.model.wire import FRAME_BYTES_MAX, FRAME_BYTES_MIN, HEADER_BYTES, LENGTH, WireError, decode
 
 READ_BYTES = 1 << 18
 READ_BYTES_MIN = 1 << 15
@@ -85,8 +85,8 @@ class FrameStream:
         """The frames in so much of the view, and where the next one begins."""
         frames: list[Frame] = []
         at, self._need = 0, 0
-        while end - at >= HEADER_BYTES:
-            size: int = LENGTH.unpack_from(view, at)[0]
+        while end - at >= FRAME_BYTES_MIN:
+            size: int = LENGTH.unpack_from(view, at)[0] >> 8
             if size > FRAME_BYTES_MAX:
                 raise WireError(f"the peer announced a frame of {size} bytes; the limit is {FRAME_BYTES_MAX}")
             start = at + HEADER_BYTES

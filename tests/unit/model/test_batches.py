@@ -145,16 +145,21 @@ def test_one_and_true_are_equal_but_a_filter_tells_them_apart():
 @pytest.mark.parametrize(
     ("batch", "sentence"),
     [
-        (Batch("p", 1, 2, "t", 0, b"abc"), "2 equal messages in 3 payload bytes"),
-        (Batch("p", 1, 2, "t", 0, b"abc", b"\1\0\0\0"), "2 messages but 4 bytes of lengths"),
-        (Batch("p", 1, 2, "t", 0, b"abc", pack_lengths([1, 1])), "do not add up to its 3 payload bytes"),
-        (Batch("p", 1, 2, "t", 0, b"abc", pack_lengths([1, (1 << 32) - 1])), "do not add up to its 3 payload bytes"),
-        (Batch("p", 1, 3, "t", 0, b"abc", keys=((), ())), "3 messages but 2 entries of keys"),
-        (Batch("p", 1, 2, "t", 0, b"ab", attributes=({}, {}, {})), "2 messages but 3 entries of attributes"),
-        (Batch("p", SEQ_MAX, 2, "t", 0, b"ab"), f"numbers its messages past {SEQ_MAX}"),
-        (Batch("p", 1, 1, "t", 0, bytes(PAYLOAD_BYTES_MAX + 1)), f"at most {PAYLOAD_BYTES_MAX} are allowed"),
+        (Batch("p", 1, "t", 0, b"abc", count=2), "2 equal messages in 3 payload bytes"),
+        (Batch("p", 1, "t", 0, b"abc", count=2, lengths=b"\1\0\0\0"), "2 messages but 4 bytes of lengths"),
+        (Batch("p", 1, "t", 0, b"abc", count=2, lengths=pack_lengths([1, 1])), "do not add up to its 3 payload bytes"),
         (
-            Batch("p", 1, 2, "t", 0, bytes(PAYLOAD_BYTES_MAX + 1), pack_lengths([0, PAYLOAD_BYTES_MAX + 1])),
+            Batch("p", 1, "t", 0, b"abc", count=2, lengths=pack_lengths([1, (1 << 32) - 1])),
+            "do not add up to its 3 payload bytes",
+        ),
+        (Batch("p", 1, "t", 0, b"abc", count=3, keys=((), ())), "3 messages but 2 entries of keys"),
+        (Batch("p", 1, "t", 0, b"ab", count=2, attributes=({}, {}, {})), "2 messages but 3 entries of attributes"),
+        (Batch("p", SEQ_MAX, "t", 0, b"ab", count=2), f"numbers its messages past {SEQ_MAX}"),
+        (Batch("p", 1, "t", 0, bytes(PAYLOAD_BYTES_MAX + 1)), f"at most {PAYLOAD_BYTES_MAX} are allowed"),
+        (
+            Batch(
+                "p", 1, "t", 0, bytes(PAYLOAD_BYTES_MAX + 1), count=2, lengths=pack_lengths([0, PAYLOAD_BYTES_MAX + 1])
+            ),
             f"has a payload of {PAYLOAD_BYTES_MAX + 1} bytes",
         ),
     ],
@@ -166,9 +171,9 @@ def test_columns_that_do_not_fit_together_are_refused_with_a_sentence(batch: Bat
 
 
 def test_the_largest_batches_are_legal():
-    Batch("p", 1, 1, "t", 0, bytes(PAYLOAD_BYTES_MAX)).check()
-    Batch("p", SEQ_MAX - 1, 2, "t", 0, b"").check()
-    Batch("p", 1, BATCH_COUNT_MAX, "t", 0, b"").check()
+    Batch("p", 1, "t", 0, bytes(PAYLOAD_BYTES_MAX)).check()
+    Batch("p", SEQ_MAX - 1, "t", 0, b"", count=2).check()
+    Batch("p", 1, "t", 0, b"", count=BATCH_COUNT_MAX).check()
 
 
 @given(told)
@@ -192,7 +197,7 @@ def test_a_batch_that_is_legal_fits_into_a_frame_whatever_it_is_wrapped_in():
     name, topic = "語" * 128, "語" * 300
     batch = make_batch(name, SEQ_MAX, topic, 3, [b""], [("k",)], [text])
     batch.check()
-    encode(Data(SEQ_MAX, TotalProcessed(name, SEQ_MAX, batch)))
+    encode(Data(1, TotalProcessed(name, SEQ_MAX, batch)))
     heavier = make_batch(name, SEQ_MAX, topic, 3, [bytes(2000)], [("k",)], [text])
     with pytest.raises(BatchError, match=f"at most {BATCH_COST_BYTES_MAX} are allowed"):
         heavier.check()

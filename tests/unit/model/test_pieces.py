@@ -5,8 +5,8 @@ from hypothesis import given
 
 from holdfast.model.batches import BATCH_BYTES_MAX, PAYLOAD_BYTES_MAX, Attributes, Keys, make_batch
 from holdfast.model.guarantees import CAUSAL
-from holdfast.model.messages import Data, Frame, Publish
-from holdfast.model.wire import COPIED_BYTES_MAX, FRAME_BYTES_MAX, WireError, encode, pieces
+from holdfast.model.messages import LAP, Data, Frame, Publish
+from holdfast.model.wire import COPIED_BYTES_MAX, FRAME_BYTES_MAX, FrameReader, WireError, encode, pieces
 from tests.unit.model.drawn import frames
 
 
@@ -23,7 +23,7 @@ def test_the_pieces_of_any_frame_are_its_bytes(frame: Frame):
 
 
 @pytest.mark.parametrize("size", [COPIED_BYTES_MAX, 0xFFFF, 0x10000, PAYLOAD_BYTES_MAX])
-@pytest.mark.parametrize("seq", [1, 127, 128, 1 << 16, 1 << 40])
+@pytest.mark.parametrize("seq", [0, 1, LAP - 1])
 def test_payloads_that_are_not_copied_stand_in_their_place(size: int, seq: int):
     frame = carrying([size], seq=seq)
     assert b"".join(pieces(frame)) == encode(frame)
@@ -34,17 +34,28 @@ def test_payloads_that_are_not_copied_stand_in_their_place(size: int, seq: int):
     [
         carrying([1024] * 64),
         carrying([8000, 9000, 0, 1]),
+        carrying([9000], keys=[("a",)]),
+        carrying([9000], attributes=[{"n": 1}]),
         carrying([9000, 9000], keys=[("a",), ("b", "c")]),
         carrying([9000, 9000], attributes=[{"n": 1.5, "text": "x" * 300}, {}]),
         carrying([100] * (BATCH_BYTES_MAX // 100), keys=[("same",)] * (BATCH_BYTES_MAX // 100)),
     ],
-    ids=["equal", "unequal", "keys", "attributes", "one key"],
+    ids=["equal", "unequal", "a key", "an attribute", "keys", "attributes", "one key"],
 )
 def test_columns_beside_the_payloads_stand_behind_them(frame: Data):
     before, payloads, behind = pieces(frame)
     assert isinstance(frame.message, Publish)
     assert payloads is frame.message.batch.payloads
     assert before + payloads + behind == encode(frame)
+    assert FrameReader().feed(before + payloads + behind) == [frame]
+
+
+def test_nothing_stands_behind_the_payload_of_a_message_by_itself():
+    frame = carrying([9000])
+    assert isinstance(frame.message, Publish)
+    before, payload = pieces(frame)
+    assert payload is frame.message.batch.payloads
+    assert before + payload == encode(frame)
 
 
 def test_a_small_frame_is_one_piece():

@@ -181,10 +181,10 @@ def test_sizes_are_those_of_the_payloads_and_overheads_share_the_header(payloads
 
 
 def test_the_overhead_is_what_is_left_of_a_frame_without_topic_payload_keys_and_attributes():
-    # Length 4; frame, message and batch each begin with a byte, and two of them name their kind with another: 5; link
-    # number 1, name 1 + 3, first and count 2, guarantee 1; beginnings of topic, payloads, lengths, keys, attributes: 7.
+    # Length 3; frame, message and batch each begin with a byte, and two of them name their kind with another: 5; link
+    # number 1, name 1 + 3, first 1, guarantee 1; beginnings of topic and payloads: 3.
     bare = make_batch("ann", 1, "t", CAUSAL, [b""])
-    assert overhead_bytes(bare) == 4 + 5 + 1 + 4 + 2 + 1 + 7 == len(encode(Data(1, Publish(bare)))) - 1
+    assert overhead_bytes(bare) == 3 + 5 + 1 + 4 + 1 + 1 + 3 == len(encode(Data(1, Publish(bare)))) - 1
     full = make_batch("ann", 1, "bank/orders", CAUSAL, [b"x" * 1000], [("PT50-1",)], [{"amount": 120}])
     assert overhead_bytes(full) == overhead_bytes(bare)
 

@@ -2,6 +2,7 @@
 
 from holdfast.model.guarantees import CAUSAL
 from holdfast.model.messages import (
+    WIRE_VERSION,
     Ack,
     ConfirmAck,
     Data,
@@ -62,7 +63,7 @@ class Bystander:
 def listening(config: LinkConfig) -> Hub:
     """A broker's hub with one client, alice."""
     hub = Bystander("here", "broker", config).hub
-    hub.receive("alice", Hello(1, "alice", "client", "holdfast", 9, False, 0, PLENTY), 0.0)
+    hub.receive("alice", Hello(WIRE_VERSION, "alice", "client", "holdfast", 9, False, 0, PLENTY), 0.0)
     hub.settle()
     hub.take()
     return hub

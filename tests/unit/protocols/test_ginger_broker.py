@@ -241,7 +241,7 @@ def test_a_clients_request_that_cannot_be_is_rejected_and_the_broker_lives(messa
 
 
 @pytest.mark.parametrize(
-    "wrong", [publish("alice", 1, topic="a/#"), publish("bob", 1), Publish(Batch("alice", 1, 2, "t", 0, b"abc"))]
+    "wrong", [publish("alice", 1, topic="a/#"), publish("bob", 1), Publish(Batch("alice", 1, "t", 0, b"abc", count=2))]
 )
 def test_a_publication_that_cannot_be_is_rejected_by_its_numbers(wrong: Publish):
     stage = Stage().attach("alice")

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.model.batches import make_batch
 from holdfast.model.errors import PeerViolation
-from holdfast.model.messages import Ack, ConfirmAck, Data, Frame, Publish, SessionMessage, ViewAck, cost_bytes
+from holdfast.model.messages import LAP, Ack, ConfirmAck, Data, Frame, Publish, SessionMessage, ViewAck, cost_bytes
 from holdfast.protocols.config import LinkConfig
 from holdfast.protocols.links import Link, LinkError, LinkState
 
@@ -62,6 +62,20 @@ def test_messages_come_out_in_their_order_and_a_repeat_does_not():
     assert one.on_data(Data(1, message(5))) is None
     assert one.on_data(Data(2, message(6))) is None
     assert one.received == 2
+
+
+def test_numbers_go_round_and_a_skip_is_told_anywhere_on_the_way():
+    one, other = opened(), opened()
+    for number in range(1, 3 * LAP):
+        sent = one.send(message(1))
+        assert sent is not None
+        assert sent.seq == number % LAP
+        one.on_ack(number, (number + 100) * SMALL, 0.0)
+        with pytest.raises(LinkError, match=f"sent message {number + 1} after {number - 1}"):
+            other.on_data(Data((number + 1) % LAP, message(2)))
+        assert other.on_data(sent) == message(1)
+        assert other.on_data(sent) is None
+        assert other.received == number
 
 
 # --------------------------------------------------------------------------------------------------- acknowledging

@@ -73,7 +73,7 @@ def test_nobody_publishes_under_another_name():
     [
         (batch(1, 2, "a//b"), "has an empty level"),
         (batch(1, 2, "a/+"), "wildcard"),
-        (Batch("alice", 1, 2, "t", 0, b"abc"), "2 equal messages in 3 payload bytes"),
+        (Batch("alice", 1, "t", 0, b"abc", count=2), "2 equal messages in 3 payload bytes"),
     ],
 )
 def test_what_cannot_be_is_refused_and_its_numbers_are_used(wrong: Batch, sentence: str):

@@ -1,6 +1,5 @@
 """The shared buffer cuts a stream as the defining reader does, however the bytes come and whoever else reads."""
 
-import struct
 from itertools import pairwise
 
 import pytest
@@ -8,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.batches import make_batch
-from holdfast.model.messages import Ack, Data, Frame, Ping, Publish
-from holdfast.model.wire import FRAME_BYTES_MAX, FrameReader, WireError, encode
+from holdfast.model.messages import LAP, Ack, Data, Frame, Ping, Publish
+from holdfast.model.wire import FRAME_BYTES_MAX, HEADER_BYTES, FrameReader, WireError, encode
 from holdfast.runtime.reading import READ_BYTES, FrameStream, ReadBuffer
 
 SMALL = 1 << 16
 
 
 def data(seq: int, size: int) -> Data:
-    return Data(seq, Publish(make_batch("p", seq, "t", 1, [bytes([seq % 256]) * size])))
+    return Data(seq % LAP, Publish(make_batch("p", seq, "t", 1, [bytes([seq % 256]) * size])))
 
 
 def feed(stream: FrameStream, piece: bytes) -> list[Frame]:
@@ -87,13 +86,13 @@ def test_a_frame_larger_than_the_buffer_gets_one_of_its_own_for_as_long_as_it_ta
 
 def test_room_for_a_large_frame_grows_with_what_has_come_not_with_what_was_announced():
     stream = FrameStream(ReadBuffer())
-    feed(stream, struct.pack(">I", FRAME_BYTES_MAX) + b"x" * 10)
+    feed(stream, FRAME_BYTES_MAX.to_bytes(HEADER_BYTES, "big") + b"x" * 10)
     assert len(stream.room()) <= READ_BYTES
 
 
 def test_a_frame_over_the_limit_is_an_error_as_soon_as_it_is_announced():
     with pytest.raises(WireError, match="the limit is"):
-        feed(FrameStream(ReadBuffer(SMALL)), struct.pack(">I", FRAME_BYTES_MAX + 1))
+        feed(FrameStream(ReadBuffer(SMALL)), (FRAME_BYTES_MAX + 1).to_bytes(HEADER_BYTES, "big") + b"x")
 
 
 def test_a_frame_in_tiny_pieces_is_not_copied_for_each_of_them():
