@@ -8,6 +8,7 @@ The decoder returns frames or raises `WireError`, whatever bytes it is given, in
 """
 
 from struct import Struct as Layout
+from typing import NoReturn
 
 import msgspec
 
@@ -20,14 +21,10 @@ HEADER_BYTES = 3
 FRAME_BYTES_MIN = HEADER_BYTES + 1
 LENGTH = Layout(">I")
 """The shortest frame: `unpack_from(data, at)[0] >> 8` is the length that stands there."""
-PUBLICATION = Layout(">Q")
-"""How a frame with a publication begins: its length, an array of three, the tag of `Data`, the link's number, an array
-of two, the tag of `Publish`. The batch follows."""
-PUBLICATION_START, PUBLICATION_BYTES = 0x93_04_00_92_14, 5
-DATA_TAG, REQUEST_TAG, PROCESSED_TAG = 4, 30, 33
-LENGTH_SHIFT, SEQ_SHIFT = 40, 16
-BATCH_FRONT, BATCH_START = 5, 0x90
-"""How many fields of a batch are always said, and how an array of less than 16 fields begins."""
+DATA_TAG, PUBLISH_TAG, REQUEST_TAG, PROCESSED_TAG = 4, 20, 30, 33
+BATCH_AT, BATCH_FRONT, ARRAY = 5, 5, 0x90
+"""Where the batch begins in the body of a frame, how many of its fields are always said, and how MessagePack begins an
+array of less than 16."""
 COPIED_BYTES_MAX = 1 << 13
 """Below this size, one piece that was copied costs less than three that were not."""
 SHORT_BYTES, LONG_BYTES = Layout(">BH"), Layout(">BI")
@@ -38,42 +35,43 @@ class WireError(PeerViolation):
     """The peer sent bytes that are no frame of ours; the connection cannot go on."""
 
 
-_encoder = msgspec.msgpack.Encoder()
+_encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
 
 
 def encode(frame: Frame) -> bytes:
     """One frame with its length in front."""
-    if type(frame) is Data:
-        message = frame.message
-        if type(message) is Publish:
-            body = _encoder.encode(_said(message.batch))
-            return _publication(frame.seq, len(body)) + body
-        body = _encoder.encode(_data(frame))
+    return b"".join(pieces(frame))
+
+
+def pieces(frame: Frame) -> list[bytes]:
+    """The same bytes in the pieces in which they lie in memory: a large column of payloads is not copied."""
+    if type(frame) is not Data:
+        body = _encode(frame)
+    elif type(frame.message) is Publish:
+        batch = frame.message.batch
+        if len(batch.payloads) >= COPIED_BYTES_MAX:
+            return _around(frame.seq, batch)
+        body = _encode((DATA_TAG, frame.seq, (PUBLISH_TAG, _said(batch))))
     else:
-        body = _encoder.encode(frame)
-    return _length(len(body)) + body
+        body = _encode(_ordered(frame))
+    size = len(body)
+    return [(size if size <= FRAME_BYTES_MAX else _refused(size)).to_bytes(HEADER_BYTES, "big") + body]
 
 
 def _said(batch: Batch) -> Batch | tuple[object, ...]:
     """What is said of a batch: its fields, without those at the end that need not be said."""
     if batch.count != 1 or batch.lengths:
         return batch
-    if batch.keys or batch.attributes:
-        return batch.publisher, batch.first, batch.topic, batch.guarantee, batch.payloads, *_behind(batch)
+    keys, attributes = batch.keys, batch.attributes
+    if attributes:
+        return batch.publisher, batch.first, batch.topic, batch.guarantee, batch.payloads, keys, attributes
+    if keys:
+        return batch.publisher, batch.first, batch.topic, batch.guarantee, batch.payloads, keys
     return batch.publisher, batch.first, batch.topic, batch.guarantee, batch.payloads
 
 
-def _behind(batch: Batch) -> tuple[object, ...]:
-    """What is said of a batch behind its payloads."""
-    if batch.count != 1 or batch.lengths:
-        return batch.keys, batch.attributes, batch.count, batch.lengths
-    if batch.attributes:
-        return batch.keys, batch.attributes
-    return (batch.keys,) if batch.keys else ()
-
-
-def _data(frame: Data) -> Frame | tuple[object, ...]:
+def _ordered(frame: Data) -> Frame | tuple[object, ...]:
     """Batches on their way through a total order are said in short, too."""
     message = frame.message
     if type(message) is TotalRequest:
@@ -83,25 +81,21 @@ def _data(frame: Data) -> Frame | tuple[object, ...]:
     return frame
 
 
-def pieces(frame: Frame) -> list[bytes]:
-    """The same bytes in the pieces in which they lie in memory: a large column of payloads is not copied."""
-    if type(frame) is Data and type(frame.message) is Publish:
-        batch = frame.message.batch
-        if len(batch.payloads) >= COPIED_BYTES_MAX:
-            return _around(frame.seq, batch)
-    return [encode(frame)]
-
-
 def _around(seq: int, batch: Batch) -> list[bytes]:
     """What stands before the payloads of a batch in its frame, the payloads, and what stands behind them."""
-    columns, size = _behind(batch), len(batch.payloads)
-    front = _encoder.encode((batch.publisher, batch.first, batch.topic, batch.guarantee))[1:]
+    said, size = _said(batch), len(batch.payloads)
+    if isinstance(said, tuple):
+        columns = said[BATCH_FRONT:]
+    else:
+        columns = (batch.keys, batch.attributes, batch.count, batch.lengths)
+    front = _encode((DATA_TAG, seq, (PUBLISH_TAG, (batch.publisher, batch.first, batch.topic, batch.guarantee))))
+    start = bytes((ARRAY + BATCH_FRONT + len(columns),))
     header = SHORT_BYTES.pack(0xC5, size) if size <= 0xFFFF else LONG_BYTES.pack(0xC6, size)
-    before = bytes((BATCH_START + BATCH_FRONT + len(columns),)) + front + header
-    if not columns:
-        return [_publication(seq, len(before) + size) + before, batch.payloads]
-    behind = _encoder.encode(columns)[1:]
-    return [_publication(seq, len(before) + size + len(behind)) + before, batch.payloads, behind]
+    behind = _encode(columns)[1:] if columns else b""
+    whole = len(front) + len(header) + size + len(behind)
+    length = (whole if whole <= FRAME_BYTES_MAX else _refused(whole)).to_bytes(HEADER_BYTES, "big")
+    before = length + front[:BATCH_AT] + start + front[BATCH_AT + 1 :] + header
+    return [before, batch.payloads, behind] if columns else [before, batch.payloads]
 
 
 def header_bytes(batch: Batch) -> int:
@@ -114,20 +108,8 @@ def header_bytes(batch: Batch) -> int:
     return len(encode(Data(1, Publish(bare)))) - len(bare.topic)
 
 
-def _length(size: int) -> bytes:
-    return _checked(size).to_bytes(HEADER_BYTES, "big")
-
-
-def _publication(seq: int, batch_bytes: int) -> bytes:
-    """What stands before the batch in the frame of a publication."""
-    size = _checked(batch_bytes + PUBLICATION_BYTES)
-    return PUBLICATION.pack(size << LENGTH_SHIFT | PUBLICATION_START | seq << SEQ_SHIFT)
-
-
-def _checked(size: int) -> int:
-    if size > FRAME_BYTES_MAX:
-        raise WireError(f"a frame of {size} bytes exceeds the limit of {FRAME_BYTES_MAX}: publish smaller batches")
-    return size
+def _refused(size: int) -> NoReturn:
+    raise WireError(f"a frame of {size} bytes exceeds the limit of {FRAME_BYTES_MAX}: publish smaller batches")
 
 
 def decode(body: bytes | memoryview) -> Frame:
