@@ -175,7 +175,8 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     """The sender asks the receiver to become its parent; nothing else travels on the link before `Open`.
 
     `old` is the broker that it had before, if it comes from another one. A client that is not `patient` wants total
-    publications refused where they are not served now.
+    publications refused where they are not served now. The first `inherited` of the records are those that it had when
+    the link with the lost broker was opened; the others stand in the order in which that one has passed them on.
     """
 
     twig: Twig
@@ -187,6 +188,7 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     version: Counter
     published: Counter
     patient: bool = True
+    inherited: Counter = 0
 
 
 class Open(Struct, frozen=True, array_like=True, tag=42):

@@ -61,6 +61,8 @@ class MovingClient(ClientNode):
         self._home = ""
         """The name of the broker that has let us in last."""
         self._fenced = False
+        self._hold = 0
+        """How many messages our new broker will still send to settle the repair."""
         self._joined: list[Unstable] = []
         self._old: Link | None = None
         """The session with our own broker, while we wait for a contact to take us in."""
@@ -131,7 +133,7 @@ class MovingClient(ClientNode):
         batch = message.batch
         last = self._processed.get(batch.publisher, 0)
         if batch.last <= last:
-            self._log.came(self._published(batch), HERE)
+            self._came(self._log, self._published(batch))
             self._hub.consumed(link, message)
             return
         self._processed[batch.publisher] = batch.last
@@ -139,9 +141,16 @@ class MovingClient(ClientNode):
         if batch.first == record.batch.first and batch.count > record.batch.count:
             # Two of our own that its broker has merged; of those that others want in part, we keep the whole.
             self._log.change(record, batch)
-        self._log.came(record, HERE)
+        self._came(self._log, record)
         self._log.renumber(record)
         self._hand_over(link, message, batch if last < batch.first else batch.part(last + 1, batch.last))
+
+    def _came(self, log: StabilityLog, record: Record | None) -> None:
+        log.came(record, HERE)
+        if self._hold:
+            self._hold -= 1
+            if not self._hold:
+                log.begin(HERE)
 
     def _published(self, batch: Batch) -> Record | None:
         """The record that a batch belongs to; of our own we may want the middle alone, and published the whole."""
@@ -259,7 +268,8 @@ class MovingClient(ClientNode):
         own = [one.batch.first for one in self._joined if one.batch.publisher == self.name]
         published = (min(own) if own else self._first_unsent()) - 1
         wanted, patient = tuple(sorted(self._wanted)), self.config.patient
-        join = Join(twig, self._home, (), dict(self._processed), wanted, (), 0, published, patient)
+        inherited = self._log.inherited(HERE)
+        join = Join(twig, self._home, (), dict(self._processed), wanted, (), 0, published, patient, inherited)
         self._hub.send(link.peer, join)
 
     def _first_unsent(self) -> int:
@@ -284,6 +294,9 @@ class MovingClient(ClientNode):
             if one.batch.publisher != self.name or one.batch.first not in again
         }
         self._log.restart(HERE, places, len(joined))
+        self._hold = message.hold
+        if not self._hold:
+            self._log.begin(HERE)
         self._publications.clear()
         self._uneaten.clear()
         self._accepted_up_to(min(message.taken, self.next_seq - 1))

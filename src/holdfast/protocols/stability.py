@@ -63,13 +63,17 @@ class Record:
 class Flow:
     """One link's positions in both directions, and what the peer has said of them."""
 
-    __slots__ = ("acked", "marked", "received", "said", "sent")
+    __slots__ = ("acked", "begun", "begun_before", "marked", "received", "said", "sent")
 
     def __init__(self, levels: int, sent: int = 0, received: int = 0) -> None:
         self.sent, self.received = sent, received
         self.acked = [0] * (levels + 1)
         self.marked = [0] * (levels + 1)
         self.said: Levels | None = None
+        self.begun: int | None = None
+        """Since when what goes by here does so as the peer processes it, not to settle a repair; `None`: not yet."""
+        self.begun_before: int | None = None
+        """The same of the link in whose place this one is."""
 
 
 class StabilityLog:
@@ -173,6 +177,16 @@ class StabilityLog:
         self.flows[peer] = Flow(self.levels, sent, received)
         self._changed = True
 
+    def begin(self, peer: str) -> None:
+        """The link with that peer is settled: from now on it is used."""
+        self.flows[peer].begun = self._clock
+
+    def inherited(self, peer: str, instead: bool = False) -> int:
+        """How many of the history's entries are older than the use of that link (`instead`: of the one before it)."""
+        flow, records = self.flows[peer], self.concerning(peer)
+        begun = flow.begun_before if instead else flow.begun
+        return len(records) if begun is None else sum(record.places[peer] <= begun for record in records)
+
     def unlink(self, peer: str) -> None:
         """Nobody is there any more: no record concerns it."""
         self.flows.pop(peer, None)
@@ -206,8 +220,10 @@ class StabilityLog:
     def relabel(self, old: str, new: str) -> list[Record]:
         """What concerned a dead peer is now owed to another one, in the same order; positions begin anew."""
         records = self.concerning(old)
+        begun = self.flows[old].begun if old in self.flows else None
         self.link(new)
         flow = self.flows[new]
+        flow.begun_before = begun
         for record in records:
             record.received_from = new if record.was_received(old) else ""
             record.ins.pop(old, None)

@@ -6,12 +6,14 @@ other links flow on. A `Settlement` works out what is to be passed to whom, and 
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Join, Twig, Unstable
 from holdfast.protocols.ginger.absences import OwnHistory
 from holdfast.protocols.ginger.merge import Contribution, Flag, History, Merge
+from holdfast.protocols.ginger.passing import PassingOrder
 from holdfast.protocols.stability import Record, RecordId, StabilityLog
 
 Lacks = Callable[[str, Batch], bool]
@@ -151,6 +153,7 @@ class Settlement:
         log: StabilityLog,
         is_processed: Callable[[Batch], bool],
         reunion: bool = False,
+        heard: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.batches: dict[RecordId, Batch] = dict(mine.batches)
         self._log = log
@@ -192,6 +195,8 @@ class Settlement:
             (one for one, number in numbers.items() if number > 0 and one in self.batches), key=numbers.__getitem__
         )
         forgotten = set() if reunion else self._forgotten(joined, is_processed)
+        passing = PassingOrder({who: history.entries for who, history in histories.items()}, heard)
+        forgotten |= passing.before(forgotten)
         # What was asked for by way of the lost broker, and done without it, was wanted by nobody there.
         forgotten.update(rid for rid, flag, *_ in mine.entries if flag is Flag.DONE and rid not in mine.batches)
         self._lacks: Lacks = lambda who, batch: (batch.publisher, batch.first) not in forgotten and lacks(who, batch)
@@ -200,6 +205,7 @@ class Settlement:
         self.order = merge.order
         self.forced = merge.forced
         self._late = set() if reunion else merge.late
+        self._late.update((who, record_id) for who in histories for record_id in passing.passed_by(who))
         overtaken = {record_id for who, record_id in self._late if who == own}
         self.untimely = set() if reunion else merge.untimely | overtaken
         """What those outside may not have any more, though they want it now."""

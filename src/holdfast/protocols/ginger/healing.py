@@ -438,6 +438,7 @@ class HealingBroker(TakingInBroker):
             self.healing_cuts.listed(),
             self.view.version,
             0,
+            inherited=self.log.inherited(peer, instead=True),
         )
         self.hub.send(peer, join)
         self._fenced = peer
@@ -475,6 +476,7 @@ class HealingBroker(TakingInBroker):
     def _settled(self) -> None:
         """Everything that the new parent handed over to settle the repair is here."""
         if self.parent is not None:
+            self.log.begin(self.parent)
             self.healing_cuts.reopened(self.parent, self._kept)
             self.hub.out.append(Report("repair_end", peer=self.parent))
         self.cuts.pump()

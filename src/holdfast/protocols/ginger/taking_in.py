@@ -53,6 +53,7 @@ class TakingInBroker(ExpectingBroker):
             self.log,
             lambda batch: self.is_processed(batch.publisher, batch.last),
             flush.reunion,
+            self._heard(flush),
         )
         if settlement.forced:
             self.hub.out.append(Report("forced", detail=f"{settlement.forced} records out of a certain order"))
@@ -61,6 +62,8 @@ class TakingInBroker(ExpectingBroker):
         self.settling = True
         self._open_links(flush, settlement)
         self._pass_settlement(flush, settlement, mine)
+        for name in joined:
+            self.log.begin(name)
         self.healing_cuts.lie_beyond(settlement.beyond)
         self._replace(flush)
         self.settling = False
@@ -83,6 +86,16 @@ class TakingInBroker(ExpectingBroker):
         self.cuts.pump()
         self._retry()
         self._tick()
+
+    def _heard(self, flush: Flush) -> dict[str, int]:
+        """From which of its records on each participant has what the lost broker passed on, in that one's order.
+
+        Where several are lost nothing is said: each had an order of its own.
+        """
+        if flush.dead != {flush.key} or flush.key not in self.log.flows:
+            return {}
+        heard = {name: joiner.join.inherited for name, joiner in flush.joined.items()}
+        return {**heard, self.name: self.log.inherited(flush.key)}
 
     # ------------------------------------------------------------------------------------------ those who were missed
 
@@ -144,7 +157,8 @@ class TakingInBroker(ExpectingBroker):
     def _open_links(self, flush: Flush, settlement: Settlement) -> None:
         for name, joiner in flush.joined.items():
             self.log.link(name, received=len(joiner.records))
-            hold = sum(settlement.owes(name, record_id) for record_id in settlement.order)
+            given = [settlement.batches[one] for one in settlement.order if settlement.owes(name, one)]
+            hold = sum(self._messages_of(name, joiner, batch, flush.reunion) for batch in given)
             wanted = () if joiner.is_client else self._wanted_besides(name, flush.key)
             kept = self.healing_cuts.kept_by(joiner.join.cuts, flush.key)
             upward = self.view.upward(self.parent is None)
@@ -201,6 +215,13 @@ class TakingInBroker(ExpectingBroker):
         if reunion and not was_cut:
             # It was released out of our reach, and passes here like any other message.
             self._spread(record, "")
+
+    def _messages_of(self, name: str, joiner: Joiner, batch: Batch, reunion: bool) -> int:
+        """How many messages hand that batch to a joiner: a client may want several parts of it."""
+        part = joiner.lacks_of(batch, reunion)
+        if part is None or not joiner.is_client:
+            return int(part is not None)
+        return len(part.matching(self.interests.table.route(part.topic).get(name, ())))
 
     def _give(self, name: str, joiner: Joiner, record: Record, reunion: bool) -> None:
         part = joiner.lacks_of(record.batch, reunion)
