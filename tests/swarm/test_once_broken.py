@@ -9,6 +9,12 @@ from tests.swarm.seeds import complaints
 RUNS: list[tuple[FailureClass, int, int, str]] = [
     ("crash", 1, 100129, "a batch whose request only had passed the dead broker was handed to a new subscriber"),
     ("two", 1, 100009, "what joiners brought on the keys of a closed cut overtook it"),
+    (
+        "two",
+        1,
+        100624,
+        "a batch was taken for received where only its request had come, and stood before and behind another",
+    ),
     ("two", 1, 710, "a repair waited for a cut that only its own end could end"),
     (
         "during",

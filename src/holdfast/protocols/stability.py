@@ -32,7 +32,19 @@ UNPLACED = -1
 class Record:
     """A batch that was processed here, where it came from and where it went."""
 
-    __slots__ = ("asked", "batch", "copies", "ins", "number", "outs", "pending", "places", "received_from")
+    __slots__ = (
+        "asked",
+        "batch",
+        "copies",
+        "ins",
+        "number",
+        "outs",
+        "pending",
+        "places",
+        "received_from",
+        "requested",
+        "requested_from",
+    )
 
     def __init__(self, batch: Batch, pending: bool = False) -> None:
         self.batch, self.pending = batch, pending
@@ -47,6 +59,10 @@ class Record:
         """Its place in this node's processing order; 0 if it only passed as a request."""
         self.received_from = ""
         """Whom a relabelled record is owed to although it was received, not sent, on that link."""
+        self.requested: tuple[str, ...] = ()
+        """Those from whom only the request has come, not the record itself."""
+        self.requested_from = ""
+        """Whom a relabelled record is owed to although only its request has gone by on that link."""
 
     @property
     def record_id(self) -> RecordId:
@@ -57,7 +73,13 @@ class Record:
 
     def was_received(self, peer: str) -> bool:
         """Whether it came over the link with that peer, or over the one in whose place it is."""
-        return peer in self.ins or self.received_from == peer
+        return (peer in self.ins and peer not in self.requested) or self.received_from == peer
+
+    def was_only_requested(self, peer: str) -> bool:
+        """Whether nothing but its request has gone by on that link: it was wanted by nobody there."""
+        if peer not in self.ins:
+            return self.requested_from == peer
+        return peer in self.requested and peer not in self.outs
 
 
 class Flow:
@@ -124,14 +146,18 @@ class StabilityLog:
             self.bytes += record.copies * (batch.cost_bytes - record.batch.cost_bytes)
             record.batch = batch
 
-    def came(self, record: Record | None, peer: str) -> None:
-        """The next position of the peer's stream is this record (`None`: one that we have forgotten)."""
+    def came(self, record: Record | None, peer: str, request: bool = False) -> None:
+        """The next position of the peer's stream is this record, or its request (`None`: one that is forgotten)."""
         flow = self.flows.get(peer)
         if flow is None:
             return
         flow.received += 1
         self._changed = True
         if record is not None:
+            if not request:
+                record.requested = tuple(one for one in record.requested if one != peer)
+            elif peer not in record.ins:
+                record.requested += (peer,)
             record.ins[peer] = flow.received
             self.stamp(record, peer)
 
@@ -195,6 +221,8 @@ class StabilityLog:
             record.outs.pop(peer, None)
             record.places.pop(peer, None)
             record.asked.pop(peer, None)
+            if peer in record.requested:
+                record.requested = tuple(one for one in record.requested if one != peer)
         self._changed = True
 
     def concerning(self, peer: str) -> list[Record]:
@@ -226,6 +254,7 @@ class StabilityLog:
         flow.begun_before = begun
         for record in records:
             record.received_from = new if record.was_received(old) else ""
+            record.requested_from = new if record.was_only_requested(old) else ""
             record.ins.pop(old, None)
             record.outs.pop(old, None)
             flow.sent += 1

@@ -274,9 +274,10 @@ def own_history(records: list[tuple[Record, int]], key: str) -> OwnHistory:
         if record.pending:
             entries.append((record.record_id, Flag.ASKED, after, 0))
             continue
-        if record.number or key in record.outs:
+        asked_only = record.was_only_requested(key)
+        if key in record.outs or (record.number and not asked_only):
             batches[record.record_id] = record.batch
-        if not record.number:
+        if not record.number or asked_only:
             entries.append((record.record_id, Flag.DONE, after, 0))
             continue
         flag = Flag.RECEIVED if record.was_received(key) else Flag.SENT

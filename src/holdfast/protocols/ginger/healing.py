@@ -484,6 +484,6 @@ class HealingBroker(TakingInBroker):
 
 
 def _flag(record: Record, peer: str) -> Literal["s", "r", "t", "d"]:
-    if not record.number:
+    if not record.number or record.was_only_requested(peer):
         return "t" if record.pending else "d"
     return "r" if record.received_from == peer else "s"

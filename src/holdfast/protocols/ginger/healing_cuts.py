@@ -76,7 +76,7 @@ class HealingCuts(CutMap):
         elif record is not None and record.pending:
             # Its publisher may ask one by one now for what its last broker had merged.
             log.change(record, batch)
-        log.came(record, came_from)
+        log.came(record, came_from, request=True)
         self.submit(batch, came_from)
 
     def submit(self, batch: Batch, came_from: str) -> None:

@@ -254,6 +254,8 @@ class TakingInBroker(ExpectingBroker):
         if record is None and not self.is_processed(batch.publisher, batch.last):
             record = self.log.append(batch, pending=True)
         if record is not None and name in self.log.flows:
+            if name not in record.ins:
+                record.requested += (name,)
             record.ins.setdefault(name, self.log.flows[name].received)
             self.log.stamp(record, name)
         self.healing_cuts.submit(batch, name)
