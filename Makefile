@@ -2,7 +2,7 @@
 BIN := .venv/bin
 SWARM_RUNS ?= 20000
 TEST_WORKERS ?= 2
-CHECKED_TESTS := $(wildcard tests/tidy tests/unit tests/scenarios)
+CHECKED_TESTS := $(wildcard tests/tidy tests/unit tests/scenarios tests/contracts)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-run setup-dev setup-bench run test check swarm bench pins clean
@@ -28,7 +28,7 @@ run: setup-run ## the demonstration: real brokers, the bank, two kills, the audi
 test: setup-dev ## the whole suite
 	@$(BIN)/pytest -q -n $(TEST_WORKERS)
 
-check: setup-dev ## what a reviewer would run: ruff, mypy, tidiness, unit tests, scenarios
+check: setup-dev ## what a reviewer would run: ruff, mypy, tidiness, unit tests, scenarios, contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy src tests

@@ -12,7 +12,6 @@ the end of the last segment; the next writer cuts it off, and readers stop in fr
 position that was on disk (`flush`) means the same message for ever.
 """
 
-import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Self
 from holdfast.model.batches import Message
 from holdfast.model.errors import LocalMisuse
 from holdfast.storage.frames import HEADER, Frame, FrameBuilder, Read, decode_frame, encode_frame, read_header
+from holdfast.storage.locks import Locked, hold
 
 SEGMENT_BYTES_MAX = 128 << 20
 FRAME_COUNT_MAX = 1 << 16
@@ -57,15 +57,12 @@ class RecordingWriter:
         self._builder = FrameBuilder()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / "lock").open("wb")
+            self._lock = hold(self.path / "lock")
         except OSError as error:
             raise RecordingError(
                 f"cannot record to {self.path}: {error.strerror or error}; name a directory that can be made."
             ) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
+        except Locked:
             raise RecordingError(
                 f"{self.path} is being written by another process; end it first, or record to another directory."
             ) from None

@@ -45,6 +45,8 @@ class Change(Struct):
     """Up to where streams are to be forgotten."""
     dropped: list[tuple[str, int]] = field(default_factory=list)
     """Damaged entries that give way to mended ones: the stream, and the sequence number under which it is found."""
+    mended: set[str] = field(default_factory=set)
+    """The streams into which something was put that may have been counted when it was stored first."""
 
     def is_empty(self) -> bool:
         return not (self.entries or self.pairs or self.kept or self.dropped)
@@ -131,6 +133,7 @@ class BufferedStore(Store):
         seqs = self._buffered_seqs.get(stream)
         has = self.by_identity(stream, entry.publisher, entry.cat, entry.cat_last, 1)
         if entry.first >= cursor.kept and not has and not (seqs and seqs.meets(entry.first, entry.last)):
+            self._change.mended.add(stream)
             self._take(stream, cursor, entry)
 
     def commit(self, level: Level) -> None:
@@ -203,7 +206,7 @@ def cut(entries: list[Entry], first: int, last: int, bytes_max: int) -> list[Ent
     """Entries in order, cut to first..last, up to the one that brings their payloads to `bytes_max`."""
     taken, weight = [], 0
     for entry in entries:
-        if entry.last < first or entry.first > last:
+        if entry.last < first or entry.first > last or first > last:
             continue
         part = entry.part(first, last)
         taken.append(part)
@@ -215,14 +218,22 @@ def cut(entries: list[Entry], first: int, last: int, bytes_max: int) -> list[Ent
 
 def cut_cats(entries: list[Entry], kept: int, cat_first: int, cat_last: int, bytes_max: int) -> list[Entry]:
     """Entries of one publisher, cut to cat_first..cat_last and to what is kept, up to `bytes_max`."""
-    taken: list[Entry] = []
-    weight = 0
+    taken, weight = [], 0
     for entry in entries:
-        if entry.cat_last < cat_first or entry.cat > cat_last:
-            continue
-        for part in cut([entry.cat_part(cat_first, cat_last)], kept, EVERYTHING, EVERYTHING):
+        part = cat_part(entry, kept, cat_first, cat_last)
+        if part is not None:
             taken.append(part)
             weight += len(part.batch.payloads)
-        if weight >= bytes_max:
-            break
+            if weight >= bytes_max:
+                break
     return taken
+
+
+def cat_part(entry: Entry, kept: int, cat_first: int, cat_last: int) -> Entry | None:
+    """What of an entry is kept and lies within cat_first..cat_last."""
+    if entry.cat_last < cat_first or entry.cat > cat_last or entry.last < kept:
+        return None
+    part = entry.cat_part(cat_first, cat_last)
+    if part.first >= kept:
+        return part
+    return part.part(kept, part.last) if part.last >= kept else None

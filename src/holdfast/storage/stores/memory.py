@@ -204,5 +204,9 @@ class MemoryStore(BufferedStore):
     def verify(self) -> list[Damage]:
         return []
 
+    def repair(self) -> None:
+        """Nothing to do: nothing is damaged."""
+
     def close(self) -> None:
-        """Nothing to let go: whoever simulates may open it again by going on."""
+        """Whoever simulates may go on with it, as if it were opened again."""
+        self._begin()

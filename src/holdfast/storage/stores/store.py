@@ -21,7 +21,11 @@ class StoreError(LocalMisuse, ValueError):
 
 
 class StoreFailed(HoldfastError):  # noqa: N818 - it says what happened
-    """Raised when the disk or the database refused. Nothing that was buffered is stored; it may be appended again."""
+    """Raised when the disk or the database refused.
+
+    What was being committed may be stored or not, but not in part; what is stored can be asked for before it is
+    appended again.
+    """
 
 
 class Damage(Struct, frozen=True, kw_only=True):
@@ -164,6 +168,13 @@ class Store(ABC):
     @abstractmethod
     def verify(self) -> list[Damage]:
         """Look at everything, and say what is not as it was stored."""
+
+    @abstractmethod
+    def repair(self) -> None:
+        """Put right what can be put right without anybody's help: indexes, and whatever is written twice.
+
+        What is lost beyond that is missing afterwards, or still damaged: then its identity is known, for `mend`.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -1,0 +1,222 @@
+"""A store in one SQLite file: the embedded default.
+
+The file is in WAL mode: a commit appends to a log and, as `fsynced`, waits for the disk once, however many messages it
+holds. SQLite moves the log into the file by itself from time to time. `memory` is as safe as `written` here, because
+writing to the log costs little; then the disk is waited for only when the log is moved, so that a machine that loses
+power loses the youngest commits and never an older one.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import quote
+
+from holdfast.model.reliable import Level
+from holdfast.storage.locks import Locked, hold
+from holdfast.storage.stores.sql import COLUMNS, SqlStore
+from holdfast.storage.stores.sqlite_log import committed_frames
+from holdfast.storage.stores.sqlite_salvage import salvage
+from holdfast.storage.stores.store import Damage, StoreError, StoreFailed
+
+LAYOUT = 1
+"""Written into the file: another version of these tables would have another number."""
+PAGE_BYTES = 8192
+LOG_PAGES_MAX = 2048
+"""How long the log grows before SQLite moves it into the file."""
+CACHE_KIB = 16 << 10
+DAMAGE_SHOWN_MAX = 20
+
+SCHEMA = """
+CREATE TABLE streams (id INTEGER PRIMARY KEY, name TEXT, kept INTEGER, next INTEGER, messages INTEGER, bytes INTEGER,
+    sum INTEGER);
+CREATE TABLE entries (id INTEGER PRIMARY KEY, stream INTEGER, first INTEGER, count INTEGER, publisher TEXT, cat INTEGER,
+    time_ns INTEGER, late INTEGER, head_sum INTEGER, body_sum INTEGER, entry BLOB);
+CREATE INDEX by_seq ON entries (stream, first);
+CREATE INDEX by_identity ON entries (stream, publisher, cat);
+CREATE INDEX by_time ON entries (stream, late, time_ns, first);
+CREATE TABLE pairs (key TEXT PRIMARY KEY, value BLOB, sum INTEGER) WITHOUT ROWID;
+CREATE TABLE notes (what TEXT);
+"""
+_INSERT = f"INSERT INTO entries (stream, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_SAFETY = {Level.MEMORY: "NORMAL", Level.WRITTEN: "NORMAL", Level.FSYNCED: "FULL"}
+
+
+class SqliteStore(SqlStore):
+    """Keeps streams in an SQLite file, which is made if it is not there."""
+
+    def __init__(self, path: Path | str, write: bool = True) -> None:
+        """Open the file; one process at a time may write, and any number may read meanwhile."""
+        super().__init__()
+        self.path = Path(path)
+        self.name = str(path)
+        self._write = write
+        self._lock = self._locked() if write else None
+        if not write and not self.path.is_file():
+            raise StoreError(f"there is no store at {self.path}; name a file that a repository has written.")
+        try:
+            logged = committed_frames(self.path)
+            self._open()
+            self._note_lost(logged)
+            self._load()
+        except BaseException:
+            self.close()
+            raise
+
+    def _locked(self) -> Any:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return hold(self.path.with_name(f"{self.path.name}.lock"))
+        except OSError as error:
+            raise StoreError(
+                f"cannot keep a store at {self.path}: {error.strerror or error}; name a file that can be made."
+            ) from None
+        except Locked:
+            raise StoreError(
+                f"{self.path} is being written by another process; end it first, or name another file."
+            ) from None
+
+    def _open(self) -> None:
+        mode = "rwc" if self._write else "ro"
+        try:
+            self._db = sqlite3.connect(
+                f"file:{quote(str(self.path))}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
+            )
+        except sqlite3.Error as error:
+            self._failed(error)
+        # A harmed text may be anything: it is for the checksum to say so, not for the decoder.
+        self._db.text_factory = lambda text: text.decode(errors="replace")
+        self._safety = ""
+        self._do(f"PRAGMA cache_size = -{CACHE_KIB}")
+        [(layout,)] = self._ask("PRAGMA user_version")
+        if layout not in (0, LAYOUT):
+            raise StoreError(f"{self.path} was written by another version (layout {layout}, here {LAYOUT}).")
+        if not self._write:
+            return
+        if layout == 0:
+            self._make()
+        self._do("PRAGMA journal_mode = WAL")
+        self._do(f"PRAGMA wal_autocheckpoint = {LOG_PAGES_MAX}")
+
+    def _make(self) -> None:
+        if list(self._ask("SELECT 1 FROM sqlite_master")):
+            raise StoreError(f"{self.path} is the database of something else; name another file.")
+        self._do(f"PRAGMA page_size = {PAGE_BYTES}")
+        try:
+            self._db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {LAYOUT}; COMMIT;")
+        except sqlite3.Error as error:
+            self._failed(error)
+
+    def _note_lost(self, logged: int) -> None:
+        """Write down that the log had more than SQLite took from it: it says nothing of that by itself."""
+        if not logged:
+            return
+        [(_, taken, _)] = self._ask("PRAGMA wal_checkpoint(PASSIVE)") if self._write else [(0, logged, 0)]
+        if taken < logged and self._write:
+            self._do(
+                "INSERT INTO notes (what) VALUES (?)",
+                (f"the log was harmed at page {taken + 1:,} of {logged:,}: the youngest commits are lost",),
+            )
+
+    # -------------------------------------------------------------------------------------------------- for a database
+
+    def _ask(self, question: str, values: Sequence[Any] = ()) -> list[Sequence[Any]]:
+        try:
+            return self._db.execute(question, values).fetchall()
+        except (sqlite3.Error, OverflowError) as error:
+            self._failed(error)
+
+    def _do(self, statement: str, values: Sequence[Any] = ()) -> None:
+        self._ask(statement, values)
+
+    def _do_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        try:
+            self._db.executemany(statement, rows)
+        except sqlite3.Error as error:
+            self._failed(error)
+
+    def _insert_entries(self, rows: list[Sequence[Any]]) -> None:
+        self._do_many(_INSERT, rows)
+
+    @contextmanager
+    def _transaction(self, level: Level, rows: int) -> Iterator[None]:
+        if not self._write:
+            raise StoreError(f"{self.path} was opened for reading only; open it for writing to change it.")
+        del rows
+        self._set_safety(_SAFETY[level])
+        self._do("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._do("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _sync(self) -> None:
+        # Nothing was written, so nothing would be synced: one row is, and with it the whole log.
+        self._set_safety("FULL")
+        self._do(f"PRAGMA user_version = {LAYOUT}")
+
+    def _set_safety(self, safety: str) -> None:
+        if safety != self._safety:
+            self._do(f"PRAGMA synchronous = {safety}")
+            self._safety = safety
+
+    def _failed(self, error: Exception) -> NoReturn:
+        if isinstance(error, sqlite3.ProgrammingError):
+            raise StoreError(f"{self.path} cannot be asked any more: {error}") from None
+        if isinstance(error, sqlite3.OperationalError) and not _is_harmed(error):
+            raise StoreFailed(f"SQLite could not go on with {self.path}: {error}; nothing of it was stored.") from None
+        raise StoreFailed(
+            f"{self.path} is damaged ({error}); `holdfast store verify sqlite:{self.path}` says what is left."
+        ) from None
+
+    # ---------------------------------------------------------------------------------------------------- housekeeping
+
+    def compact(self) -> None:
+        self._do("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._do("VACUUM")
+        self._do("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def verify(self) -> list[Damage]:
+        found: list[Damage] = []
+        try:
+            found += [_general(what) for (what,) in self._ask("SELECT what FROM notes")]
+            said = [text for (text,) in self._ask(f"PRAGMA integrity_check({DAMAGE_SHOWN_MAX})")]
+            found += [_general(f"SQLite says: {text}") for text in said if text != "ok"]
+            found += self._verify_rows()
+        except StoreFailed as error:
+            found.append(_general(str(error)))
+        return found
+
+    def repair(self) -> None:
+        """Write what is sound into a new file and put it in the place of this one."""
+        draft = self.path.with_name(f"{self.path.name}.repaired")
+        draft.unlink(missing_ok=True)
+        with SqliteStore(draft) as repaired:
+            salvage(self._db, repaired._db, COLUMNS)
+            repaired._load()
+        self._db.close()
+        for suffix in ("-wal", "-shm"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+        draft.replace(self.path)
+        draft.with_name(f"{draft.name}.lock").unlink(missing_ok=True)
+        self._begin()
+        self._open()
+        self._load()
+
+    def close(self) -> None:
+        if hasattr(self, "_db"):
+            self._db.close()
+        if self._lock is not None:
+            self._lock.close()
+
+
+def _general(what: str) -> Damage:
+    return Damage(stream="", first=0, last=0, what=what)
+
+
+def _is_harmed(error: Exception) -> bool:
+    return "malformed" in str(error) or "not a database" in str(error)
