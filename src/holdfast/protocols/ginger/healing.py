@@ -39,9 +39,9 @@ from holdfast.model.messages import (
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.cuts import BatchId
+from holdfast.protocols.ginger.doubting import DoubtingBroker
 from holdfast.protocols.ginger.expecting import JOIN_TIMER
 from holdfast.protocols.ginger.flush import Flush
-from holdfast.protocols.ginger.taking_in import TakingInBroker
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, Restart, Send, SetTimer
@@ -52,21 +52,14 @@ SUSPECT_TIMER = "suspect:"
 FIRST_QUESTION = 1 << 32
 """Pings with larger numbers are ours, not the hub's."""
 QUESTIONS_MAX = 1000
-SLEEP_BEATS = 3
-"""A heartbeat that comes so many times too late shows that this broker has not run meanwhile."""
 
 
-class HealingBroker(TakingInBroker):
+class HealingBroker(DoubtingBroker):
     """One broker of a tree that repairs itself."""
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
         self._fence_base = self._fence_version = 0
-        self._beat_at = 0.0
-        self._doubt_until = 0.0
-        self._probes: set[str] = set()
-        self._aside: dict[str, Link] = {}
-        """Sessions that wait for a connection while the one at the other end is asked something."""
         self._questions = 0
         self._asked_at: dict[int, tuple[str, float]] = {}
         self._round_trip_s: dict[str, float] = {}
@@ -129,6 +122,8 @@ class HealingBroker(TakingInBroker):
         super().link_closed(link)
         if link.kind == "broker":
             self.hub.out.append(SetTimer(SUSPECT_TIMER + link.peer, self._patience_s(link.peer)))
+            if self._now < self._doubt_until:
+                self._doubted.add(link.peer)
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
         super().link_refused(link, refusal)
@@ -176,8 +171,11 @@ class HealingBroker(TakingInBroker):
         if not self._matters(link.peer):
             self.hub.set_aside(link.peer)
             self._records_of.pop(link.peer, None)
-        elif now < self._doubt_until:
-            self.hub.out.append(SetTimer(timer, self._doubt_until - now))
+        elif link.peer in self._doubted or now < self._doubt_until:
+            # The connection was there when we woke up, and only then turned out to be gone.
+            self._doubted.discard(link.peer)
+            self._ask_around()
+            self.hub.out.append(SetTimer(timer, max(self._doubt_until - now, self._patience_s(link.peer))))
         else:
             self.suspect(link.peer, self._epoch_of(link), "its connection is gone")
 
@@ -189,41 +187,6 @@ class HealingBroker(TakingInBroker):
         """Whether that peer is a neighbour or becomes one; others only came to ask something."""
         coming = any(peer in flush.joined or peer in flush.waiting for flush in self._flushes)
         return coming or peer == self.parent or peer in self.interests.neighbours
-
-    def _check_sleep(self, now: float) -> None:
-        """Whoever has slept may be the one who was given up: for a while it accuses nobody, and asks around.
-
-        A broker that was frozen wakes up to closed connections and to silence that was its own. Its parent, when it is
-        dialled again, tells it that it was given up; a root asks those who would have taken its place.
-        """
-        slept_s = now - self._beat_at if self._beat_at else 0.0
-        self._beat_at = now
-        if slept_s < SLEEP_BEATS * self.config.link.heartbeat_s:
-            return
-        self._doubt_until = now + self.config.doubt_s
-        self.hub.out.append(Report("slept", detail=f"{slept_s:.1f} s"))
-        for link in self.hub.links.values():
-            link.heard_at = now
-        if self.parent is None:
-            for contact in self.view.senior:
-                if contact.name not in self.hub.links or not self.hub.links[contact.name].is_open:
-                    aside = self.hub.set_aside(contact.name)
-                    if aside is not None:
-                        self._aside[contact.name] = aside
-                    self._probes.add(contact.name)
-                    self.hub.dial(contact.name, now, contact.address)
-
-    def _end_probe(self, peer: str) -> None:
-        self._drop_probe(peer)
-        self.hub.out.append(Disconnect(peer, "it was only asked"))
-
-    def _drop_probe(self, peer: str) -> None:
-        """The question is answered. A session that waited meanwhile may be resumed as if nothing had happened."""
-        self._probes.discard(peer)
-        self.hub.set_aside(peer)
-        aside = self._aside.pop(peer, None)
-        if aside is not None:
-            self.hub.links[peer] = aside
 
     def peer_down(self, peer: str, now: float) -> Effects:
         if peer in self._probes:
