@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.model.messages import WIRE_VERSION, Frame, Hello, Pong, Refusal, Welcome
-from holdfast.model.wire import FRAME_BYTES_MAX, FrameReader, encode
+from holdfast.model.wire import FRAME_BYTES_MAX, HEADER_BYTES, FrameReader, encode
 from holdfast.runtime.connection import ConnectionLimits
 from tests.integration.support_brokers import address_of, broker_here
 
@@ -46,6 +45,10 @@ async def say(port: int, data: bytes) -> bytes:
         writer.close()
 
 
+def length(size: int) -> bytes:
+    return size.to_bytes(HEADER_BYTES, "big")
+
+
 def frames(data: bytes) -> list[Frame]:
     return FrameReader().feed(data)
 
@@ -54,11 +57,11 @@ def frames(data: bytes) -> list[Frame]:
     ("data", "reason"),
     [
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "announced a frame of"),
-        (struct.pack(">I", FRAME_BYTES_MAX + 1), f"the limit is {FRAME_BYTES_MAX}"),
-        (struct.pack(">I", 5) + b"\xc1\xc1\xc1\xc1\xc1", "no Holdfast frame"),
-        (struct.pack(">I", 3) + msgspec.msgpack.encode([99]) + b"\x00", "no Holdfast frame"),
+        (length(FRAME_BYTES_MAX + 1) + b"x", f"the limit is {FRAME_BYTES_MAX}"),
+        (length(5) + b"\xc1\xc1\xc1\xc1\xc1", "no Holdfast frame"),
+        (length(3) + msgspec.msgpack.encode([99]) + b"\x00", "no Holdfast frame"),
         (encode(Pong(1)), "the first frame was a Pong"),
-        (struct.pack(">I", 100_000) + b"x" * 50_000, "came before a Hello"),
+        (length(100_000) + b"x" * 50_000, "came before a Hello"),
     ],
     ids=["http", "oversized", "garbage", "unknown", "no hello", "endless hello"],
 )
@@ -84,7 +87,7 @@ def test_a_peer_that_sends_garbage_after_its_hello_is_closed(caplog: pytest.LogC
             writer.write(encode(HELLO))
             (welcome,) = frames(await asyncio.wait_for(reader.read(4096), 5))
             assert isinstance(welcome, Welcome)
-            writer.write(struct.pack(">I", 2) + b"\xc1\xc1")
+            writer.write(length(2) + b"\xc1\xc1")
             assert await asyncio.wait_for(reader.read(), 5) == b""
             writer.close()
 
