@@ -30,6 +30,13 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         "a client took a part of its own batch for a publication, and counted one more than its broker",
     ),
     ("freeze", 1, 300142, "a root that had slept asked around, and forgot the session that it could have resumed"),
+    (
+        "during",
+        2,
+        700070,
+        "that a batch was done was forgotten before the one who had asked for it heard so, and it was done twice",
+    ),
+    ("storm", 2, 700209, "a lost broker that had begun anew elsewhere was asked after for minutes"),
     ("freeze", 1, 700040, "a root that had slept did not ask those whose connections were lost only after it woke up"),
     ("cut", 1, 100068, "brokers stood below themselves, since hearsay had a healthy one begin anew"),
     ("cut", 1, 100151, "a total batch was released twice, since its release was not known where it was asked again"),

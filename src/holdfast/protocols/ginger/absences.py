@@ -53,7 +53,8 @@ class Absence:
 
     @property
     def brokers_missing(self) -> bool:
-        return any(twig.kind == "broker" for twig in self.missing.values())
+        """Whether others than the lost neighbour itself may be out of reach with clients of their own."""
+        return any(twig.kind == "broker" and twig.name != self.key for twig in self.missing.values())
 
     def knows(self, name: str) -> bool:
         """Whether that broker is one of those who may be found."""

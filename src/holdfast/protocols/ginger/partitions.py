@@ -335,6 +335,10 @@ class PartitionBroker(HealingBroker):
             absence = self._parted_from()
             lost = () if absence is None else tuple((one.name, one.epoch) for one in absence.contacts)
             self.hub.send(link.peer, Seek(lost))
+        elif link.peer in self._probes and self.absences.find(link.peer) is not None:
+            # It does not take us for dead. Perhaps it is not the one any more whom we have lost.
+            lost = tuple((one.name, one.epoch) for absence in self.absences for one in absence.contacts)
+            self.hub.send(link.peer, Seek(lost))
         else:
             super().link_opened(link, fresh)
 
@@ -350,6 +354,11 @@ class PartitionBroker(HealingBroker):
         return super().peer_down(peer, now)
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
+        if link.peer in self._probes and refusal.code in ("moved", "late"):
+            self._drop_probe(link.peer)
+            if refusal.code == "moved":
+                self._reborn(link.peer)
+            return
         if link.peer != self._sought or refusal.code == "excluded":
             super().link_refused(link, refusal)
             return
@@ -392,6 +401,9 @@ class PartitionBroker(HealingBroker):
     def _on_found(self, link: Link) -> None:
         """Join it with everything that was processed here since, and be its child again."""
         absence, peer = self._parted_from(), link.peer
+        if peer in self._probes:
+            # It will come by itself: it looks for us.
+            self._end_probe(peer)
         if peer != self._sought or absence is None or self.parent is not None:
             return
         self._sought = ""

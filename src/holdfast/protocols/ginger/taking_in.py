@@ -74,13 +74,15 @@ class TakingInBroker(ExpectingBroker):
             self._ask_again(name, batch)
         for name, batch in settlement.done:
             record_id = (batch.publisher, batch.first)
+            self._keep_done(name, joined[name], batch)
             if flush.reunion or record_id not in settlement.batches or not settlement.owes(name, record_id):
                 self._send(name, TotalProcessed(batch.publisher, batch.first, None))
         self._note_repaired(flush)
         if absence is not None:
             self._reunited(absence, flush, settlement)
         else:
-            self._reborn(flush)
+            for name in joined:
+                self._reborn(name)
         self.hub.out.append(Report("repair_end" if key else "taken_in", peer=key or ",".join(joined)))
         self._tell_down()
         self.cuts.pump()
@@ -113,14 +115,13 @@ class TakingInBroker(ExpectingBroker):
         absence.history, absence.missing = mine, dict(flush.missing)
         self.hub.out.append(Report("apart", peer=flush.key, detail=", ".join(sorted(flush.missing))))
 
-    def _reborn(self, flush: Flush) -> None:
+    def _reborn(self, name: str) -> None:
         """A lost broker that begins anew has nobody with it any more: its clients would have come by themselves."""
-        for name in flush.joined:
-            absence = self.absences.find(name)
-            if absence is not None and absence.missing and not absence.brokers_missing:
-                self.absences.end(absence)
-                self.healing_cuts.ask_others(name)
-                self._ask_for_less()
+        absence = self.absences.find(name)
+        if absence is not None and absence.missing and not absence.brokers_missing:
+            self.absences.end(absence)
+            self.healing_cuts.ask_others(name)
+            self._ask_for_less()
 
     def _reunited(self, absence: Absence, flush: Flush, settlement: Settlement) -> None:
         """Say what came together, and which messages stand on different sides of a total one now."""
@@ -247,6 +248,19 @@ class TakingInBroker(ExpectingBroker):
         self.healing_cuts.replace(flush.key, {name: joiner.join.cuts for name, joiner in brokers.items()}, in_doubt)
         self.confirmations.replace(flush.key, tuple(flush.joined), self.interests.table.wants, in_doubt)
         self.confirmations.rename(flush.key, THE_ABSENT)
+
+    def _keep_done(self, name: str, joiner: Joiner, batch: Batch) -> None:
+        """That it is done is known here until the joiner has heard it; it may die before, and its client ask again."""
+        record_id = (batch.publisher, batch.first)
+        record = self.log.find(record_id)
+        if record is None:
+            record = self.log.append(batch, pending=True)
+            self.log.released(record)
+        if name not in record.ins:
+            places = [(one.batch.publisher, one.batch.first) for one in joiner.records]
+            record.requested += (name,)
+            record.ins[name] = places.index(record_id) + 1
+            self.log.stamp(record, name)
 
     def _ask_again(self, name: str, batch: Batch) -> None:
         """A request that was under way when the broker died, and nobody is known to have released it."""
