@@ -70,13 +70,7 @@ class TakingInBroker(ExpectingBroker):
         if self._admitting is flush:
             self._admitting = None
             self.healing_cuts.include(sorted(joined.keys() & self.interests.neighbours.keys()))
-        for name, batch in settlement.asked:
-            self._ask_again(name, batch)
-        for name, batch in settlement.done:
-            record_id = (batch.publisher, batch.first)
-            self._keep_done(name, joined[name], batch)
-            if flush.reunion or record_id not in settlement.batches or not settlement.owes(name, record_id):
-                self._send(name, TotalProcessed(batch.publisher, batch.first, None))
+        self._answer_requests(flush, settlement)
         self._note_repaired(flush)
         if absence is not None:
             self._reunited(absence, flush, settlement)
@@ -248,6 +242,16 @@ class TakingInBroker(ExpectingBroker):
         self.healing_cuts.replace(flush.key, {name: joiner.join.cuts for name, joiner in brokers.items()}, in_doubt)
         self.confirmations.replace(flush.key, tuple(flush.joined), self.interests.table.wants, in_doubt)
         self.confirmations.rename(flush.key, THE_ABSENT)
+
+    def _answer_requests(self, flush: Flush, settlement: Settlement) -> None:
+        """What the joiners have asked of the lost broker is asked anew, or is done."""
+        for name, batch in settlement.asked:
+            self._ask_again(name, batch)
+        for name, batch in settlement.done:
+            record_id = (batch.publisher, batch.first)
+            self._keep_done(name, flush.joined[name], batch)
+            if flush.reunion or record_id not in settlement.batches or not settlement.owes(name, record_id):
+                self._send(name, TotalProcessed(batch.publisher, batch.first, None))
 
     def _keep_done(self, name: str, joiner: Joiner, batch: Batch) -> None:
         """That it is done is known here until the joiner has heard it; it may die before, and its client ask again."""
