@@ -21,6 +21,7 @@ from typing import Self
 
 from holdfast.model.batches import Message
 from holdfast.model.errors import LocalMisuse
+from holdfast.storage.files import sync_directory, write_all
 from holdfast.storage.frames import HEADER, Frame, FrameBuilder, Read, decode_frame, encode_frame, read_header
 from holdfast.storage.locks import Locked, hold
 
@@ -116,12 +117,7 @@ class RecordingWriter:
         self._log = _segment(self.path, first).open("ab", buffering=0)
         self._index = _segment(self.path, first, _INDEX).open("ab", buffering=0)
         self._bytes = self._indexed_bytes = 0
-        # The directory has to know the new file, or a machine that loses power loses the file.
-        directory = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(self.path)
 
     def _write_frame(self) -> None:
         count = self._builder.count
@@ -131,7 +127,7 @@ class RecordingWriter:
             self._log.close()
             self._index.close()
             self._open_segment(self.next_position)
-        _write_all(self._log.fileno(), data)
+        write_all(self._log.fileno(), data)
         if self._bytes - self._indexed_bytes >= INDEX_EVERY_BYTES:
             self._index.write(_ENTRY.pack(self.next_position, self._bytes))
             self._indexed_bytes = self._bytes
@@ -255,9 +251,3 @@ def _frames_of(path: Path, first: int, start: int, end: int) -> Iterator[Frame]:
             if position + count > start:
                 yield decode_frame(position, count, body)
             position += count
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

@@ -9,7 +9,7 @@ from holdfast.storage.stores import Store
 from tests.contracts.stores.places import Place, new_place
 from tests.support.postgres import NoServer, PostgresServer, running_server
 
-KINDS = ("memory", "sqlite", "postgres")
+KINDS = ("memory", "sqlite", "segments", "short segments", "postgres")
 
 
 @pytest.fixture(scope="session")

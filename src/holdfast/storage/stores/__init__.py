@@ -1,6 +1,7 @@
 """Stores for repositories: one interface, and `open_store`, which makes one from its URL."""
 
 from holdfast.storage.stores.memory import MemoryStore
+from holdfast.storage.stores.segments import SegmentStore
 from holdfast.storage.stores.sqlite import SqliteStore
 from holdfast.storage.stores.store import Damage, Store, StoreError, StoreFailed, StreamInfo
 
@@ -15,6 +16,8 @@ def open_store(url: str, write: bool = True) -> Store:
             return MemoryStore()
         case "sqlite" if rest:
             return SqliteStore(rest, write)
+        case "segments" if rest:
+            return SegmentStore(rest, write)
         case "postgresql" | "postgres":
             # psycopg takes a tenth of a second to import, and most stores do without.
             from holdfast.storage.stores.postgres import PostgresStore  # noqa: PLC0415
