@@ -64,6 +64,8 @@ QUIET_HEALING_S = 3.0
 """Where silence means something, calm must have lasted longer than it."""
 BOOT_S, BOOT_LEVEL_S = 4.0, 0.7
 """How long the slowest of these networks takes to come up, level by level."""
+BOOT_NARROW_S, NARROW_BROKERS_MAX = 12.0, 16
+"""How much longer a narrow one takes that has more brokers than this: whoever joins is told of all around."""
 JOIN_S = 10.0
 """Long enough for the slowest of these networks: whoever is given up because of it would be one failure too many."""
 SPEEDS = (0.3, 1.0, 1.0, 3.0, 8.0)
@@ -233,6 +235,8 @@ class _Author:
         if trouble.tolerance:
             # Only what has joined is repaired, and the deepest trees take a while to come up.
             self.begin_s = BOOT_S + BOOT_LEVEL_S * _depth(self.tree)
+            if len(self.tree) > NARROW_BROKERS_MAX and self._network().bytes_per_s is not None:
+                self.begin_s += BOOT_NARROW_S
         if trouble.failure == "storm":
             self.span_s = STORM_S
         self.entries: list[Timed] = []

@@ -117,7 +117,7 @@ class ExpectingBroker(RecordingBroker):
             if self.view.is_gone(twig.name, twig.epoch):
                 flush.dead.add(twig.name)
                 self._expect(flush, twig.twigs)
-            elif twig.name not in self.log.flows:
+            elif twig.name not in self.log.flows and not any(twig.name in other.joined for other in self._flushes):
                 flush.waiting[twig.name] = twig
                 self.view.children.setdefault(twig.name, twig)
 
@@ -204,6 +204,9 @@ class ExpectingBroker(RecordingBroker):
             self.hub.refuse(name, Refusal("moved", f"{self.name} is itself below {name}: ask others"))
             return
         self.view.adopt(join.twig, self.parent is None)
+        if join.twig.kind == "broker" and not (join.old or join.dead or join.processed or join.twig.twigs):
+            # A newcomer: whom it may turn to if we are lost before it is let in.
+            self.hub.send(name, self.view.message(False, 0, 0, self.parent is None))
         flush = self._flush_for(name, join) or Flush("")
         flush.waiting.pop(name, None)
         flush.known[name] = join.twig.twigs

@@ -355,18 +355,39 @@ class HealingBroker(DoubtingBroker):
 
     def _orphaned(self, old: str) -> None:
         """Turn to the next contact; whoever finds itself first in line is the root now."""
+        if self.phase is Phase.JOINING:
+            self._ask_elsewhere(old)
+            return
         contact = self.view.next_contact()
         if contact is None or contact.name == self.name or self._is_cut_off():
             self._take_over(old)
             return
         self.hub.out.append(Report("repair_start", peer=old, detail=f"asking {contact.name} to take us in"))
-        self.parent, self._fenced, self._hold = contact.name, contact.name, 0
-        self.log.relabel(old, contact.name)
-        self.interests.rename(old, contact.name)
-        self.healing_cuts.rename(old, contact.name)
-        self.confirmations.rename(old, contact.name)
-        self.view.also_wait_for(contact.name)
-        self.hub.dial(contact.name, self._now, contact.address)
+        self._turn_to(old, contact.name, contact.address)
+
+    def _ask_elsewhere(self, old: str) -> None:
+        """Nobody has let us in yet, so nobody has lost anything; whom we cannot reach is not dead to others.
+
+        All whom we have heard of are asked in turn, and those whom we were told of at first, again and again.
+        """
+        self.view.gone.pop(old, None)
+        self.view.avoided.add(old)
+        contact = self.view.next_contact()
+        if contact is None or contact.name == self.name:
+            self.view.avoided.clear()
+            contact = Contact(self.config.parent or old, 0, "")
+        self.hub.out.append(Report("joining", peer=contact.name, detail=f"{old} was lost before it has let us in"))
+        self._turn_to(old, contact.name, contact.address)
+
+    def _turn_to(self, old: str, name: str, address: str) -> None:
+        self.parent, self._fenced, self._hold = name, name, 0
+        if name != old and old in self.log.flows:
+            self.log.relabel(old, name)
+            self.interests.rename(old, name)
+            self.healing_cuts.rename(old, name)
+            self.confirmations.rename(old, name)
+            self.view.also_wait_for(name)
+        self.hub.dial(name, self._now, address)
 
     def _is_cut_off(self) -> bool:
         """Whether it must be us, and not all those whom we have lost."""
