@@ -49,7 +49,7 @@ class Change(Struct):
     """The streams into which something was put that may have been counted when it was stored first."""
 
     def is_empty(self) -> bool:
-        return not (self.entries or self.pairs or self.kept or self.dropped)
+        return not (self.entries or self.pairs or self.kept or self.dropped or self.mended)
 
 
 class BufferedStore(Store):
@@ -113,6 +113,7 @@ class BufferedStore(Store):
             self._change.kept[stream] = before
 
     def mend(self, stream: str, entries: Sequence[Entry]) -> None:
+        self._change.mended.add(stream)
         cursor = self._cursor_of(stream)
         offered = joined((entry.first, entry.last) for entry in entries)
         taken: list[Span] = []
@@ -133,7 +134,6 @@ class BufferedStore(Store):
         seqs = self._buffered_seqs.get(stream)
         has = self.by_identity(stream, entry.publisher, entry.cat, entry.cat_last, 1)
         if entry.first >= cursor.kept and not has and not (seqs and seqs.meets(entry.first, entry.last)):
-            self._change.mended.add(stream)
             self._take(stream, cursor, entry)
 
     def commit(self, level: Level) -> None:

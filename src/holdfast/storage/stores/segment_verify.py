@@ -12,7 +12,7 @@ from holdfast.storage.stores.store import Damage
 
 def damages_of(files: SegmentFiles, active: int, state: Contents, mark: tuple[int, int]) -> list[Damage]:
     """Read everything; what was mended since is no damage any more."""
-    found: list[Damage] = [_general(note) for note in state.notes]
+    found: list[Damage] = [_general(note, tail=True) for note in state.notes]
     sound: dict[str, list[Span]] = {}
     suspects: list[Damage] = []
     for number in files.full():
@@ -69,5 +69,5 @@ def _unknown(name: str, harmed: list[Harmed]) -> Iterator[Damage]:
         yield _general(f"bytes {one.at:,} to {one.end - 1:,} of {name} are harmed beyond recognition")
 
 
-def _general(what: str) -> Damage:
-    return Damage(stream="", first=0, last=0, what=what)
+def _general(what: str, tail: bool = False) -> Damage:
+    return Damage(stream="", first=0, last=0, what=what, tail=tail)

@@ -84,6 +84,9 @@ class SqlStore(BufferedStore):
         So many entries are to be inserted.
         """
 
+    def _settle(self) -> None:
+        """Whatever was written down as lost was mended."""
+
     @abstractmethod
     def _sync(self) -> None:
         """Make everything safe that was committed before."""
@@ -119,8 +122,10 @@ class SqlStore(BufferedStore):
         with self._transaction(level, len(change.entries)):
             self._drop(change.dropped, known)
             self._add(change, known)
-            for stream in sorted(change.mended):
+            for stream in sorted(change.mended & known.keys()):
                 known[stream] = self._recounted(stream, known[stream])
+            if change.mended:
+                self._settle()
             for stream, before in change.kept.items():
                 known[stream] = self._without(known[stream], before)
             self._put_pairs(change.pairs)

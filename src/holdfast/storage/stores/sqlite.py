@@ -159,6 +159,9 @@ class SqliteStore(SqlStore):
         self._set_safety("FULL")
         self._do(f"PRAGMA user_version = {LAYOUT}")
 
+    def _settle(self) -> None:
+        self._do("DELETE FROM notes")
+
     def _set_safety(self, safety: str) -> None:
         if safety != self._safety:
             self._do(f"PRAGMA synchronous = {safety}")
@@ -183,7 +186,7 @@ class SqliteStore(SqlStore):
     def verify(self) -> list[Damage]:
         found: list[Damage] = []
         try:
-            found += [_general(what) for (what,) in self._ask("SELECT what FROM notes")]
+            found += [_general(what, tail=True) for (what,) in self._ask("SELECT what FROM notes")]
             said = [text for (text,) in self._ask(f"PRAGMA integrity_check({DAMAGE_SHOWN_MAX})")]
             found += [_general(f"SQLite says: {text}") for text in said if text != "ok"]
             found += self._verify_rows()
@@ -214,8 +217,8 @@ class SqliteStore(SqlStore):
             self._lock.close()
 
 
-def _general(what: str) -> Damage:
-    return Damage(stream="", first=0, last=0, what=what)
+def _general(what: str, tail: bool = False) -> Damage:
+    return Damage(stream="", first=0, last=0, what=what, tail=tail)
 
 
 def _is_harmed(error: Exception) -> bool:

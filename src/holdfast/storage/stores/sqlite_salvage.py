@@ -39,6 +39,8 @@ def salvage(harmed: sqlite3.Connection, repaired: sqlite3.Connection, columns: s
     for key, value, total in _rows(harmed, "pairs", "key, value, sum"):
         if checksum(key, value) == total:
             repaired.execute("INSERT OR REPLACE INTO pairs VALUES (?, ?, ?)", (key, value, total))
+    for (what,) in _as_far_as_it_goes(harmed, "SELECT what FROM notes"):
+        repaired.execute("INSERT INTO notes VALUES (?)", (what,))
     repaired.execute("COMMIT")
 
 

@@ -41,6 +41,8 @@ class Damage(Struct, frozen=True, kw_only=True):
     publisher: str = ""
     cat: int = 0
     """The identity of the first message, as far as it could be made out: empty and 0 if not."""
+    tail: bool = False
+    """The youngest commits are lost, whatever they held."""
 
 
 class StreamInfo(Struct, frozen=True):
@@ -87,7 +89,10 @@ class Store(ABC):
 
     @abstractmethod
     def mend(self, stream: str, entries: Sequence[Entry]) -> None:
-        """Put entries in the place of what is damaged or missing; of what is sound, nothing is touched."""
+        """Put entries in the place of what is damaged or missing; of what is sound, nothing is touched.
+
+        That the youngest commits were lost counts as settled with it.
+        """
 
     @abstractmethod
     def commit(self, level: Level) -> None:
