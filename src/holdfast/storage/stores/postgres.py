@@ -24,6 +24,7 @@ SCHEMA_NAME = "holdfast"
 COPY_ROWS_MIN = 256
 """From so many rows on `COPY` is worth its two round trips."""
 CONNECT_S_MAX = 10
+LOCK_S_MAX = 5
 REPAIR_ROWS = 256
 
 TABLES = (
@@ -80,13 +81,17 @@ class PostgresStore(SqlStore):
         return f"postgresql://…@{behind}" if at and ":" in before.removeprefix("postgresql://") else self._address
 
     def _hold(self) -> None:
-        # The lock goes with the connection, however that ends.
-        [(held,)] = self._ask("SELECT pg_try_advisory_lock(hashtext(?))", (f"holdfast {self._schema}",))
-        if not held:
+        # The lock goes with the session, and the server ends the session of a writer that was killed when it notices:
+        # what that writer was committing is then done or undone, and until then nobody may look.
+        self._do(f"SET lock_timeout = '{LOCK_S_MAX}s'")
+        try:
+            self._db.execute("SELECT pg_advisory_lock(hashtext(%s))", (f"holdfast {self._schema}",))
+        except psycopg.errors.LockNotAvailable:
             raise StoreError(
                 f"the schema {self._schema} of {self._shown()} is being written by another process; end it first, or "
                 "name another schema behind a # at the end of the URL."
-            )
+            ) from None
+        self._do("SET lock_timeout = DEFAULT")
 
     def _make(self) -> None:
         [(there,)] = self._ask("SELECT to_regclass(?) IS NOT NULL", (f"{self._schema}.layout",))

@@ -1,0 +1,109 @@
+"""Whoever is killed while storing loses nothing that was acknowledged, and leaves nothing half done."""
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.storage.stores import Store, StoreFailed
+from tests.integration.storage.writer import ENTRIES, MESSAGES, opened, payload
+from tests.support.postgres import NoServer, PostgresServer, running_server
+
+WRITER = Path(__file__).with_name("writer.py")
+KILLS = 5
+COMMITS_MAX = 60
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    try:
+        with running_server() as server:
+            yield server
+    except NoServer as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(params=["sqlite", "segments", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    match request.param:
+        case "sqlite":
+            return f"sqlite:{tmp_path / 'store.db'}"
+        case "segments":
+            return f"segments:{tmp_path / 'store'}"
+        case _:
+            server: PostgresServer = request.getfixturevalue("postgres")
+            return f"{server.url}#crashes"
+
+
+def started(url: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen([sys.executable, WRITER, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def acknowledged(writer: "subprocess.Popen[str]", commits: int) -> int:
+    """The number of the last commit that was acknowledged among the next so many; 0 if the writer ended before."""
+    assert writer.stdout is not None
+    number = 0
+    for _ in range(commits):
+        line = writer.stdout.readline()
+        number = int(line) if line.endswith("\n") else number
+    return number
+
+
+def ended(writer: "subprocess.Popen[str]", number: int) -> int:
+    """Everything that it said before its end counts."""
+    said, _ = writer.communicate()
+    return max([number, *(int(line) for line in said.splitlines(keepends=True) if line.endswith("\n"))])
+
+
+def check(store: Store, number: int) -> None:
+    """Whole commits, at least so many, each message as it was stored."""
+    following = store.bounds("orders")[1]
+    commits, rest = divmod(following - 1, ENTRIES * MESSAGES)
+    assert rest == 0
+    assert commits >= number
+    assert dict(store.items()) == {"commit": b"%d" % commits}
+    found = store.read("orders", 1, following, 1 << 40)
+    assert [one for entry in found for one in range(entry.cat, entry.cat_last + 1)] == [*range(1, following)]
+    for entry in found:
+        assert entry.batch.payload_list() == [payload(cat) for cat in range(entry.cat, entry.cat_last + 1)]
+    assert store.verify() == []
+
+
+def test_everything_that_was_fsynced_survives_kills_of_the_writer(url: str):
+    chance = random.Random(5)
+    number = 0
+    for _ in range(KILLS):
+        writer = started(url)
+        number = max(number, acknowledged(writer, chance.randint(1, COMMITS_MAX)))
+        writer.kill()
+        number = ended(writer, number)
+        with opened(url) as store:
+            check(store, number)
+    assert number > KILLS
+
+
+def test_everything_that_was_fsynced_survives_a_crash_of_the_server(postgres: PostgresServer):
+    url = f"{postgres.url}#server_crashes"
+    number = 0
+    for commits in (3, 40):
+        writer = started(url)
+        number = max(number, acknowledged(writer, commits))
+        postgres.kill()
+        number = ended(writer, number)
+        postgres.start()
+        with opened(url) as store:
+            check(store, number)
+    assert number >= 40
+
+
+def test_a_store_goes_on_when_its_server_is_back(postgres: PostgresServer):
+    with opened(f"{postgres.url}#back") as store:
+        store.put("key", b"value")
+        postgres.kill()
+        with pytest.raises(StoreFailed):
+            list(store.items())
+        postgres.start()
+        assert list(store.items()) == []
