@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
 from holdfast.protocols.ginger import PartitionBroker
-from holdfast.simulation.faults import Crash, Heal, Part, Subscribe
+from holdfast.simulation.faults import Attach, Crash, Heal, Part, Subscribe
 from holdfast.simulation.latencies import Constant
 from holdfast.simulation.network import NetworkConfig
 from holdfast.simulation.world import Simulation
@@ -158,3 +158,17 @@ def test_what_is_kept_is_bounded_and_whoever_comes_later_is_told_so():
     sim.run_until_quiet(limit_s=120, quiet_s=5.0)
     assert "B" in reported(sim, "gap")
     assert sim.unrepaired() == []
+
+
+@pytest.mark.parametrize("alone", ["A", "E"])
+def test_a_client_that_comes_to_a_broker_which_is_cut_off_all_alone_is_one_of_those_who_return(alone: str):
+    sim = parted("A-B B-C C-E")
+    listen(sim, b_B="t")
+    at(sim, 2.0, Part((alone,)))
+    at(sim, 3.0, Attach(f"late@{alone}"), Subscribe(f"late@{alone}", "t"))
+    say(sim, 5.0, "late", "t:from afar")
+    say(sim, 12.0, "b", "t:from here")
+    at(sim, 20.0, Heal())
+    finish(sim)
+    assert sorted(got(sim, "late")) == sorted(got(sim, "b")) == ["from afar", "from here"]
+    assert "gap" not in {report.event for _, _, report in sim.reports}

@@ -49,6 +49,12 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
     ),
     ("leave", 1, 200015, "what was stable already was handed to somebody who had just subscribed"),
     ("partition", 1, 200068, "a client came to a broker that was cut off all alone, and nobody kept anything for it"),
+    (
+        "partition",
+        1,
+        7115,
+        "a broker that began anew joined the repair of its own loss, and its link was taken for that of the lost one",
+    ),
     ("partition", 1, 513, "a broker that was looked for and one that asked kept refusing each other"),
     ("partition", 1, 519, "those whom an orphan could not reach were accused and began anew"),
     ("partition", 1, 531, "what only the other side wanted was kept by nobody"),

@@ -207,6 +207,10 @@ class ExpectingBroker(RecordingBroker):
         if join.twig.kind == "broker" and not (join.old or join.dead or join.processed or join.twig.twigs):
             # A newcomer: whom it may turn to if we are lost before it is let in.
             self.hub.send(name, self.view.message(False, 0, 0, self.parent is None))
+        for lost in self._flushes:
+            if lost.key == name:
+                # Whoever begins anew is not missed itself, and has nobody with it that we have not heard of.
+                lost.waiting.pop(name, None)
         flush = self._flush_for(name, join) or Flush("")
         flush.waiting.pop(name, None)
         flush.known[name] = join.twig.twigs

@@ -239,11 +239,15 @@ class PartitionBroker(HealingBroker):
             absence.to_parent, absence.contacts = True, line
             absence.parent = line[0].name if line else old
         self._denials = 0
+        missed: tuple[Contact, ...] = ()
         if cut_off:
-            flush.silent = True
             # So many at once are not dead, or nobody could help; those around them are not known here.
-            for contact in line:
-                flush.waiting[contact.name] = Twig(contact.name, "broker", contact.epoch, contact.address)
+            flush.silent, missed = True, line
+        elif flush.silent and not flush.waiting:
+            # Somebody may come to it whom we do not hear of.
+            missed = tuple(contact for contact in line if contact.name == old)
+        for contact in missed:
+            flush.waiting[contact.name] = Twig(contact.name, "broker", contact.epoch, contact.address)
         self._recount()
         return flush
 
@@ -283,7 +287,7 @@ class PartitionBroker(HealingBroker):
     def _forget_overdue(self, now: float) -> None:
         for absence in self.absences.overdue(now, self.config.absent_s):
             detail = f"what {', '.join(sorted(absence.missing))} may lack is kept no longer"
-            if absence.to_parent and absence.contacts:
+            if absence.to_parent and absence.contacts and absence.missing.keys() - {absence.key}:
                 self._begin_anew(absence, detail)
                 return
             self.hub.out.append(Report("gap", peer=absence.key, detail=detail))
