@@ -18,7 +18,7 @@ from holdfast.model.errors import ConfigError
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.model.verdicts import Verdict
 from holdfast.protocols.registry import PROTOCOLS, find_protocol
-from holdfast.simulation.failures import FAILURE_CLASSES, TOLERANCE_MIN, FailureClass
+from holdfast.simulation.failures import FAILURE_CLASSES, TOLERANCE_MIN, FailureClass, classes_for
 from holdfast.simulation.scenarios import load_scenario
 from holdfast.simulation.workloads import FaultKind, Trouble
 from holdfast.simulation.world import Simulation
@@ -151,7 +151,7 @@ def campaign(
       holdfast campaign --seeds 1..1000000 --spark --master spark://host:7077
     """
     find_protocol(protocol)
-    troubles, numbers = _troubles(faults or [], failures, tolerance), parse_seeds(seeds)
+    troubles, numbers = _troubles(protocol, faults or [], failures, tolerance), parse_seeds(seeds)
     tallies = []
     with progress() as advance, sweeping(master) if spark else nullcontext() as swept:
         for trouble in troubles:
@@ -180,22 +180,25 @@ def _make_runs(kind: Kind, seeds: range, how: Sweep | int, on_result: OnResult) 
         how(partial(run_seed, kind), seeds, Result, lambda _, result: on_result(result))
 
 
-def _troubles(faults: list[str], failures: str, tolerance: int) -> list[Trouble]:
+def _troubles(protocol: str, faults: list[str], failures: str, tolerance: int) -> list[Trouble]:
     kinds = _fault_kinds(faults)
-    found = [Trouble(kinds, failure, tolerance) for failure in _failure_classes(failures, tolerance)]
+    found = [Trouble(kinds, failure, tolerance) for failure in _failure_classes(protocol, failures, tolerance)]
     for trouble in found:
         trouble.check()
     return found or [Trouble(kinds, None, tolerance)]
 
 
-def _failure_classes(text: str, tolerance: int) -> list[FailureClass]:
+def _failure_classes(protocol: str, text: str, tolerance: int) -> list[FailureClass]:
+    legal = classes_for(protocol)
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names == ["all"]:
-        return [name for name in FAILURE_CLASSES if TOLERANCE_MIN.get(name, 1) <= tolerance]
+        return [name for name in legal if TOLERANCE_MIN.get(name, 1) <= tolerance]
     for name in names:
-        if name not in FAILURE_CLASSES:
-            raise ConfigError(f"--faults {name!r} is no class of failures; choose among {', '.join(FAILURE_CLASSES)}.")
-    return [name for name in FAILURE_CLASSES if name in names]
+        if name not in legal:
+            raise ConfigError(
+                f"--faults {name!r} is no class of failures for {protocol}; choose among {', '.join(legal) or 'none'}."
+            )
+    return [name for name in legal if name in names]
 
 
 def _fault_kinds(names: list[str]) -> tuple[FaultKind, ...]:

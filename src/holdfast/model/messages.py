@@ -10,10 +10,24 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from holdfast.model.batches import BATCH_COUNT_MAX, KEYS_MAX, Batch, Key, Name, Rank, Seq, TopicText
+from holdfast.model.direct_messages import (
+    Barred,
+    Cast,
+    Copied,
+    Enlist,
+    Enlisted,
+    Flushed,
+    FlushRequest,
+    Passed,
+    PassedAck,
+    Roster,
+    Stable,
+    Wish,
+)
+from holdfast.model.terms import Contact, Counter, Text
 
 WIRE_VERSION = 2
 
-Counter = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Where = Annotated[str, Meta(max_length=4096)]
 Reason = Annotated[str, Meta(max_length=1024)]
 Interest = tuple[TopicText, Where]
@@ -121,16 +135,7 @@ class TotalProcessed(Struct, frozen=True, array_like=True, tag=33, gc=False):
 
 # ---- the tree: views, joins and repairs (Ginger, chapter 4; see protocols.ginger.healing)
 
-Text = Annotated[str, Meta(max_length=256)]
 Kind = Literal["broker", "client"]
-
-
-class Contact(Struct, frozen=True, array_like=True, gc=False):
-    """A broker that may be asked to take somebody in."""
-
-    name: Name
-    epoch: Counter
-    address: Text
 
 
 class Twig(Struct, frozen=True, array_like=True):
@@ -281,9 +286,22 @@ SessionMessage = (
     | Census
     | Counted
     | Merged
+    | Enlist
+    | Enlisted
+    | Roster
+    | Wish
+    | FlushRequest
+    | Flushed
+    | Cast
+    | Copied
+    | Stable
+    | Barred
+    | Passed
+    | PassedAck
 )
 
 SMALL_COST_BYTES = 64
+SMALL_ENTRY_BYTES = 8
 URGENT = (Open, View, ViewAck, Seek, Found, Census, Counted)
 """They cost nothing and wait for no credit: what credit waits for may itself wait for a repair to end."""
 
@@ -296,6 +314,15 @@ def cost_bytes(message: SessionMessage) -> int:
         return message.batch.cost_bytes
     if isinstance(message, TotalProcessed) and message.batch is not None:
         return message.batch.cost_bytes
+    if isinstance(message, Cast):
+        return message.batch.cost_bytes + sum(SMALL_ENTRY_BYTES * len(row) for _, row in message.clock)
+    if isinstance(message, Copied):
+        return cost_bytes(message.cast)
+    if isinstance(message, Barred):
+        entries = sum(len(row) for _, row in message.barriers)
+        return message.batch.cost_bytes + SMALL_ENTRY_BYTES * (len(message.names) + len(message.targets) + entries)
+    if isinstance(message, Passed):
+        return message.batch.cost_bytes + SMALL_ENTRY_BYTES * len(message.path)
     if isinstance(message, TotalMarker):
         return SMALL_COST_BYTES + 16 * len(message.keys)
     if isinstance(message, Interests):

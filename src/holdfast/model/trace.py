@@ -182,18 +182,23 @@ class Recorder:
         where: str = "",
         peer: str = "",
         detail: str = "",
+        overhead: int = 0,
     ) -> list[Event]:
-        """The rows of one report: one for each message if it concerns messages, else one."""
+        """The rows of one report: one for each message if it concerns messages, else one.
+
+        `overhead` is what each message cost on its link, if whoever reports it has counted more than its batch shows.
+        """
         if batch is not None:
-            return self._record_batch(time_ns, event, batch, peer, detail)
+            return self._record_batch(time_ns, event, batch, peer, detail, overhead or overhead_bytes(batch))
         row = Event(self.run, self.node, self.index, time_ns, event, "", 0, pattern, where, peer=peer, detail=detail)
         self.index += 1
         return [row]
 
-    def _record_batch(self, time_ns: int, event: str, batch: Batch, peer: str, detail: str) -> list[Event]:
+    def _record_batch(
+        self, time_ns: int, event: str, batch: Batch, peer: str, detail: str, overhead: int
+    ) -> list[Event]:
         run, node, index, first = self.run, self.node, self.index, batch.first
         publisher, topic, guarantee = batch.publisher, batch.topic, GUARANTEES[batch.guarantee].value
-        overhead = overhead_bytes(batch)
         self.index += batch.count
         return [
             Event(

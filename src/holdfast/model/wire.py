@@ -11,8 +11,10 @@ from struct import Struct as Layout
 from typing import NoReturn
 
 import msgspec
+from msgspec.structs import astuple
 
 from holdfast.model.batches import Batch
+from holdfast.model.direct_messages import Barred, Cast, Passed
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import Data, Frame, Publish, TotalProcessed, TotalRequest
 
@@ -22,6 +24,8 @@ FRAME_BYTES_MIN = HEADER_BYTES + 1
 LENGTH = Layout(">I")
 """The shortest frame: `unpack_from(data, at)[0] >> 8` is the length that stands there."""
 DATA_TAG, PUBLISH_TAG, REQUEST_TAG, PROCESSED_TAG = 4, 20, 30, 33
+DIRECT_TAGS: dict[type, int] = {Cast: 76, Barred: 80, Passed: 81}
+"""Messages whose last field is a batch."""
 BATCH_AT, BATCH_FRONT, ARRAY = 5, 5, 0x90
 """Where the batch begins in the body of a frame, how many of its fields are always said, and how MessagePack begins an
 array of less than 16."""
@@ -72,12 +76,15 @@ def _said(batch: Batch) -> Batch | tuple[object, ...]:
 
 
 def _ordered(frame: Data) -> Frame | tuple[object, ...]:
-    """Batches on their way through a total order are said in short, too."""
+    """Batches on their way through a total order, or with a header of their protocol, are said in short, too."""
     message = frame.message
     if type(message) is TotalRequest:
         return DATA_TAG, frame.seq, (REQUEST_TAG, _said(message.batch))
     if type(message) is TotalProcessed and message.batch is not None:
         return DATA_TAG, frame.seq, (PROCESSED_TAG, message.publisher, message.first, _said(message.batch))
+    if type(message) in DIRECT_TAGS:
+        *header, batch = astuple(message)
+        return DATA_TAG, frame.seq, (DIRECT_TAGS[type(message)], *header, _said(batch))
     return frame
 
 

@@ -99,6 +99,8 @@ class Hub:
         self._addresses: dict[str, str] = {}
         self.tolerance = 0
         """What `Welcome` says of the loss of brokers."""
+        self.relays = True
+        """Whether what one broker sends may go on to another. If not, no circle of brokers can wait for each other."""
         self.granting = True
         """False while the node leaves: clients get no new credit."""
 
@@ -313,7 +315,7 @@ class Hub:
     def _acknowledge(self) -> None:
         for peer in list(self._owing):
             link = self.links[peer]
-            grant = self._may_grant(link) and (not self.congested or self.congested == {peer})
+            grant = self._may_grant(link) and self._has_room_for(link)
             ack = link.acknowledgement(grant, peer in self._eager)
             if ack is not None:
                 self.out.append(Send(peer, ack))
@@ -325,6 +327,13 @@ class Hub:
     def _may_grant(self, link: Link) -> bool:
         """A node that leaves takes nothing new from clients; what brokers send may be what it has to finish."""
         return self.granting or link.kind == "broker"
+
+    def _has_room_for(self, link: Link) -> bool:
+        """Whether what this link brings can go on. Where brokers do not relay, what they bring is for clients alone."""
+        congested = self.congested
+        if congested and link.kind == "broker" and not self.relays:
+            congested = {peer for peer in congested if self.links[peer].kind == "client"}
+        return not congested or congested == {link.peer}
 
     # --------------------------------------------------------------------------------------------------- hellos
 

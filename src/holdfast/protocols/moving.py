@@ -17,18 +17,8 @@ from typing import Literal
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import (
-    Contact,
-    Join,
-    Levels,
-    Open,
-    Publish,
-    Refusal,
-    SessionMessage,
-    Twig,
-    Unstable,
-    View,
-)
+from holdfast.model.messages import Join, Levels, Open, Publish, Refusal, SessionMessage, Twig, Unstable, View
+from holdfast.model.terms import Contact
 from holdfast.protocols.clients import GIVE_UP_TIMER, ClientNode
 from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.hub import BEAT_TIMER

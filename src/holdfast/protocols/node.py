@@ -83,6 +83,8 @@ class Report(Struct, frozen=True, gc=False):
     where: str = ""
     peer: str = ""
     detail: str = ""
+    overhead: int = 0
+    """Header bytes of each message on its link, if more than the batch's own were counted."""
 
 
 class Restart(Struct, frozen=True, gc=False):

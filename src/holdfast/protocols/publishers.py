@@ -6,6 +6,7 @@ Whatever comes over a link is checked where it arrives, so that nothing behind t
 from functools import lru_cache
 
 from holdfast.model.batches import Batch, BatchError
+from holdfast.model.direct_messages import Barred, Cast, Copied, Passed
 from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.filters import parse_filter
 from holdfast.model.messages import (
@@ -100,8 +101,10 @@ def topic_problem(topic: str) -> str:
 
 def request_problem(message: SessionMessage) -> str:
     """What is wrong with the topic, pattern or filter of a message that came over a link; empty if nothing is."""
-    if isinstance(message, Publish):
+    if isinstance(message, Publish | Cast | Barred | Passed):
         return topic_problem(message.batch.topic)
+    if isinstance(message, Copied):
+        return topic_problem(message.cast.batch.topic)
     if isinstance(message, TotalRequest):
         return topic_problem(message.batch.topic)
     if isinstance(message, Confirm | TotalMarker):

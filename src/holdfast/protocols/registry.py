@@ -6,6 +6,8 @@ from msgspec import Struct
 
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.guarantees import GUARANTEES, GuaranteeError, check_guarantee
+from holdfast.protocols.barriers import BarriersBroker
+from holdfast.protocols.cbcast import CbcastBroker
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger import GingerBroker, LockingBroker, make_ginger
 from holdfast.protocols.node import BrokerNode
@@ -23,7 +25,18 @@ class ProtocolInfo(Struct, frozen=True):
     guarantees: tuple[int, ...]
     tolerance: str
     make: Callable[[BrokerConfig, int], BrokerNode]
+    survives: tuple[str, ...] | None = None
+    """The classes of failures that its fault model includes, of those that a campaign knows; None: all of them."""
+    says: tuple[str, ...] = ()
+    """Messages in the midst of which a broker of it may die, for whoever makes it die there."""
+    meshed: bool = False
+    """Whether brokers send to each other directly: then any two of them have a link that may break."""
+    shares_fate: bool = False
+    """Whether a broker and its clients are one process of the model, and die together."""
 
+
+CRASHES = ("crash", "root", "two", "adjacent", "recover", "join")
+"""Failures without doubt: whoever is gone is gone, and comes back as somebody else."""
 
 PROTOCOLS: dict[str, ProtocolInfo] = {
     info.name: info
@@ -41,6 +54,27 @@ PROTOCOLS: dict[str, ProtocolInfo] = {
             LockingBroker.guarantees,
             "connection resets; breaks total order by design",
             LockingBroker,
+        ),
+        ProtocolInfo(
+            "cbcast",
+            "direct multicast to the brokers of a topic, a vector clock a group; every change of members is a flush",
+            CbcastBroker.guarantees,
+            "connection resets; with a tolerance also crashes, any number, if none is suspected wrongly: a broker's "
+            "clients die with it",
+            CbcastBroker,
+            CRASHES,
+            ("Cast", "Cast", "Cast", "FlushRequest", "Flushed", "Roster", "Copied", "Stable"),
+            meshed=True,
+            shares_fate=True,
+        ),
+        ProtocolInfo(
+            "barriers",
+            "direct messages to the brokers of a topic, which carry what each of them must have first",
+            BarriersBroker.guarantees,
+            "connection resets; brokers may join, and do not fail",
+            BarriersBroker,
+            ("join",),
+            meshed=True,
         ),
     )
 }

@@ -10,7 +10,8 @@ Nobody forwards for a child that those who would repair its loss have not heard 
 
 from collections.abc import Callable, Iterable, Iterator
 
-from holdfast.model.messages import Contact, Dead, SessionMessage, Twig, Upward, View
+from holdfast.model.messages import Dead, SessionMessage, Twig, Upward, View
+from holdfast.model.terms import Contact
 
 ALIVE_MAX = 256
 

@@ -38,7 +38,14 @@ class Trace:
 
     def __call__(self, report: Report) -> None:
         rows = self._recorder.record(
-            time_ns(), report.event, report.batch, report.pattern, report.where, report.peer, report.detail
+            time_ns(),
+            report.event,
+            report.batch,
+            report.pattern,
+            report.where,
+            report.peer,
+            report.detail,
+            report.overhead,
         )
         if self._writer is None:
             for row in rows:

@@ -40,6 +40,7 @@ class ClientHost(Host):
         "_pump_bound",
         "_requests",
         "broker",
+        "buried",
         "commands",
         "completed",
         "consume_s",
@@ -67,6 +68,8 @@ class ClientHost(Host):
         self.broker = broker
         self.consume_s = 0.0
         self.ready = self.ended = False
+        self.buried = False
+        """Whether it died with its broker, for good."""
         self.commands: deque[Request] = deque()
         self.completed: list[Request] = []
         self.failures: list[str] = []
@@ -80,6 +83,8 @@ class ClientHost(Host):
         self._pump_bound = self._pump
 
     def start(self) -> None:
+        if self.buried:
+            return
         if not self.up:
             self.ready = self.ended = False
             self._requests.clear()

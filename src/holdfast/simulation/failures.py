@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import ClassVar, Literal
 
+from holdfast.model.guarantees import GUARANTEES
+from holdfast.protocols.registry import find_protocol
 from holdfast.simulation.faults import (
     Attach,
     Command,
@@ -65,14 +67,28 @@ MIDST = ("Publish", "Publish", "Publish", "TotalMarker", "TotalAck", "TotalProce
 """What a broker may be in the midst of sending when it dies."""
 
 
+def classes_for(protocol: str) -> tuple[FailureClass, ...]:
+    """The classes of failures that the fault model of a protocol includes."""
+    survives = find_protocol(protocol).survives
+    return FAILURE_CLASSES if survives is None else tuple(name for name in FAILURE_CLASSES if name in survives)
+
+
 class FailureAuthor:
     """Makes up the failures of one scenario."""
 
     def __init__(
-        self, chance: Random, tree: Parents, clients: list[str], topics: list[str], begin_s: float, span_s: float
+        self,
+        chance: Random,
+        tree: Parents,
+        clients: list[str],
+        topics: list[str],
+        begin_s: float,
+        span_s: float,
+        guarantees: tuple[str, ...] = tuple(GUARANTEES),
+        midst: tuple[str, ...] = MIDST,
     ) -> None:
         self.chance, self.tree, self.clients, self.topics = chance, tree, clients, topics
-        self.begin_s, self.span_s = begin_s, span_s
+        self.begin_s, self.span_s, self.guarantees, self.midst = begin_s, span_s, guarantees, midst
         self.children = {name: [child for child, above in tree.items() if above == name] for name in tree}
         [self.root] = [name for name, parent in tree.items() if parent is None]
         self._newcomers = 0
@@ -95,7 +111,9 @@ class FailureAuthor:
         """A crash at that time, or in the midst of what the broker sends from then on."""
         if self.chance.random() < 0.5:
             return time_s, Crash(node)
-        return time_s - self.span_s / 2, When(node, self.chance.choice(MIDST), Crash(node), self.chance.randint(1, 12))
+        return time_s - self.span_s / 2, When(
+            node, self.chance.choice(self.midst), Crash(node), self.chance.randint(1, 12)
+        )
 
     def _soon(self, time_s: float) -> float:
         """As good as at the same time."""
@@ -180,7 +198,7 @@ class FailureAuthor:
             client = f"n{self._newcomers}.{number}@{name}"
             yield time_s, Attach(client)
             yield time_s, Subscribe(client, self.chance.choice((*self.topics, "#")))
-            guarantee = self.chance.choice(("eventual", "fifo", "causal", "total"))
+            guarantee = self.chance.choice(self.guarantees)
             yield time_s, Publish(client, self.chance.choice(self.topics), b"", guarantee, ("k0",))
 
     def _leave(self) -> Iterator[tuple[float, Command]]:

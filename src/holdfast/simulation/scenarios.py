@@ -44,6 +44,7 @@ from msgspec.structs import replace
 from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.model.guarantees import check_guarantee
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
+from holdfast.protocols.registry import find_protocol
 from holdfast.simulation.checkers import Verdict
 from holdfast.simulation.disk import DiskConfig
 from holdfast.simulation.faults import ClientCommand, Command, Fault, Join, Publish, Seconds, Times
@@ -152,6 +153,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             disk=self.disk,
             broker=self._broker(),
             client=ClientConfig("*", link=self.session),
+            shares_fate=find_protocol(protocol if isinstance(protocol, str) else self.protocol).shares_fate,
             check_invariants=check_invariants,
             replay=replay,
         )

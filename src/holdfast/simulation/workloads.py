@@ -10,6 +10,7 @@ have the heart of the tree in common and each leaf publishes on the one that it 
 """
 
 import re
+from itertools import combinations
 from random import Random
 from typing import Literal
 
@@ -23,6 +24,7 @@ from holdfast.protocols.registry import find_protocol
 from holdfast.simulation.checkers import Verdict
 from holdfast.simulation.failures import (
     BROKERS_MIN,
+    MIDST,
     PARTED,
     SILENCE_S,
     SILENT,
@@ -30,6 +32,7 @@ from holdfast.simulation.failures import (
     TOLERANCE_MIN,
     FailureAuthor,
     FailureClass,
+    classes_for,
 )
 from holdfast.simulation.faults import (
     Attach,
@@ -201,6 +204,9 @@ def random_scenario(
 ) -> Scenario:
     """The scenario of that number."""
     trouble.check()
+    if trouble.failure is not None and trouble.failure not in classes_for(protocol):
+        legal = ", ".join(classes_for(protocol)) or "none"
+        raise ConfigError(f"failures of class {trouble.failure!r} are not for {protocol}; there are {legal}.")
     return _Author(seed, protocol, brokers_max, trouble).scenario()
 
 
@@ -432,7 +438,16 @@ class _Author:
         failure = self.trouble.failure
         if failure is not None:
             chance = stream(self.seed, f"failures {failure}")
-            author = FailureAuthor(chance, self.tree, self.clients, self.topics, self.begin_s, self.span_s)
+            author = FailureAuthor(
+                chance,
+                self.tree,
+                self.clients,
+                self.topics,
+                self.begin_s,
+                self.span_s,
+                tuple(GUARANTEES[rank] for rank in self.ranks),
+                find_protocol(self.protocol).says or MIDST,
+            )
             self.entries += author.entries(failure)
 
     def _faults(self, kinds: tuple[FaultKind, ...]) -> None:
@@ -440,6 +455,8 @@ class _Author:
             return
         chance = stream(self.seed, "faults")
         pairs = [(parent, name) for name, parent in self.tree.items() if parent is not None]
+        if find_protocol(self.protocol).meshed:
+            pairs = list(combinations(self.tree, 2))
         pairs += [(client.partition("@")[2], client) for client in self.clients]
         for _ in range(chance.randint(1, 6)):
             one, other = chance.choice(pairs)

@@ -32,6 +32,7 @@ from holdfast.protocols.registry import check_supported, find_protocol
 from holdfast.simulation import faults
 from holdfast.simulation.applications import ClientHost, Hook, Request
 from holdfast.simulation.checkers import Verdict, check
+from holdfast.simulation.checkers.survivors import as_survivors_see_it
 from holdfast.simulation.disk import Disk, DiskConfig
 from holdfast.simulation.faults import ClientCommand, Command, LinkFault, NodeFault, When
 from holdfast.simulation.hosts import Host, Reports, Watch
@@ -68,12 +69,16 @@ class Simulation:
         client: ClientConfig | None = None,
         clients: ClientFactory = MovingClient,
         tolerance: int | None = None,
+        shares_fate: bool | None = None,
         check_invariants: bool = False,
         replay: str = "",
     ) -> None:
         self.seed, self.tree = seed, parse_tree(tree)
         self.protocol = protocol if isinstance(protocol, str) else ""
         self._make_broker = find_protocol(protocol).make if isinstance(protocol, str) else protocol
+        if shares_fate is None:
+            shares_fate = isinstance(protocol, str) and find_protocol(protocol).shares_fate
+        self._shares_fate = shares_fate
         self._make_client = clients
         self._broker_config, self._client_config = broker or BrokerConfig("*"), client or ClientConfig("*")
         if tolerance is not None:
@@ -263,6 +268,8 @@ class Simulation:
         match fault:
             case faults.Crash():
                 host.crash()
+                if self._shares_fate:
+                    self._bury_clients_of(host.name)
             case faults.Recover():
                 host.recover()
             case faults.Freeze():
@@ -273,6 +280,13 @@ class Simulation:
                 host.stop()
             case faults.Join():
                 host.start()
+
+    def _bury_clients_of(self, broker: str) -> None:
+        """Where a broker and its clients are one process of the model they die together, and for good."""
+        for client in self._clients.values():
+            if client.broker == broker:
+                client.crash()
+                client.buried = True
 
     def _do_to_link(self, fault: LinkFault) -> None:
         network = self.network
@@ -407,7 +421,7 @@ class Simulation:
     def failures(self, client: str | None = None) -> list[str]:
         """What did not work out, for one client or for all."""
         hosts = self._clients.values() if client is None else [self._known_client(client)]
-        return [failure for host in hosts for failure in host.failures]
+        return [failure for host in hosts if not host.buried for failure in host.failures]
 
     def unrepaired(self) -> list[str]:
         """What a repair should not leave behind: orders that were not certain, and brokers outside of the one tree."""
@@ -456,12 +470,14 @@ class Simulation:
                 report.where,
                 report.peer,
                 report.detail,
+                report.overhead,
             )
         return self._events
 
     def check(self) -> Verdict:
         """What the checkers say of the trace so far."""
-        return check(self.events)
+        dead = {name for name, client in self._clients.items() if client.buried}
+        return check(as_survivors_see_it(self.events, dead) if dead else self.events)
 
     def summary(self) -> dict[str, object]:
         """The run's figures: events, frames by type, latency by guarantee."""

@@ -5,7 +5,6 @@ import msgspec
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, make_batch
 from holdfast.model.guarantees import FIFO
 from holdfast.model.messages import (
-    Contact,
     Data,
     Goodbye,
     Hello,
@@ -19,6 +18,7 @@ from holdfast.model.messages import (
     Upward,
     Welcome,
 )
+from holdfast.model.terms import Contact
 from holdfast.protocols.clients import GIVE_UP_TIMER
 from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.moving import MOVE_TIMER, TRIES_AHEAD, MovingClient

@@ -1,6 +1,7 @@
 """What a node knows of the tree around it."""
 
-from holdfast.model.messages import Contact, SessionMessage, Twig, Upward, View
+from holdfast.model.messages import SessionMessage, Twig, Upward, View
+from holdfast.model.terms import Contact
 from holdfast.protocols.treeview import TreeView, contacts_in, find_twigs
 
 

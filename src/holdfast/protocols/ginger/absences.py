@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from holdfast.model.batches import Batch
-from holdfast.model.messages import Contact, Twig
+from holdfast.model.messages import Twig
+from holdfast.model.terms import Contact
 from holdfast.protocols.ginger.merge import Contribution, Flag
 from holdfast.protocols.stability import RecordId
 

@@ -10,15 +10,8 @@ from abc import abstractmethod
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import (
-    Contact,
-    Dead,
-    Join,
-    Refusal,
-    Subscribe,
-    Twig,
-    Unstable,
-)
+from holdfast.model.messages import Dead, Join, Refusal, Subscribe, Twig, Unstable
+from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.absences import Absence, Absences

@@ -16,7 +16,6 @@ is refused ever after, and comes back as a newcomer under a later one.
 from typing import Literal
 
 from holdfast.model.messages import (
-    Contact,
     Dead,
     Frame,
     Hello,
@@ -36,6 +35,7 @@ from holdfast.model.messages import (
     View,
     ViewAck,
 )
+from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.cuts import BatchId

@@ -20,7 +20,6 @@ share a key. Such messages are reported as `crossed`.
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import (
     Census,
-    Contact,
     Counted,
     Found,
     Frame,
@@ -35,6 +34,7 @@ from holdfast.model.messages import (
     SessionMessage,
     Twig,
 )
+from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.absences import Absence, OwnHistory

@@ -1,0 +1,146 @@
+"""Random workloads for the protocols that others are measured against, each within its own fault model.
+
+SWARM_RUNS and SWARM_FIRST choose other seeds.
+"""
+
+import pytest
+
+from holdfast.model.direct_messages import Barred, Roster
+from holdfast.model.errors import ConfigError
+from holdfast.model.messages import Publish
+from holdfast.protocols.barriers import BarriersBroker
+from holdfast.protocols.barriers.broker import packed, unpacked
+from holdfast.protocols.barriers.dependencies import Barriers, Identity
+from holdfast.protocols.cbcast import CbcastBroker
+from holdfast.protocols.cbcast.queues import Arrival, Arrivals
+from holdfast.protocols.cbcast.stability import Outbox
+from holdfast.protocols.meshes import MeshBroker
+from holdfast.protocols.registry import find_protocol
+from holdfast.simulation.failures import TOLERANCE_MIN, FailureClass
+from holdfast.simulation.workloads import CALM, FAULT_KINDS, Trouble, judge, random_scenario
+from tests.swarm.seeds import FIRST, RUNS, complaints
+
+SHARE = 40
+"""Of so many runs that others make, one is made of each comparator."""
+BAD_LINKS = Trouble(FAULT_KINDS)
+
+
+def failures(protocol: str) -> list[Trouble]:
+    """Every class of failures of the protocol's own fault model."""
+    classes = find_protocol(protocol).survives or ()
+    return [Trouble((), name, TOLERANCE_MIN.get(name, 1)) for name in classes]  # type: ignore[arg-type]  # all are
+
+
+CASES = [(name, trouble) for name in ("cbcast", "barriers") for trouble in (CALM, BAD_LINKS, *failures(name))]
+
+
+def label(case: object) -> str:
+    if isinstance(case, Trouble):
+        return case.failure or ("bad links" if case.faults else "calm")
+    return str(case)
+
+
+@pytest.mark.parametrize(("protocol", "trouble"), CASES, ids=label)
+def test_a_comparator_keeps_its_promises_within_its_fault_model(protocol: str, trouble: Trouble):
+    runs = max(1, RUNS // SHARE // (2 + len(failures(protocol))))
+    assert "\n\n".join(complaints(range(FIRST, FIRST + runs), trouble, protocol)) == ""
+
+
+@pytest.mark.parametrize(("protocol", "failure"), [("cbcast", "partition"), ("barriers", "crash")])
+def test_what_is_outside_of_its_fault_model_is_refused_with_what_is_inside(protocol: str, failure: FailureClass):
+    with pytest.raises(ConfigError, match=f"failures of class '{failure}' are not for {protocol}; there are .*join"):
+        random_scenario(1, protocol, Trouble((), failure, 1))
+
+
+# ------------------------------------------------------------------------------------------------------------ mutants
+
+
+class Impatient(Arrivals):
+    """Nothing waits for what it depends on."""
+
+    def _obstacle(self, sender: str, arrival: Arrival) -> tuple[str, int] | None:
+        super()._obstacle(sender, arrival)
+        return None
+
+
+class NoOrder(CbcastBroker):
+    """Casts are delivered as they come."""
+
+    def _start_over(self) -> None:
+        super()._start_over()
+        self.arrivals = Impatient(self.clocks, self._is_ours, self._deliver)
+        self.arrivals.places = self.places
+
+
+class NoFlush(CbcastBroker):
+    """A member answers before what it has sent is known to have arrived."""
+
+    def _note_arrivals(self) -> None:
+        outbox, self.outbox = self.outbox, Outbox()
+        super()._note_arrivals()
+        if not self.outbox:
+            self.outbox = outbox
+
+
+class NoHandOut(CbcastBroker):
+    """What some have of the dead, and others lack, stays as it is."""
+
+    def _hand_out(self) -> None:
+        """Nothing."""
+
+
+class NeverPastTheLost(CbcastBroker):
+    """What waits for a message that died with its senders is forgotten with the view."""
+
+    def _on_roster(self, roster: Roster) -> None:
+        if roster.number > self.roster.number:
+            self.arrivals = Arrivals(self.clocks, self._is_ours, self._deliver)
+        super()._on_roster(roster)
+
+
+class SharedCompression(CbcastBroker):
+    """Clocks are compressed against what somebody else was told."""
+
+    def _multicast(self, message: Publish) -> None:
+        first = next(iter(self.writers.values()), None)
+        if first is not None:
+            self.writers = dict.fromkeys(self.members, first)
+        super()._multicast(message)
+
+
+class NoBarriers(BarriersBroker):
+    """Messages are delivered as they come."""
+
+    def _obstacle(self, barriers: Barriers) -> Identity | None:
+        super()._obstacle(barriers)
+        return None
+
+
+class ForgetsThirdParties(BarriersBroker):
+    """What a message says of brokers that it does not go to is not passed on."""
+
+    def _deliver(self, sender: str, message: Barred) -> bool:
+        targets, barriers = unpacked(message)
+        row = barriers.get(self.name)
+        return super()._deliver(sender, packed(message.serial, targets, {self.name: row} if row else {}, message.batch))
+
+
+CRASH_OF_TWO = Trouble((), "two", 1)
+NEIGHBOURS = Trouble((), "adjacent", 2)
+MUTANTS = [
+    pytest.param(NoOrder, CALM, "causal", (2, 11), id="casts do not wait for what they depend on"),
+    pytest.param(NoFlush, CALM, "lost", (6, 7), id="flushes do not wait for what was sent"),
+    pytest.param(NoHandOut, CRASH_OF_TWO, "lost", (4, 18), id="what the dead left is not handed out"),
+    pytest.param(NeverPastTheLost, NEIGHBOURS, "lost", (6, 22, 23), id="what waits for the lost is lost, too"),
+    pytest.param(SharedCompression, CALM, "NotQuiet", (2, 8), id="clocks are compressed against others' casts"),
+    pytest.param(NoBarriers, CALM, "causal", (2, 9), id="barriers are not looked at"),
+    pytest.param(ForgetsThirdParties, CALM, "causal", (24,), id="barriers for others are not passed on"),
+]
+
+
+@pytest.mark.parametrize(("make", "trouble", "fault", "seeds"), MUTANTS)
+def test_a_broker_without_a_rule_is_caught(
+    make: type[MeshBroker], trouble: Trouble, fault: str, seeds: tuple[int, ...]
+):
+    outcomes = [judge(random_scenario(seed, make.protocol, trouble), "", make=make) for seed in seeds]
+    assert any(fault in outcome.what() for outcome in outcomes), [outcome.what() for outcome in outcomes]
