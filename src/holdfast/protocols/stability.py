@@ -242,7 +242,8 @@ class StabilityLog:
             if peer in record.asked:
                 entries.append((record, bisect_left(places, record.asked[peer])))
             else:
-                entries.append((record, position + 1 if record.was_received(peer) else position))
+                came = record.was_received(peer) or record.was_only_requested(peer)
+                entries.append((record, position + 1 if came else position))
         return entries
 
     def relabel(self, old: str, new: str) -> list[Record]:

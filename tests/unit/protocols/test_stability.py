@@ -161,3 +161,39 @@ def test_what_was_merely_received_is_told_from_what_was_sent():
     log.asked(own, "a")
     log.came(own, "a")
     assert [(record.record_id[0], after) for record, after in log.history("a")] == [("r", 1), ("s", 1), ("o", 2)]
+
+
+def test_a_request_that_came_is_not_a_record_that_was_received():
+    log = log_with(1, "asker", "wanting")
+    asked = log.append(batch("p"), pending=True)
+    log.came(asked, "asker", request=True)
+    assert not asked.was_received("asker")
+    assert asked.was_only_requested("asker")
+    # It came: whoever died with it had passed it on to us, and asked for nothing behind it.
+    assert [after for _, after in log.history("asker")] == [1]
+    log.went(asked, "asker")
+    assert not asked.was_only_requested("asker")
+    log.came(asked, "asker")
+    assert asked.was_received("asker")
+
+
+def test_that_only_a_request_has_gone_by_is_known_to_whoever_takes_the_place_of_the_asker():
+    log = log_with(1, "asker")
+    asked = log.append(batch("p"), pending=True)
+    log.came(asked, "asker", request=True)
+    log.relabel("asker", "next")
+    log.relabel("next", "the one after")
+    assert asked.was_only_requested("the one after")
+    assert not asked.was_received("the one after")
+
+
+def test_what_a_link_is_used_for_is_told_from_what_was_handed_over_when_it_was_opened():
+    log = log_with(1, "parent", "client")
+    passed(log, batch("p"), "parent", "client")
+    log.begin("parent")
+    passed(log, batch("p", 2), "parent", "client")
+    assert log.inherited("parent") == 1
+    assert log.inherited("client") == 2
+    log.relabel("parent", "grandparent")
+    assert log.inherited("grandparent", instead=True) == 1
+    assert log.inherited("grandparent") == 2

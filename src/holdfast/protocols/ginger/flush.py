@@ -56,6 +56,11 @@ class Joiner:
             return batch.last <= self.join.published
         return self.has_processed(batch) and batch.last > self._held_last.get(publisher, 0)
 
+    def asked_in_vain(self) -> list[RecordId]:
+        """Of a broker: what the lost one had asked it for, and what was done without it."""
+        done = [one for place, one in enumerate(self.records) if one.flag == "d" and one.after > place]
+        return [(one.batch.publisher, one.batch.first) for one in done]
+
     def uses(self, one: Unstable) -> bool:
         """Whether a contribution is taken; a client sends again what is not."""
         return not self.is_client or one.batch.publisher != self.join.twig.name or one.batch.last <= self.taken
@@ -182,7 +187,8 @@ class Settlement:
         def released(batch: Batch) -> bool:
             record_id = (batch.publisher, batch.first)
             record = log.find(record_id)
-            known = record_id in self.batches or record_id in done_here or (record is not None and not record.pending)
+            known = record_id in self.batches or record_id in done_here or record_id in done_there
+            known = known or (record is not None and not record.pending)
             return known or is_processed(batch) or any(joiner.has_begun(batch) for joiner in joined.values())
 
         for name, joiner in joined.items():
@@ -199,6 +205,7 @@ class Settlement:
         forgotten |= passing.before(forgotten)
         # What was asked for by way of the lost broker, and done without it, was wanted by nobody there.
         forgotten.update(rid for rid, flag, *_ in mine.entries if flag is Flag.DONE and rid not in mine.batches)
+        forgotten.update(rid for who in joined.values() for rid in who.asked_in_vain())
         self._lacks: Lacks = lambda who, batch: (batch.publisher, batch.first) not in forgotten and lacks(who, batch)
         new = {record_id for record_id, batch in self.batches.items() if self._lacks(own, batch)} - set(settled)
         merge = Merge(histories, self.batches, self._lacks, settled, new)
