@@ -125,7 +125,10 @@ def campaign(
     ] = None,
     failures: Annotated[
         str,
-        typer.Option("--faults", help=f"Classes of broker failures, by commas: {', '.join(FAILURE_CLASSES)}, or all."),
+        typer.Option(
+            "--faults",
+            help=f"Classes of broker failures, by commas: {', '.join(FAILURE_CLASSES)}, or all. With locamu: absent.",
+        ),
     ] = "",
     tolerance: Annotated[
         int,

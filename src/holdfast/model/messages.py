@@ -261,6 +261,46 @@ class TotalAbort(Struct, frozen=True, array_like=True, tag=34, gc=False):
     in_doubt: bool = False
 
 
+# ---- LoCaMu: causal order with identifiers that are valid nearby (thesis 003, chapter 3; see protocols.locamu)
+
+HEADER_BYTES_MAX = 1 << 18
+
+
+class Notice(Struct, frozen=True, array_like=True, gc=False):
+    """What travels in causal order with everything else: somebody wants a pattern (`s`), wants it no more (`u`), or
+    asks whether a publication has arrived (`c`; then `pattern` is its topic)."""
+
+    what: Literal["s", "u", "c"]
+    pattern: TopicText
+    where: Where = ""
+    publisher: Text = ""
+    seq: Counter = 0
+
+
+class Relay(Struct, frozen=True, array_like=True, tag=60, gc=False):
+    """A copy of a message from one broker to another; what `header` says is in `protocols.locamu.headers`."""
+
+    header: Annotated[bytes, Meta(max_length=HEADER_BYTES_MAX)]
+    batch: Batch | None
+    notice: Notice | None
+
+
+class Standing(Struct, frozen=True, array_like=True, tag=61):
+    """How far the sender is: `column` says up to which number it has processed what each broker had for it.
+
+    Up to `complete`, everybody behind the sender has what the receiver had for it. `sent` is the sender's own number
+    for the receiver, and with everything up to it the receiver has whatever is below `floors`; the sender wants to hear
+    the floors of `wanted`. `asking`: the receiver is to send again what is missing.
+    """
+
+    column: dict[str, Counter]
+    complete: Counter
+    sent: Counter
+    floors: tuple[tuple[Name, Name, Counter], ...] = ()
+    wanted: tuple[tuple[Name, Name], ...] = ()
+    asking: bool = False
+
+
 SessionMessage = (
     Publish
     | Subscribe
@@ -298,6 +338,8 @@ SessionMessage = (
     | Barred
     | Passed
     | PassedAck
+    | Relay
+    | Standing
 )
 
 SMALL_COST_BYTES = 64
@@ -325,6 +367,8 @@ def cost_bytes(message: SessionMessage) -> int:
         return message.batch.cost_bytes + SMALL_ENTRY_BYTES * len(message.path)
     if isinstance(message, TotalMarker):
         return SMALL_COST_BYTES + 16 * len(message.keys)
+    if isinstance(message, Relay):
+        return SMALL_COST_BYTES + len(message.header) + (message.batch.cost_bytes if message.batch is not None else 0)
     if isinstance(message, Interests):
         return SMALL_COST_BYTES + 64 * len(message.entries)
     return 0 if isinstance(message, URGENT) else SMALL_COST_BYTES

@@ -44,6 +44,8 @@ class BrokerConfig(Struct, frozen=True):
     """How long a broker that finds it has slept accuses nobody: it may itself have been given up."""
     join_s: float = 2.0
     """How long those below a dead broker may take to join before its repair ends without them."""
+    edges: tuple[tuple[str, str], ...] = ()
+    """The tree around this broker, as (parent, child), for protocols that keep state about brokers nearby."""
     brokers: int = 0
     """How many brokers the cluster is configured with: `total` needs a majority of them. 0: it needs none."""
     seek_s: float = 0.5

@@ -19,6 +19,8 @@ by one; consumed <= received cost; credit never shrinks.
 from collections import deque
 from enum import Enum
 
+from msgspec import Struct
+
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import LAP, Ack, Data, Frame, Kind, SessionMessage, cost_bytes
 from holdfast.protocols.config import LinkConfig
@@ -34,6 +36,19 @@ class LinkState(Enum):
 
 class LinkError(PeerViolation):
     """The peer broke the session's rules: a number was skipped, or something acknowledged that was never sent."""
+
+
+class LinkImage(Struct):
+    """One end of a session, for the disk: enough to go on with it after a crash."""
+
+    peer: str
+    session: int
+    received: int
+    received_bytes: int
+    acked: int
+    queued_bytes: int
+    items: list[tuple[int, int, int, SessionMessage]]
+    """What the peer has not acknowledged: number, and cost before and after it."""
 
 
 class _Item:
@@ -97,6 +112,36 @@ class Link:
     @property
     def is_open(self) -> bool:
         return self.state is LinkState.OPEN
+
+    def image(self) -> LinkImage:
+        """What to write down. What comes later, and was consumed, is taken in again in the same order by `replay`."""
+        items = [(one.seq, one.start, one.stop, one.message) for one in (*self.sent, *self.waiting)]
+        return LinkImage(
+            self.peer, self.session, self.received, self.received_bytes, self.acked, self.queued_bytes, items
+        )
+
+    @classmethod
+    def revived(cls, image: LinkImage, kind: Kind, config: LinkConfig, now: float) -> "Link":
+        """The accepting end of a session that was written down; all that had come was consumed."""
+        link = cls(image.peer, kind, image.session, False, config, now)
+        link.resumable = True
+        link.received = link.said_received = image.received
+        link.received_bytes = link.consumed_bytes = image.received_bytes
+        link.acked, link.queued_bytes = image.acked, image.queued_bytes
+        link.waiting.extend(_Item(*one) for one in image.items)
+        link.queued = link.transmitted = image.acked + len(image.items)
+        link.credit_in = image.received_bytes + config.window_bytes
+        link._said()
+        return link
+
+    def replay(self, message: SessionMessage) -> None:
+        """A message that came, and was consumed, after the image was made."""
+        self.received += 1
+        self.received_bytes += cost_bytes(message)
+        self.consumed_bytes = self.received_bytes
+        self.said_received = self.received
+        self.credit_in = self.consumed_bytes + self.config.window_bytes
+        self._said()
 
     # ------------------------------------------------------------------------------------------------- outgoing
 

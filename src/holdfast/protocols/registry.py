@@ -10,6 +10,7 @@ from holdfast.protocols.barriers import BarriersBroker
 from holdfast.protocols.cbcast import CbcastBroker
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger import GingerBroker, LockingBroker, make_ginger
+from holdfast.protocols.locamu import LocamuBroker
 from holdfast.protocols.node import BrokerNode
 
 
@@ -33,6 +34,8 @@ class ProtocolInfo(Struct, frozen=True):
     """Whether brokers send to each other directly: then any two of them have a link that may break."""
     shares_fate: bool = False
     """Whether a broker and its clients are one process of the model, and die together."""
+    hops: Callable[[int], int] | None = None
+    """How far around each broker it must be told the edges of the tree, by tolerance; `None` if not at all."""
 
 
 CRASHES = ("crash", "root", "two", "adjacent", "recover", "join")
@@ -75,6 +78,15 @@ PROTOCOLS: dict[str, ProtocolInfo] = {
             BarriersBroker,
             ("join",),
             meshed=True,
+        ),
+        ProtocolInfo(
+            "locamu",
+            "causal multicast with identifiers that are valid nearby, on a tree with redundant links",
+            LocamuBroker.guarantees,
+            "with a tolerance of f, the absence of f brokers of any path of 2f+1; all of them come back",
+            LocamuBroker,
+            ("absent",),
+            hops=LocamuBroker.hops,
         ),
     )
 }

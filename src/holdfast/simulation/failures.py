@@ -31,7 +31,19 @@ from holdfast.simulation.scenarios import Timed
 from holdfast.simulation.trees import Parents
 
 FailureClass = Literal[
-    "crash", "root", "two", "adjacent", "during", "recover", "freeze", "cut", "partition", "join", "leave", "storm"
+    "crash",
+    "root",
+    "two",
+    "adjacent",
+    "during",
+    "recover",
+    "freeze",
+    "cut",
+    "partition",
+    "join",
+    "leave",
+    "storm",
+    "absent",
 ]
 FAILURE_CLASSES: tuple[FailureClass, ...] = (
     "crash",
@@ -47,12 +59,15 @@ FAILURE_CLASSES: tuple[FailureClass, ...] = (
     "leave",
     "storm",
 )
+"""What befalls trees that repair themselves."""
+RETURNING_CLASSES: tuple[FailureClass, ...] = ("absent",)
+"""What befalls trees in which whoever is lost comes back and goes on: see `simulation.absences`."""
 TOLERANCE_MIN: dict[str, int] = {"adjacent": 2, "during": 2}
 """What a class needs, if it is more than 1."""
 BROKERS_MIN: dict[str, int] = {"two": 4, "adjacent": 4, "during": 4, "storm": 5}
 """Below that a class makes no sense; 3 if nothing is said."""
 
-SILENT: tuple[FailureClass, ...] = ("freeze", "cut", "partition", "storm")
+SILENT: tuple[FailureClass, ...] = ("freeze", "cut", "partition", "storm", "absent")
 """Classes in which connections stay open and bring nothing."""
 SILENCE_S = 1.5
 """After so much of it the brokers of these runs give a connection up."""
@@ -70,7 +85,8 @@ MIDST = ("Publish", "Publish", "Publish", "TotalMarker", "TotalAck", "TotalProce
 def classes_for(protocol: str) -> tuple[FailureClass, ...]:
     """The classes of failures that the fault model of a protocol includes."""
     survives = find_protocol(protocol).survives
-    return FAILURE_CLASSES if survives is None else tuple(name for name in FAILURE_CLASSES if name in survives)
+    every = (*FAILURE_CLASSES, *RETURNING_CLASSES)
+    return FAILURE_CLASSES if survives is None else tuple(name for name in every if name in survives)
 
 
 class FailureAuthor:

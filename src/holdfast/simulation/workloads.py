@@ -21,6 +21,7 @@ from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.model.guarantees import GUARANTEES, TOTAL
 from holdfast.protocols.config import LinkConfig
 from holdfast.protocols.registry import find_protocol
+from holdfast.simulation.absences import AbsenceAuthor
 from holdfast.simulation.checkers import Verdict
 from holdfast.simulation.failures import (
     BROKERS_MIN,
@@ -245,6 +246,8 @@ class _Author:
                 self.begin_s += BOOT_NARROW_S
         if trouble.failure == "storm":
             self.span_s = STORM_S
+        if trouble.failure == "absent":
+            self.span_s = shape.choice((0.1, 1.0, 4.0))
         self.entries: list[Timed] = []
 
     def _brokers(self, shape: Random, brokers_max: int) -> int:
@@ -276,6 +279,7 @@ class _Author:
             tolerance=self.trouble.tolerance,
             majority=self.trouble.failure in PARTED,
             join_s=JOIN_S if self.trouble.tolerance else None,
+            suspect_s=self._suspect_s(),
             network=self._network(),
             session=self._session(),
             clients=self._consumers(),
@@ -304,6 +308,12 @@ class _Author:
             bytes_per_s=chance.choice((None, None, None, 20_000.0)),
             codec_check=chance.random() < 0.1,
         )
+
+    def _suspect_s(self) -> float | None:
+        """Where suspicions do no harm, they may come early: many will be false."""
+        if self.trouble.failure != "absent":
+            return None
+        return stream(self.seed, "suspicions").choice((0.002, 0.05, 0.3))
 
     def _session(self) -> LinkConfig:
         # Small windows make links wait for credit, few frames an acknowledgement; both meet more interleavings.
@@ -436,7 +446,12 @@ class _Author:
 
     def _failures(self) -> None:
         failure = self.trouble.failure
-        if failure is not None:
+        if failure == "absent":
+            chance = stream(self.seed, "absences")
+            absences = AbsenceAuthor(chance, self.tree, self.trouble.tolerance, self.begin_s, self.span_s)
+            for time_s, command in absences.entries():
+                self._add(max(0.0, time_s), command)
+        elif failure is not None:
             chance = stream(self.seed, f"failures {failure}")
             author = FailureAuthor(
                 chance,

@@ -27,6 +27,7 @@ from holdfast.model.topics import check_pattern, check_topic
 from holdfast.model.trace import Event, Recorder
 from holdfast.protocols.config import BrokerConfig, ClientConfig
 from holdfast.protocols.moving import MovingClient
+from holdfast.protocols.neighbourhoods import children_of, edges_around
 from holdfast.protocols.node import BrokerNode, ClientCommands
 from holdfast.protocols.registry import check_supported, find_protocol
 from holdfast.simulation import faults
@@ -79,6 +80,7 @@ class Simulation:
         if shares_fate is None:
             shares_fate = isinstance(protocol, str) and find_protocol(protocol).shares_fate
         self._shares_fate = shares_fate
+        self._hops = find_protocol(protocol).hops if isinstance(protocol, str) else getattr(protocol, "hops", None)
         self._make_client = clients
         self._broker_config, self._client_config = broker or BrokerConfig("*"), client or ClientConfig("*")
         if tolerance is not None:
@@ -98,6 +100,7 @@ class Simulation:
         self._events: list[Event] = []
         self._recorded = 0
         self._newcomers: dict[str, None] = {}
+        self._children = children_of(self.tree)
         for name, parent in self.tree.items():
             self._add_broker(name, parent)
 
@@ -105,6 +108,9 @@ class Simulation:
 
     def _add_broker(self, name: str, parent: str | None) -> None:
         config = replace(self._broker_config, name=name, parent=parent, address=name)
+        if self._hops is not None:
+            edges = edges_around(self.tree, self._children, name, self._hops(config.tolerance))
+            config = replace(config, edges=tuple(edges))
         make, lives = self._make_broker, count(1)
 
         def make_node(incarnation: int) -> BrokerNode:
@@ -240,6 +246,8 @@ class Simulation:
         """Make the host of a broker that will join, so that clients and faults can name it."""
         if command.node in self._newcomers and self.tree[command.node] == command.parent:
             return
+        if self._hops is not None:
+            raise ConfigError(f"join: {command.node!r} cannot join; with this protocol the tree is fixed.")
         if command.node in self.network.hosts:
             raise ConfigError(f"join: there is a {command.node!r} already; a broker that comes anew has a new name.")
         self.host(command.parent)

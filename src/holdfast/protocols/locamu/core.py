@@ -1,0 +1,331 @@
+"""The part of a LoCaMu broker that must survive a crash: what it has processed, in which order, and who may lack it.
+
+A deterministic machine. Its inputs are *records* (`protocols.locamu.journal`): what a client said, a copy that is
+processed, another copy of the same. Whoever decides what is processed when is `protocols.locamu.broker`; it writes each
+record down before anything that follows from it leaves, and after a crash the records are applied again.
+
+The delivery rule (thesis 003, Algorithm 1, with ERRATA LoCaMu 1-3): a copy is processed when everything that its last
+forwarder had processed before and that was numbered *for us* has been processed here. The past that we pass on is what
+we had processed *before* the message; its own identifiers, those of earlier forwarders included, are not in it.
+
+Where this differs from the thesis, and why, is in docs/protocols/locamu.md.
+"""
+
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from holdfast.model.batches import Batch
+from holdfast.model.messages import Confirm, Notice, Publish, SessionMessage
+from holdfast.protocols.locamu.copies import Copy, Entry, Marks, Numbers, Pair, Reaches, is_safe, learn, triples
+from holdfast.protocols.locamu.groups import Groups, GroupsImage, Waiter
+from holdfast.protocols.neighbourhoods import Neighbourhood
+from holdfast.protocols.trackers import RangeTracker
+
+GAPS_MAX = 1 << 20
+"""How many separate runs of numbers of one pair are remembered; floors (3.9.2) keep them far below."""
+
+Tell = Callable[[str, SessionMessage], None]
+
+
+class Pending(Struct):
+    """A notice about which somebody waits to hear that everybody behind us has processed it."""
+
+    up: str
+    """Our neighbour on the way back; empty if it began here."""
+    up_number: int
+    """Its number of the notice for us; 0 while we do not know it."""
+    down: dict[str, int]
+    """Our number for each neighbour further on."""
+    notice: Notice
+    clients: list[str] = []
+    """Our own clients that have not said yet that they have it."""
+    waiters: list[Waiter] = []
+
+
+class CoreImage(Struct):
+    """All of it, for the disk."""
+
+    serial: int = 0
+    past: Numbers = {}
+    seen: list[tuple[str, str, int, list[tuple[int, int]]]] = []
+    store: list[Entry] = []
+    pending: dict[int, Pending] = {}
+    groups: GroupsImage = field(default_factory=GroupsImage)
+
+
+class Core:
+    """What one broker has processed."""
+
+    def __init__(self, near: Neighbourhood, reach: Reaches, tell: Tell) -> None:
+        self.name, self.near, self.reach, self._tell = near.name, near, reach, tell
+        self.serial = 0
+        self.past: Numbers = {}
+        self.seen: dict[Pair, RangeTracker] = {}
+        self.store: dict[int, Entry] = {}
+        self.pending: dict[int, Pending] = {}
+        self.groups = Groups()
+        self.numberers = near.within(reach.marks)
+        """Whose numbers for us there may be."""
+        self._linked = set(near.within(reach.links))
+        self._index: dict[tuple[str, str, int], int] = {}
+        self.gapped: set[Pair] = set()
+        """Pairs of which we have seen later numbers and not all before."""
+
+    # ----------------------------------------------------------------------------------------------------- the rules
+
+    def prefix(self, node: str, target: str) -> int:
+        """Up to which number we have seen everything that the node numbered for the target."""
+        tracker = self.seen.get((node, target))
+        return 0 if tracker is None else tracker.prefix
+
+    def column(self) -> dict[str, int]:
+        """What we have processed of what others numbered for us."""
+        return {node: prefix for node in self.numberers if (prefix := self.prefix(node, self.name))}
+
+    def lacking(self, copy: Copy) -> list[str]:
+        """Whose messages for us must come before this copy may be processed."""
+        past, name = copy.past, self.name
+        return [node for node in self.numberers if past.get((node, name), 0) > self.prefix(node, name)]
+
+    def is_known(self, copy: Copy) -> bool:
+        """Whether another copy of the same message was processed here."""
+        seen = self.seen
+        return any(
+            (tracker := seen.get((node, target))) is not None and tracker.contains(number)
+            for node, target, number in triples(copy.marks, copy.extra)
+        )
+
+    def is_overtaken(self, copy: Copy) -> bool:
+        """Whether something was processed here that its forwarders sent after it.
+
+        That cannot be for a message of a group that stood when it was published. It can while a subscription spreads:
+        some brokers know of it and route the message to us, others did not and routed what comes after it around.
+        """
+        past = self.past
+        return any(number <= past.get((node, target), 0) for node, target, number in triples(copy.marks))
+
+    def may_send(self, entry: Entry, target: str) -> bool:
+        """Whether a copy from us would come along a safe path (3.6)."""
+        path = (*entry.path, self.name, *self.near.between(self.name, target))
+        return is_safe(path, (*entry.marks, *entry.extra, self.name), self.reach)
+
+    def may_pass_on(self, entry: Entry, target: str) -> bool:
+        """Whether we may send the copy that came to us, as it came, to somebody its forwarder meant it for (3.8.6)."""
+        last = entry.last
+        if not last or target not in entry.marks[last] or target not in self.near:
+            return False
+        path = (*entry.path[: entry.path.index(last) + 1], *self.near.between(last, target))
+        return is_safe(path, (*entry.marks, *entry.extra), self.reach)
+
+    def copy_from_us(self, entry: Entry) -> Copy:
+        path = (*entry.path, self.name)[-self.reach.safe :]
+        marks = {**entry.marks, self.name: entry.own}
+        return Copy(path, marks, entry.past, entry.extra, entry.batch, entry.notice, entry.void)
+
+    def copy_as_it_came(self, entry: Entry) -> Copy:
+        path = entry.path[: entry.path.index(entry.last) + 1]
+        return Copy(path, entry.marks, entry.came, entry.extra, entry.batch, entry.notice, entry.void)
+
+    def lacks(self, entry: Entry, target: str, column: dict[str, int]) -> bool:
+        """Whether the target, which has so much of everybody's, may lack the message or some identifier of it."""
+        if target in entry.own:
+            return any(column.get(node, 0) < number for node, number in entry.numbers_for(target, self.name))
+        last = entry.last
+        return bool(last) and column.get(last, 0) < entry.marks[last].get(target, 0)
+
+    def is_marked(self, entry: Entry) -> bool:
+        """Whether everybody on the way whose numbers our targets will hear of has marked the message.
+
+        Whoever was passed over processes the message later, and gives it numbers for those behind us, too. Only we can
+        tell them which message these belong to: a copy from there, past us, would not be safe.
+        """
+        if not entry.own:
+            return True
+        known = {*entry.marks, *entry.extra}
+        return all(node in known for node in entry.path[1 - self.reach.marks :]) if self.reach.marks > 1 else True
+
+    def concerned(self, entry: Entry) -> list[str]:
+        """Those connected with us who may need the message from us: our targets, and its last forwarder's."""
+        last = entry.last
+        names = {*entry.own, *(entry.marks[last] if last else ())} - {self.name}
+        return sorted(names & self._linked)
+
+    # ---------------------------------------------------------------------------------------------------- processing
+
+    def publish(self, batch: Batch | None, notice: Notice | None) -> Entry:
+        """Something begins here."""
+        return self._process(Copy((), {}, {}, {}, batch, notice))
+
+    def process(self, copy: Copy) -> Entry:
+        """The first copy of a message, in its turn."""
+        way = (*copy.path, *self.near.between(copy.last, self.name))
+        return self._process(copy, way[-self.reach.safe :])
+
+    def _process(self, copy: Copy, way: tuple[str, ...] = ()) -> Entry:
+        void = copy.void or self.is_overtaken(copy)
+        learn(self.past, copy.past)
+        self.serial += 1
+        targets = self._targets(copy, way)
+        own = {target: self.past.get((self.name, target), 0) + 1 for target in sorted(targets)}
+        entry = Entry(
+            self.serial,
+            way,
+            copy.marks,
+            dict(copy.extra),
+            copy.past,
+            dict(self.past),
+            own,
+            copy.batch,
+            copy.notice,
+            void,
+        )
+        self._note(copy.marks, copy.extra)
+        for node, target, number in triples(copy.marks, {self.name: own}):
+            if self.past.get((node, target), 0) < number and self._keeps(node, target):
+                self.past[node, target] = number
+        self._hand_out(entry)
+        if self.concerned(entry) or entry.serial in self.pending:
+            self._keep(entry)
+        return entry
+
+    def _keeps(self, node: str, target: str) -> bool:
+        paths, safe = self.near.paths(self.name), self.reach.safe
+        return node in paths and target in paths and len(paths[node]) <= safe and len(paths[target]) <= safe
+
+    def _keep(self, entry: Entry) -> None:
+        self.store[entry.serial] = entry
+        for triple in triples(entry.marks, entry.extra):
+            self._index[triple] = entry.serial
+
+    def _targets(self, copy: Copy, way: tuple[str, ...]) -> set[str]:
+        """Everybody nearby who takes part in routing the message on."""
+        back = way[-1] if way else ""
+        paths = self.near.paths(self.name)
+        onward = {
+            name for name, path in paths.items() if 0 < len(path) <= self.reach.marks and (not back or path[0] != back)
+        }
+        if copy.notice is not None and copy.notice.what != "c":
+            return onward
+        targets = self.groups.members(copy.batch, copy.notice) & onward
+        # Whoever was given a number on the way waits for it, whatever we know of its interests by now.
+        targets.update(target for _, target, _ in triples(copy.marks, copy.extra) if target in onward)
+        return {name for target in targets for name in paths[target]}
+
+    def merge(self, marks: Marks) -> Entry | None:
+        """Another copy of a message that was processed: its identifiers are the message's, too (3.5)."""
+        entry = None
+        for triple in triples(marks):
+            entry = entry or self.store.get(self._index.get(triple, 0))
+        self._note(marks)
+        if entry is None:
+            return None
+        for node, numbers in marks.items():
+            if node not in entry.marks:
+                entry.extra[node] = {**entry.extra.get(node, {}), **numbers}
+        for triple in triples(marks):
+            self._index[triple] = entry.serial
+        pending = self.pending.get(entry.serial)
+        if pending is not None and not pending.up_number:
+            pending.up_number = marks.get(pending.up, {}).get(self.name, 0)
+        return entry
+
+    def news_in(self, copy: Copy) -> Marks:
+        """All identifiers of a copy of a known message, if some are new to us; by the others it is found."""
+        found = {**copy.extra, **copy.marks}
+        is_new = any(not self._has(*triple) and self._keeps(triple[0], triple[1]) for triple in triples(found))
+        return found if is_new else {}
+
+    def _has(self, node: str, target: str, number: int) -> bool:
+        tracker = self.seen.get((node, target))
+        return tracker is not None and tracker.contains(number)
+
+    def _note(self, *several: Marks) -> None:
+        for node, target, number in triples(*several):
+            if self._keeps(node, target):
+                self.saw(node, target, number, number)
+
+    def saw(self, node: str, target: str, first: int, last: int) -> None:
+        """These numbers of a pair belong to messages that were processed here, or will never come."""
+        tracker = self.seen.get((node, target))
+        if tracker is None:
+            tracker = self.seen[node, target] = RangeTracker(GAPS_MAX)
+        tracker.add(first, last)
+        if tracker.highest > tracker.prefix:
+            self.gapped.add((node, target))
+        else:
+            self.gapped.discard((node, target))
+
+    # ------------------------------------------------------------------------------------------------------ delivery
+
+    def _hand_out(self, entry: Entry) -> None:
+        """What a message means here: our clients get it, or we learn who wants what."""
+        notice = entry.notice
+        if entry.batch is not None:
+            if not entry.void:
+                self._deliver(entry.batch)
+        elif notice is not None and notice.what == "c":
+            self._await(entry, notice, list(self.groups.local.route(notice.pattern)))
+            for client in self.pending[entry.serial].clients:
+                self._tell(client, Confirm(entry.serial, notice.pattern, notice.publisher, notice.seq))
+        elif notice is not None:
+            behind = [name for name in entry.path if self.near.distance(self.name, name) <= self.reach.marks]
+            if behind:
+                self.groups.heard(notice, behind)
+            if notice.what == "s":
+                self._await(entry, notice, [])
+
+    def _deliver(self, batch: Batch) -> None:
+        for client, filters in self.groups.local.route(batch.topic).items():
+            for part in batch.matching(filters):
+                self._tell(client, Publish(part))
+
+    def _await(self, entry: Entry, notice: Notice, clients: list[str]) -> None:
+        up = entry.path[-1] if entry.path else ""
+        number = entry.marks.get(up, {}).get(self.name, 0)
+        down = {name: entry.own[name] for name in self.near.neighbours(self.name) if name in entry.own}
+        self.pending[entry.serial] = Pending(up, number, down, notice, clients)
+
+    def complete_towards(self, neighbour: str) -> int:
+        """Up to which of its numbers for us everybody behind us has what it had for us."""
+        waiting = (one.up_number - 1 for one in self.pending.values() if one.up == neighbour and one.up_number)
+        return min(waiting, default=self.prefix(neighbour, self.name))
+
+    def finish(self, serial: int) -> Pending:
+        """Everybody behind us has that notice."""
+        pending = self.pending.pop(serial)
+        notice = pending.notice
+        if notice.what == "s" and not pending.up:
+            self.groups.completed((notice.pattern, notice.where), serial)
+        return pending
+
+    def forget(self, serial: int) -> None:
+        """Nobody needs that message from us any more."""
+        entry = self.store.pop(serial)
+        for triple in triples(entry.marks, entry.extra):
+            if self._index.get(triple) == serial:
+                del self._index[triple]
+
+    # ------------------------------------------------------------------------------------------------------- the disk
+
+    def image(self) -> CoreImage:
+        seen = [(node, target, one.prefix, one.ranges()) for (node, target), one in self.seen.items()]
+        return CoreImage(self.serial, self.past, seen, list(self.store.values()), self.pending, self.groups.image())
+
+    def restore(self, image: CoreImage) -> None:
+        self.serial, self.past, self.pending = image.serial, image.past, image.pending
+        for node, target, prefix, ranges in image.seen:
+            for first, last in ([(1, prefix)] if prefix else []) + ranges:
+                self.saw(node, target, first, last)
+        for entry in image.store:
+            self._keep(entry)
+        self.groups.restore(image.groups)
+
+    def check_invariants(self) -> None:
+        self.groups.check_invariants()
+        for serial in self.pending:
+            assert serial in self.store, f"somebody waits for notice {serial}, which is not kept"
+        for node in self.numberers:
+            pair = (node, self.name)
+            tracker = self.seen.get(pair)
+            assert self.past.get(pair, 0) <= (tracker.highest if tracker else 0), f"{pair} is past, but was never seen"

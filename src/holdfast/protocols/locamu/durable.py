@@ -1,0 +1,175 @@
+"""Everything of a LoCaMu broker that survives a crash: the core, its clients' sessions, what they published and asked.
+
+`put` writes a record down and applies it; `restore` applies what was written down. Whatever is said to clients because
+of a record stands behind it in the effects, and has the same number on the session when the record is applied again.
+"""
+
+from holdfast.model.batches import Batch
+from holdfast.model.guarantees import TOTAL
+from holdfast.model.messages import (
+    Confirm,
+    ConfirmAck,
+    Interest,
+    Notice,
+    Publish,
+    Rejected,
+    SessionMessage,
+    Subscribe,
+    SubscribeAck,
+    Unsubscribe,
+    UnsubscribeAck,
+)
+from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.hub import Hub
+from holdfast.protocols.links import Link
+from holdfast.protocols.locamu.copies import Entry, Reaches
+from holdfast.protocols.locamu.core import Core
+from holdfast.protocols.locamu.groups import Waiter
+from holdfast.protocols.locamu.journal import Began, Finished, Image, Journal, Learnt, Left, Record, Said, Took
+from holdfast.protocols.neighbourhoods import Neighbourhood
+from holdfast.protocols.publishers import PublicationRefused, PublisherMemory, accept_publication, request_problem
+
+
+class Durable:
+    """Applies records. Entries that come to be are in `fresh`, those that have learnt something in `changed`."""
+
+    def __init__(self, config: BrokerConfig, near: Neighbourhood, reach: Reaches, hub: Hub) -> None:
+        self._config, self._hub = config, hub
+        self.core = Core(near, reach, self._tell)
+        self.publishers = PublisherMemory()
+        self.journal = Journal()
+        self.fresh: list[Entry] = []
+        self.changed: list[Entry] = []
+
+    # ------------------------------------------------------------------------------------------------------- records
+
+    def put(self, record: Record) -> None:
+        """Write it down, and let it happen."""
+        self._hub.out.append(self.journal.write(record))
+        self._apply(record)
+
+    def compact(self) -> None:
+        """An image in the place of many records."""
+        if self.journal.is_full:
+            sessions = [link.image() for link in self._hub.links.values() if link.kind == "client"]
+            image = Image(self.journal.last, self.core.image(), self.publishers.numbers(), sessions)
+            self._hub.out += self.journal.replace(image)
+
+    def restore(self, pairs: dict[str, bytes]) -> None:
+        """Go on from what was written down; nothing of it is said again."""
+        image, records = self.journal.read(pairs)
+        if image is not None:
+            self.core.restore(image.core)
+            for name, last in image.publishers.items():
+                self.publishers.resume(name, last)
+            for session in image.sessions:
+                self._hub.links[session.peer] = Link.revived(session, "client", self._config.link, 0.0)
+        for record in records:
+            self._repeat(record)
+        self._hub.take()
+        self.fresh.clear()
+        self.changed.clear()
+
+    def _repeat(self, record: Record) -> None:
+        links = self._hub.links
+        if isinstance(record, Began):
+            link = links[record.client] = Link(record.client, "client", record.session, False, self._config.link, 0.0)
+            link.resumable = True
+        elif isinstance(record, Left):
+            links.pop(record.client, None)
+        elif isinstance(record, Said):
+            links[record.client].replay(record.message)
+        self._apply(record)
+
+    def _apply(self, record: Record) -> None:
+        match record:
+            case Said(client, message):
+                self._said(client, message)
+            case Took(copy):
+                self.fresh.append(self.core.process(copy))
+            case Learnt(marks):
+                entry = self.core.merge(marks)
+                if entry is not None:
+                    self.changed.append(entry)
+            case Finished(serial):
+                self._finish(serial)
+            case Left(client):
+                self._left(client)
+
+    # ------------------------------------------------------------------------------------------------------- clients
+
+    def _tell(self, client: str, message: SessionMessage) -> None:
+        """To a session that is over nothing needs to be said."""
+        if client in self._hub.links:
+            self._hub.send(client, message)
+
+    def _said(self, client: str, message: SessionMessage) -> None:
+        if isinstance(message, Publish):
+            batch = self._accepted(client, message.batch)
+            if batch is not None:
+                self.fresh.append(self.core.publish(batch, None))
+        elif isinstance(message, ConfirmAck):
+            pending = self.core.pending.get(message.token)
+            if pending is not None and client in pending.clients:
+                pending.clients.remove(client)
+        elif isinstance(message, Subscribe | Unsubscribe | Confirm):
+            problem = request_problem(message)
+            if problem:
+                self._tell(client, Rejected(message.token, 0, 0, problem))
+            else:
+                self._asked(client, message)
+
+    def _accepted(self, client: str, batch: Batch) -> Batch | None:
+        try:
+            new = accept_publication(client, batch, self.publishers)
+            if batch.guarantee == TOTAL:
+                raise PublicationRefused("protocol locamu does not give 'total': it gives eventual, fifo, causal")
+        except PublicationRefused as refused:
+            self._tell(client, Rejected(0, batch.first, batch.last, str(refused)))
+            return None
+        return new
+
+    def _asked(self, client: str, message: Subscribe | Unsubscribe | Confirm) -> None:
+        waiter = (client, message.token)
+        if isinstance(message, Confirm):
+            notice = Notice("c", message.topic, "", message.publisher, message.seq)
+            self._publish(notice, waiter)
+            return
+        interest = (message.pattern, message.where)
+        if isinstance(message, Unsubscribe):
+            self._unsubscribe(client, interest)
+            self._tell(client, UnsubscribeAck(message.token))
+            return
+        if self.core.groups.add(client, interest):
+            serial = self._publish(Notice("s", *interest), waiter)
+            self.core.groups.wants[interest].serial = serial
+            return
+        want = self.core.groups.wants[interest]
+        if want.complete:
+            self._tell(client, SubscribeAck(message.token))
+        else:
+            self.core.pending[want.serial].waiters.append(waiter)
+
+    def _publish(self, notice: Notice, waiter: Waiter | None = None) -> int:
+        entry = self.core.publish(None, notice)
+        if waiter is not None:
+            self.core.pending[entry.serial].waiters.append(waiter)
+        self.fresh.append(entry)
+        return entry.serial
+
+    def _unsubscribe(self, client: str, interest: Interest) -> None:
+        if self.core.groups.drop(client, interest):
+            self._publish(Notice("u", *interest))
+
+    def _left(self, client: str) -> None:
+        for interest in self.core.groups.interests_of(client):
+            self._unsubscribe(client, interest)
+        for pending in self.core.pending.values():
+            if client in pending.clients:
+                pending.clients.remove(client)
+            pending.waiters = [waiter for waiter in pending.waiters if waiter[0] != client]
+
+    def _finish(self, serial: int) -> None:
+        pending = self.core.finish(serial)
+        for client, token in pending.waiters:
+            self._tell(client, SubscribeAck(token) if pending.notice.what == "s" else ConfirmAck(token))

@@ -1,0 +1,426 @@
+"""Copies between brokers: what is sent to whom, what waits, what is asked for again, what may be forgotten.
+
+Nothing here survives a crash, and nothing needs to: `Standing`s say, at the beginning of every session and then as it
+changes, how far each side is, and everything else follows from that and from what is kept on disk.
+
+- *Forwarding*: a message goes to those of its targets that are active (3.2.3), along safe paths (3.6), in order.
+- *Retransmission*: a new session, a suspicion, or a request begins again after what the peer said it has (3.8.6).
+  Whoever keeps the copy that somebody else meant for the asker passes that on as it came (Figure 3.10).
+- *Patience*: what a target lacks for long is sent to it directly, active or not, if that is safe.
+- *Garbage*: what all who are concerned have is forgotten (3.9.1). A pair's numbers that will never come are filled up
+  by floors (3.9.2): a broker on the way knows below which number everything that would pass it has passed.
+
+Bounds: copies that wait (`BUFFER_MAX`; one more is dropped, and asked for again), what is under way to one peer
+(`AHEAD_BYTES_MAX`; the rest stays in the store).
+"""
+
+from holdfast.model.messages import Relay, Standing
+from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.hub import Hub
+from holdfast.protocols.locamu.copies import Copy, Entry, Reaches
+from holdfast.protocols.locamu.durable import Durable
+from holdfast.protocols.locamu.headers import LinkTerms, relay_overhead
+from holdfast.protocols.locamu.journal import Finished, Learnt, Took
+from holdfast.protocols.locamu.peers import Peer, active
+from holdfast.protocols.neighbourhoods import Neighbourhood
+from holdfast.protocols.node import CancelTimer, Report, SetTimer
+
+TICK_TIMER = "standing"
+SUSPECT_TIMER = "suspect:"
+TICK_S = 0.1
+"""How often brokers say how far they are while something goes on."""
+ASK_S, ASK_MAX_S = 0.2, 2.0
+"""How long a copy waits before what it lacks is asked for."""
+PUSH_S, PUSH_MAX_S = 1.0, 8.0
+"""How long a target may lack a message before it is sent directly."""
+BUFFER_MAX = 10_000
+AHEAD_BYTES_MAX = 1 << 16
+WANTED_MAX = 64
+
+Key = tuple[str, int]
+"""A last forwarder and its number of a copy for us."""
+
+
+class Exchange:
+    """The copies under way between one broker and those that it is connected with."""
+
+    def __init__(self, config: BrokerConfig, near: Neighbourhood, reach: Reaches, hub: Hub, durable: Durable) -> None:
+        self.name, self.config, self.near, self.reach = config.name, config, near, reach
+        self.hub, self.durable, self.core = hub, durable, durable.core
+        self.peers = {name: Peer(name, dials=config.name > name) for name in near.within(reach.links)}
+        self.active = active(near, self.peers)
+        self.buffer: dict[Key, tuple[str, Copy]] = {}
+        self._lacking: dict[int, set[str]] = {}
+        self._ask_at, self._ask_s = 0.0, ASK_S
+        self._ticking = False
+        self._hurried: dict[str, None] = {}
+        self.now = 0.0
+
+    # ----------------------------------------------------------------------------------------------------- lifetime
+
+    def start(self, now: float) -> None:
+        """Whatever is kept from an earlier life is owed to whoever is concerned."""
+        self.now = now
+        for peer in self.peers.values():
+            self.hub.out.append(SetTimer(SUSPECT_TIMER + peer.name, self.config.suspect_s))
+            if peer.dials:
+                self.hub.dial(peer.name, now)
+        for entry in list(self.core.store.values()):
+            self._owe(entry)
+
+    def opened(self, name: str, fresh: bool) -> None:
+        """A session with that broker begins, or goes on."""
+        peer = self.peers[name]
+        if fresh:
+            peer.begin(peer.terms or LinkTerms(self.near, self.name, name, self.reach), self.name)
+            self._say(peer)
+        self.hub.out.append(CancelTimer(SUSPECT_TIMER + name))
+        self._judge(peer, suspected=False)
+        self._stir()
+
+    def closed(self, name: str) -> None:
+        """The connection is gone; the broker is given a while to come back before it is suspected."""
+        self.hub.out.append(SetTimer(SUSPECT_TIMER + name, self.config.suspect_s))
+
+    def ended(self, name: str) -> None:
+        self.peers[name].end()
+        self.closed(name)
+
+    def suspect(self, name: str) -> None:
+        """It has not come back. That may be wrong, and is then put right when it does."""
+        link = self.hub.links.get(name)
+        if link is None or not link.is_open:
+            self._judge(self.peers[name], suspected=True)
+
+    def _judge(self, peer: Peer, suspected: bool) -> None:
+        if peer.suspected is suspected:
+            return
+        peer.suspected = suspected
+        self.hub.out.append(Report("suspect" if suspected else "trust", peer=peer.name))
+        self.active = active(self.near, self.peers)
+        self._transmit_all()
+
+    # ------------------------------------------------------------------------------------------------------ incoming
+
+    def on_relay(self, name: str, relay: Relay) -> None:
+        peer = self.peers[name]
+        copy = peer.decoder.decode(relay.header)
+        copy.batch, copy.notice = relay.batch, relay.notice
+        self._take(name, copy)
+        self._stir()
+
+    def _take(self, sender: str, copy: Copy) -> None:
+        if self.core.is_known(copy):
+            self._merge(copy)
+        elif self.core.lacking(copy):
+            self._wait(sender, copy)
+        else:
+            self.durable.put(Took(copy))
+            self.progress()
+
+    def _merge(self, copy: Copy) -> None:
+        news = self.core.news_in(copy)
+        if news:
+            self.durable.put(Learnt(news))
+            self.progress()
+
+    def _wait(self, sender: str, copy: Copy) -> None:
+        key = (copy.last, copy.marks.get(copy.last, {}).get(self.name, 0))
+        if len(self.buffer) >= BUFFER_MAX and key not in self.buffer:
+            self.hub.out.append(Report("overflow", peer=sender, detail=f"{BUFFER_MAX} copies wait already"))
+            return
+        if not self.buffer:
+            self._ask_s = ASK_S
+            self._ask_at = self.now + ASK_S
+        self.buffer[key] = (sender, copy)
+
+    def progress(self) -> None:
+        """Something was processed here: send on what is new, and look what waited for it."""
+        self._settle_entries()
+        again = bool(self.buffer)
+        while again:
+            again = False
+            for key, (_, copy) in list(self.buffer.items()):
+                if self.core.is_known(copy):
+                    del self.buffer[key]
+                    news = self.core.news_in(copy)
+                    if news:
+                        self.durable.put(Learnt(news))
+                        again = True
+                elif not self.core.lacking(copy):
+                    del self.buffer[key]
+                    self.durable.put(Took(copy))
+                    again = True
+            self._settle_entries()
+        self._complete()
+        self._stir()
+
+    def _settle_entries(self) -> None:
+        durable = self.durable
+        fresh, durable.fresh = durable.fresh, []
+        changed, durable.changed = durable.changed, []
+        for entry in fresh:
+            if entry.void:
+                self.hub.out.append(Report("void", entry.batch, peer=entry.last))
+            if entry.serial in self.core.store:
+                self._owe(entry)
+        for entry in changed:
+            if entry.serial in self.core.store:
+                self._owe(entry, again=True)
+        if fresh or changed:
+            self._transmit_all()
+
+    def _owe(self, entry: Entry, again: bool = False) -> None:
+        """Note who may lack the message. `again`: more of its identifiers are known now."""
+        serial, lacking = entry.serial, self._lacking.setdefault(entry.serial, set())
+        for name in self.core.concerned(entry):
+            peer = self.peers[name]
+            if name in lacking or not self.core.lacks(entry, name, peer.column):
+                continue
+            lacking.add(name)
+            peer.awaiting[serial] = None
+            if entry.own.get(name, 0) > peer.cursor and not again:
+                peer.queue[serial] = None
+            if not peer.patience_s:
+                peer.patience_s, peer.push_at = PUSH_S, self.now + PUSH_S
+        self._forget_if_stable(serial)
+
+    def _forget_if_stable(self, serial: int) -> None:
+        if self._lacking.get(serial) or serial in self.core.pending:
+            return
+        entry = self.core.store.get(serial)
+        if entry is not None and self.core.is_marked(entry):
+            self._lacking.pop(serial, None)
+            self.core.forget(serial)
+
+    # ------------------------------------------------------------------------------------------------------ outgoing
+
+    def _transmit_all(self) -> None:
+        for name in sorted(self.active):
+            self._transmit(self.peers[name])
+
+    def _transmit(self, peer: Peer) -> None:
+        """Send, in order, what that peer has not been sent."""
+        link = self.hub.links.get(peer.name)
+        if not peer.greeted or link is None or not link.is_open:
+            return
+        while peer.queue and link.backlog_bytes < AHEAD_BYTES_MAX:
+            serial = next(iter(peer.queue))
+            entry = self.core.store[serial]
+            if entry.own[peer.name] > peer.cursor:
+                if not self.core.may_send(entry, peer.name):
+                    # What comes after it depends on it. Another copy may make the path safe (3.8.4).
+                    return
+                self._relay(peer, self.core.copy_from_us(entry))
+                peer.cursor = entry.own[peer.name]
+            del peer.queue[serial]
+
+    def _relay(self, peer: Peer, copy: Copy) -> None:
+        header, size = peer.encoder.encode(copy)
+        relay = Relay(header, copy.batch, copy.notice)
+        self.hub.send(peer.name, relay)
+        if copy.batch is not None:
+            detail = f"{size.thesis_bytes} {size.thesis_whole_bytes}"
+            overhead = relay_overhead(relay, copy.batch)
+            self.hub.out.append(Report("relay", copy.batch, peer=peer.name, detail=detail, overhead=overhead))
+
+    def acknowledged(self, name: str) -> None:
+        """There is room on a link."""
+        peer = self.peers[name]
+        if peer.queue and name in self.active:
+            self._transmit(peer)
+
+    def _go_back(self, peer: Peer) -> None:
+        """Begin again after what the peer said it has."""
+        peer.cursor = peer.column.get(self.name, 0)
+        store = self.core.store
+        peer.queue = {
+            serial: None for serial in sorted(peer.awaiting) if store[serial].own.get(peer.name, 0) > peer.cursor
+        }
+
+    # ----------------------------------------------------------------------------------------------------- standings
+
+    def on_standing(self, name: str, standing: Standing) -> None:
+        peer, first = self.peers[name], not self.peers[name].greeted
+        advanced = any(number > peer.column.get(node, 0) for node, number in standing.column.items())
+        if first:
+            peer.column = dict(standing.column)
+        else:
+            peer.column.update(standing.column)
+        peer.greeted, peer.complete = True, max(peer.complete, standing.complete)
+        peer.wanted = standing.wanted
+        if standing.floors:
+            peer.floors.append((standing.sent, standing.floors))
+        if advanced:
+            peer.patience_s, peer.push_at = PUSH_S, self.now + PUSH_S
+        self._strike_off(peer)
+        self._complete()
+        if first or standing.asking:
+            self._go_back(peer)
+        if standing.asking:
+            self._answer(peer)
+        elif name in self.active:
+            self._transmit(peer)
+        self._send_identifiers(peer, standing.asking)
+        self._raise_floors(peer)
+        self._stir()
+
+    def _strike_off(self, peer: Peer) -> None:
+        """What the peer has, it does not lack any more."""
+        peer.cursor = max(peer.cursor, peer.column.get(self.name, 0))
+        for serial in list(peer.awaiting):
+            entry = self.core.store[serial]
+            if not self.core.lacks(entry, peer.name, peer.column):
+                del peer.awaiting[serial]
+                peer.queue.pop(serial, None)
+                peer.resent.pop(serial, None)
+                self._lacking[serial].discard(peer.name)
+                self._forget_if_stable(serial)
+        if not peer.awaiting:
+            peer.patience_s = 0.0
+
+    def _answer(self, peer: Peer) -> None:
+        """The peer asks for what it lacks: ours from us, and others' copies that were meant for it (3.8.6)."""
+        for serial in sorted(peer.awaiting):
+            entry = self.core.store[serial]
+            if peer.name not in entry.own and self.core.may_pass_on(entry, peer.name):
+                self._relay(peer, self.core.copy_as_it_came(entry))
+        self._transmit(peer)
+
+    def _send_identifiers(self, peer: Peer, asking: bool) -> None:
+        """The peer has the message, but not every identifier of it that we know: tell it, for others refer to them."""
+        has = peer.column.get(self.name, 0)
+        for serial in list(peer.awaiting):
+            entry = self.core.store[serial]
+            if not 0 < entry.own.get(peer.name, 0) <= has or not self.core.may_send(entry, peer.name):
+                continue
+            if asking or self.now - peer.resent.get(serial, -PUSH_S) >= PUSH_S:
+                peer.resent[serial] = self.now
+                self._relay(peer, self.core.copy_from_us(entry))
+
+    def _complete(self) -> None:
+        """Finish the notices that everybody behind us has."""
+        for serial, pending in list(self.core.pending.items()):
+            if pending.clients or any(self.peers[one].complete < number for one, number in pending.down.items()):
+                continue
+            self.durable.put(Finished(serial))
+            if pending.up:
+                self._hurried[pending.up] = None
+            self._forget_if_stable(serial)
+
+    def hurry(self) -> None:
+        """At the end of a turn, those who wait to hear that something is complete are told."""
+        hurried, self._hurried = self._hurried, {}
+        for name in hurried:
+            self._say(self.peers[name])
+
+    def _say(self, peer: Peer, asking: bool = False) -> None:
+        link = self.hub.links.get(peer.name)
+        if link is None or not link.is_open:
+            return
+        standing = self._standing(peer, asking)
+        if standing != peer.said or asking:
+            peer.said = standing
+            self.hub.send(peer.name, standing)
+
+    def _standing(self, peer: Peer, asking: bool) -> Standing:
+        is_next = self.near.distance(self.name, peer.name) == 1
+        complete = self.core.complete_towards(peer.name) if is_next else 0
+        floors = tuple((*pair, floor) for pair in peer.wanted if (floor := self._floor(*pair)))
+        sent = self.core.past.get((self.name, peer.name), 0) if floors else 0
+        return Standing(self.core.column(), complete, sent, floors, self._wanted_from(peer), asking)
+
+    # -------------------------------------------------------------------------------------------------------- floors
+
+    def _floor(self, node: str, target: str) -> int:
+        """Below it, everything of that pair that would pass us has been processed here."""
+        if node == self.name:
+            return self.core.past.get((node, target), 0)
+        return self.core.prefix(node, target)
+
+    def _wanted_from(self, peer: Peer) -> tuple[tuple[str, str], ...]:
+        """The pairs with gaps of which the peer is on the way to us."""
+        found = [
+            (node, target)
+            for node, target in sorted(self.core.gapped)
+            if target != self.name and (peer.name == node or peer.name in self.near.between(node, self.name))
+        ]
+        return tuple(found[:WANTED_MAX])
+
+    def _raise_floors(self, peer: Peer) -> None:
+        has = self.core.prefix(peer.name, self.name)
+        for sent, floors in [one for one in peer.floors if one[0] <= has]:
+            peer.floors.remove((sent, floors))
+            for node, target, floor in floors:
+                if target != self.name and floor > self.core.prefix(node, target):
+                    self.core.saw(node, target, 1, floor)
+
+    # ---------------------------------------------------------------------------------------------------------- time
+
+    def _stir(self) -> None:
+        if not self._ticking:
+            self._ticking = True
+            self.hub.out.append(SetTimer(TICK_TIMER, TICK_S))
+
+    def tick(self) -> None:
+        """Say how far we are where that has changed, ask for what is missing, send what is lacking for long."""
+        self._ticking = False
+        for peer in self.peers.values():
+            self._raise_floors(peer)
+            self._say(peer)
+        if self.buffer and self.now >= self._ask_at:
+            self._ask()
+        for peer in self.peers.values():
+            if peer.awaiting and self.now >= peer.push_at:
+                self._push(peer)
+        if self.buffer or self.core.store:
+            self._stir()
+
+    def _ask(self) -> None:
+        self._ask_s = min(2 * self._ask_s, ASK_MAX_S)
+        self._ask_at = self.now + self._ask_s
+        asked: dict[str, None] = {}
+        for sender, copy in self.buffer.values():
+            asked[sender] = None
+            asked.update((node, None) for node in self.core.lacking(copy) if node in self.peers)
+        for name in sorted(asked):
+            self._say(self.peers[name], asking=True)
+
+    def _push(self, peer: Peer) -> None:
+        peer.patience_s = min(2 * peer.patience_s, PUSH_MAX_S) or PUSH_S
+        peer.push_at = self.now + peer.patience_s
+        if peer.greeted:
+            self._go_back(peer)
+            self._transmit(peer)
+
+    # ---------------------------------------------------------------------------------------------------- inspection
+
+    def owes_now(self) -> bool:
+        """Whether something is still to be sent to somebody who is there."""
+        links = self.hub.links
+        return any(
+            peer.queue and name in links and links[name].is_open
+            for name, peer in self.peers.items()
+            if name in self.active
+        )
+
+    def waiting_for(self) -> list[str]:
+        reasons = [
+            f"{', '.join(self.core.lacking(copy))} to send what comes before {key[1]} of {key[0]}"
+            for key, (_, copy) in self.buffer.items()
+        ]
+        reasons += [
+            f"{', '.join(sorted(names))} to process message {serial}"
+            for serial, names in self._lacking.items()
+            if names
+        ]
+        reasons += [f"somebody on the way to mark message {one}" for one, names in self._lacking.items() if not names]
+        reasons += [f"everybody to hear of {one.notice}" for one in self.core.pending.values()]
+        return reasons
+
+    def check_invariants(self) -> None:
+        for serial, names in self._lacking.items():
+            assert serial in self.core.store, f"message {serial} is lacking at {names} and not kept"
+        for peer in self.peers.values():
+            for serial in peer.queue:
+                assert serial in peer.awaiting, f"message {serial} is to go to {peer.name}, who does not lack it"

@@ -1,0 +1,108 @@
+"""What a LoCaMu broker writes down, and how it goes on from that.
+
+The machine that must survive a crash is deterministic (`core`, and `durable` around it), so its inputs are enough: each
+is a *record*, one value on the disk, written before anything that follows from it leaves. From time to time an image of
+everything takes the place of the records so far. A crash may cut a group of writes anywhere: a record is one write, and
+an image says which records it includes, so that those not erased yet do no harm.
+"""
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.model.messages import SessionMessage
+from holdfast.protocols.links import LinkImage
+from holdfast.protocols.locamu.copies import Copy, Marks
+from holdfast.protocols.locamu.core import CoreImage
+from holdfast.protocols.node import Effects, Persist
+
+RECORDS_MAX = 256
+"""So many records, and an image takes their place."""
+IMAGE_KEY = "image"
+RECORD_KEY = "record "
+
+
+class Began(Struct, tag="began"):
+    """A client's session begins."""
+
+    client: str
+    session: int
+
+
+class Left(Struct, tag="left"):
+    """A client's session is over."""
+
+    client: str
+
+
+class Said(Struct, tag="said"):
+    """What a client said on its session."""
+
+    client: str
+    message: SessionMessage
+
+
+class Took(Struct, tag="took"):
+    """The first copy of a message is processed."""
+
+    copy: Copy
+
+
+class Learnt(Struct, tag="learnt"):
+    """More identifiers of a message that was processed."""
+
+    marks: Marks
+
+
+class Finished(Struct, tag="finished"):
+    """Everybody behind us has that notice."""
+
+    serial: int
+
+
+Record = Began | Left | Said | Took | Learnt | Finished
+
+
+class Image(Struct):
+    """Everything, after that many records."""
+
+    records: int
+    core: CoreImage
+    publishers: dict[str, int]
+    sessions: list[LinkImage]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_record_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
+_image_decoder = msgspec.msgpack.Decoder(Image)
+
+
+class Journal:
+    """The numbers of the records on the disk."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._kept: list[int] = []
+
+    def write(self, record: Record) -> Persist:
+        self.last += 1
+        self._kept.append(self.last)
+        return Persist(f"{RECORD_KEY}{self.last}", _encoder.encode(record))
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._kept) >= RECORDS_MAX
+
+    def replace(self, image: Image) -> Effects:
+        """The image goes to the disk, then the records that it includes are erased."""
+        kept, self._kept = self._kept, []
+        erased = [Persist(f"{RECORD_KEY}{number}", b"") for number in kept]
+        return [Persist(IMAGE_KEY, _encoder.encode(image)), *erased]
+
+    def read(self, pairs: dict[str, bytes]) -> tuple[Image | None, list[Record]]:
+        """The latest image, and the records after it in their order."""
+        image = _image_decoder.decode(pairs[IMAGE_KEY]) if IMAGE_KEY in pairs else None
+        numbers = sorted(int(key.removeprefix(RECORD_KEY)) for key in pairs if key.startswith(RECORD_KEY))
+        self._kept = numbers
+        after = image.records if image is not None else 0
+        self.last = max([after, *numbers])
+        return image, [_record_decoder.decode(pairs[f"{RECORD_KEY}{one}"]) for one in numbers if one > after]

@@ -1,0 +1,58 @@
+"""What a LoCaMu broker knows of each broker that it is connected with, for as long as both live."""
+
+from holdfast.model.messages import Standing
+from holdfast.protocols.locamu.headers import Decoder, Encoder, LinkTerms
+from holdfast.protocols.neighbourhoods import Neighbourhood
+
+Floors = tuple[tuple[str, str, int], ...]
+
+
+class Peer:
+    """One broker within reach of a link."""
+
+    def __init__(self, name: str, dials: bool) -> None:
+        self.name, self.dials = name, dials
+        self.terms: LinkTerms | None = None
+        self.suspected = False
+        self.greeted = False
+        """Whether it has told us, in this session, how far it is: before that nothing is sent to it."""
+        self.encoder: Encoder
+        self.decoder: Decoder
+        self.column: dict[str, int] = {}
+        """How far it said that it was, with everybody."""
+        self.complete = 0
+        self.cursor = 0
+        """Our number for it up to which everything is under way in this session, or was processed there."""
+        self.queue: dict[int, None] = {}
+        """Serials of what has not been sent to it, in order."""
+        self.awaiting: dict[int, None] = {}
+        """Serials of what it may lack."""
+        self.said: Standing | None = None
+        self.wanted: tuple[tuple[str, str], ...] = ()
+        """The pairs of which it wants to hear floors."""
+        self.floors: list[tuple[int, Floors]] = []
+        """Floors that count when we have processed everything up to its number for us."""
+        self.push_at = 0.0
+        self.patience_s = 0.0
+        self.resent: dict[int, float] = {}
+
+    def begin(self, terms: LinkTerms, own: str) -> None:
+        """A new session: neither side remembers what an earlier one has carried."""
+        self.terms = terms
+        self.encoder, self.decoder = Encoder(terms, own), Decoder(terms, self.name)
+        self.greeted, self.said = False, None
+        self.floors.clear()
+        self.resent.clear()
+
+    def end(self) -> None:
+        self.greeted = False
+
+
+def active(near: Neighbourhood, peers: dict[str, Peer]) -> set[str]:
+    """On the way to each broker within reach the first that is not suspected (thesis 003, section 3.2.3)."""
+    found = set()
+    for name in peers:
+        first = next((one for one in near.paths(near.name)[name] if not peers[one].suspected), None)
+        if first is not None:
+            found.add(first)
+    return found
