@@ -169,6 +169,9 @@ class Exchange:
                 self._owe(entry, again=True)
         if fresh or changed:
             self._transmit_all()
+        if changed:
+            for name in sorted(self.active):
+                self._send_identifiers(self.peers[name])
 
     def _owe(self, entry: Entry, again: bool = False) -> None:
         """Note who may lack the message. `again`: more of its identifiers are known now."""
@@ -261,7 +264,8 @@ class Exchange:
             self._answer(peer)
         elif name in self.active:
             self._transmit(peer)
-        self._send_identifiers(peer, standing.asking)
+        if standing.asking or name in self.active:
+            self._send_identifiers(peer, at_once=standing.asking)
         self._raise_floors(peer)
         self._stir()
 
@@ -287,14 +291,17 @@ class Exchange:
                 self._relay(peer, self.core.copy_as_it_came(entry))
         self._transmit(peer)
 
-    def _send_identifiers(self, peer: Peer, asking: bool) -> None:
+    def _send_identifiers(self, peer: Peer, at_once: bool = False) -> None:
         """The peer has the message, but not every identifier of it that we know: tell it, for others refer to them."""
+        link = self.hub.links.get(peer.name)
+        if not peer.greeted or link is None or not link.is_open:
+            return
         has = peer.column.get(self.name, 0)
         for serial in list(peer.awaiting):
             entry = self.core.store[serial]
             if not 0 < entry.own.get(peer.name, 0) <= has or not self.core.may_send(entry, peer.name):
                 continue
-            if asking or self.now - peer.resent.get(serial, -PUSH_S) >= PUSH_S:
+            if at_once or self.now - peer.resent.get(serial, -PUSH_S) >= PUSH_S:
                 peer.resent[serial] = self.now
                 self._relay(peer, self.core.copy_from_us(entry))
 
@@ -392,6 +399,7 @@ class Exchange:
         if peer.greeted:
             self._go_back(peer)
             self._transmit(peer)
+            self._send_identifiers(peer, at_once=True)
 
     # ---------------------------------------------------------------------------------------------------- inspection
 
