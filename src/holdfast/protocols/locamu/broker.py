@@ -33,6 +33,7 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import BEAT_TIMER, Hub
 from holdfast.protocols.links import Link
 from holdfast.protocols.locamu.copies import Reaches, reaches
+from holdfast.protocols.locamu.core import Core
 from holdfast.protocols.locamu.durable import Durable
 from holdfast.protocols.locamu.exchange import SUSPECT_TIMER, TICK_TIMER, Exchange
 from holdfast.protocols.locamu.journal import Began, Left, Said
@@ -59,6 +60,8 @@ class LocamuBroker:
 
     protocol = "locamu"
     guarantees: tuple[int, ...] = (EVENTUAL, FIFO, CAUSAL)
+    rules: type[Core] = Core
+    exchanging: type[Exchange] = Exchange
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         self.name, self.config = config.name, config
@@ -66,8 +69,8 @@ class LocamuBroker:
         self.parent = near.parent
         self.phase = Phase.SERVING
         self.hub = Hub(self, config.name, "broker", config.cluster, config.link, incarnation)
-        self.durable = self.make_durable(near, reach)
-        self.exchange = Exchange(config, near, reach, self.hub, self.durable)
+        self.durable = Durable(config, near, reach, self.hub, self.rules)
+        self.exchange = self.exchanging(config, near, reach, self.hub, self.durable)
         self._detached_at: dict[str, float] = {}
         self._congested_at: dict[str, float] = {}
         self._now = 0.0
@@ -80,9 +83,6 @@ class LocamuBroker:
     def hops(cls, tolerance: int) -> int:
         """How far around it a broker must know the tree."""
         return cls.reaches(tolerance).safe
-
-    def make_durable(self, near: Neighbourhood, reach: Reaches) -> Durable:
-        return Durable(self.config, near, reach, self.hub)
 
     # -------------------------------------------------------------------------------------------- entry points
 

@@ -33,9 +33,11 @@ from holdfast.protocols.publishers import PublicationRefused, PublisherMemory, a
 class Durable:
     """Applies records. Entries that come to be are in `fresh`, those that have learnt something in `changed`."""
 
-    def __init__(self, config: BrokerConfig, near: Neighbourhood, reach: Reaches, hub: Hub) -> None:
+    def __init__(
+        self, config: BrokerConfig, near: Neighbourhood, reach: Reaches, hub: Hub, rules: type[Core] = Core
+    ) -> None:
         self._config, self._hub = config, hub
-        self.core = Core(near, reach, self._tell)
+        self.core = rules(near, reach, self._tell)
         self.publishers = PublisherMemory()
         self.journal = Journal()
         self.fresh: list[Entry] = []

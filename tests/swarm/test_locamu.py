@@ -1,0 +1,112 @@
+"""Random absences and false alarms at the edge of LoCaMu's model: every promise is kept, and everything drains.
+
+A run counts as broken if the checkers find anything, if it does not come to rest with every store and buffer empty, or
+if a client's session ends. Longer campaigns: `holdfast campaign --protocol locamu --faults absent --tolerance F
+--seeds A..B`; what they have shown is in docs/protocols/locamu.md.
+"""
+
+import pytest
+
+from holdfast.protocols.locamu import LocamuBroker
+from holdfast.protocols.locamu.copies import Copy, Entry, Marks
+from holdfast.protocols.locamu.core import Core
+from holdfast.simulation.faults import Command, Crash, Publish, Recover, Subscribe
+from holdfast.simulation.scenarios import Scenario, Timed
+from holdfast.simulation.shrinking import faults_of
+from holdfast.simulation.workloads import CALM, Trouble, judge, random_scenario
+from holdfast.simulation.world import BrokerFactory
+from tests.swarm.seeds import FIRST, complaints
+
+ABSENT = {f: Trouble((), "absent", f) for f in (1, 2)}
+
+
+@pytest.mark.parametrize("start", range(0, 100, 25))
+def test_one_of_three_may_be_absent(start: int):
+    assert "\n\n".join(complaints(range(FIRST + start, FIRST + start + 25), ABSENT[1], "locamu", checked=False)) == ""
+
+
+@pytest.mark.parametrize("start", range(0, 30, 10))
+def test_two_of_five_may_be_absent(start: int):
+    assert "\n\n".join(complaints(range(FIRST + start, FIRST + start + 10), ABSENT[2], "locamu", checked=False)) == ""
+
+
+def test_without_absences_everything_arrives_in_order_and_every_invariant_holds():
+    assert "\n\n".join(complaints(range(FIRST, FIRST + 20), CALM, "locamu")) == ""
+
+
+# --------------------------------------------------------------------------------------------------------- mutants
+
+
+class Hasty(Core):
+    def lacking(self, copy: Copy) -> list[str]:
+        super().lacking(copy)
+        return []
+
+
+class Forgetful(Core):
+    def is_known(self, copy: Copy) -> bool:
+        return self.prefix(copy.last, self.name) >= copy.marks[copy.last][self.name]
+
+
+class Reckless(Core):
+    def may_send(self, entry: Entry, target: str) -> bool:
+        super().may_send(entry, target)
+        return True
+
+
+class Unmerging(Core):
+    def merge(self, marks: Marks) -> Entry | None:
+        self._note(marks)
+        return None
+
+
+class NoOrder(LocamuBroker):
+    """What comes is processed at once."""
+
+    rules = Hasty
+
+
+class NoMemory(LocamuBroker):
+    """Another copy of a message is another message, unless the same forwarder sent it."""
+
+    rules = Forgetful
+
+
+class NoSafePaths(LocamuBroker):
+    """Anybody may be passed over."""
+
+    rules = Reckless
+
+
+class NoMerging(LocamuBroker):
+    """What other copies carry is not remembered with the message."""
+
+    rules = Unmerging
+
+
+@pytest.mark.parametrize(
+    ("make", "seed", "fault"),
+    [(NoOrder, 2, "lost"), (NoMemory, 2, "NotQuiet"), (NoMerging, 2, "NotQuiet")],
+)
+def test_a_broker_without_a_rule_is_caught(make: BrokerFactory, seed: int, fault: str):
+    scenario = random_scenario(seed, "locamu", ABSENT[1])
+    assert faults_of(judge(scenario, "")) == frozenset()
+    assert fault in faults_of(judge(scenario, "", make=make))
+
+
+@pytest.mark.parametrize(("make", "fault"), [(None, ""), (NoSafePaths, "duplicated")])
+def test_a_broker_that_passes_over_too_many_is_caught(make: BrokerFactory | None, fault: str):
+    """Figure 3.7: m gets a copy that passed j and l over and, later, one that did not; they have nothing in common."""
+    rows: list[tuple[float, Command]] = [
+        (0.0, Subscribe("s@m", "g")),
+        (5.0, Crash("j")),
+        (5.0, Crash("l")),
+        (8.0, Publish("p@i", "g", b"m1", "causal")),
+        (12.0, Crash("k")),
+        (12.0, Recover("j")),
+        (12.5, Recover("l")),
+        (20.0, Recover("k")),
+    ]
+    timetable = tuple(Timed(time_s, command) for time_s, command in rows)
+    scenario = Scenario(tree="i-j j-k k-l l-m", protocol="locamu", tolerance=1, timetable=timetable)
+    assert faults_of(judge(scenario, "", make=make)) == ({fault} if fault else set())
