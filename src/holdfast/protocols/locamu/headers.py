@@ -154,7 +154,7 @@ def thesis_past_bytes(changed: list[Pair]) -> int:
 
 def relay_overhead(relay: Relay, batch: Batch) -> int:
     """What one message of a batch costs on this link beyond topic, payload, keys and attributes: see `header_bytes`."""
-    bare = Batch(batch.publisher, batch.first, batch.count, "-", batch.guarantee, b"", batch.lengths)
+    bare = Batch(batch.publisher, batch.first, "-", batch.guarantee, b"", count=batch.count, lengths=batch.lengths)
     whole = len(encode(Data(1, Relay(relay.header, bare, None)))) - len(bare.topic)
     return -(-whole // batch.count)
 
