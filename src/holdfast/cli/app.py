@@ -20,6 +20,7 @@ from holdfast.cli import (
     messages,
     pipeline,
     simulations,
+    stores,
 )
 from holdfast.cli.options import help_of
 from holdfast.cli.output import complain, print_line
@@ -72,6 +73,7 @@ for panel, commands in (
 ):
     for command in commands:
         app.command(help=help_of(command), rich_help_panel=panel)(command)
+app.add_typer(stores.app, rich_help_panel="What repositories keep")
 app.add_typer(pipeline.app, rich_help_panel="The data pipeline, on Spark")
 
 

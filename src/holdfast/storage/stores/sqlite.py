@@ -16,7 +16,7 @@ from urllib.parse import quote
 from holdfast.model.reliable import Level
 from holdfast.storage.locks import Locked, hold
 from holdfast.storage.stores.sql import COLUMNS, SqlStore
-from holdfast.storage.stores.sqlite_log import committed_frames
+from holdfast.storage.stores.sqlite_log import committed_frames, sound_frames
 from holdfast.storage.stores.sqlite_salvage import salvage
 from holdfast.storage.stores.store import Damage, StoreError, StoreFailed
 
@@ -110,14 +110,24 @@ class SqliteStore(SqlStore):
 
     def _note_lost(self, logged: int) -> None:
         """Write down that the log had more than SQLite took from it: it says nothing of that by itself."""
-        if not logged:
+        if not logged or not self._write:
             return
-        [(_, taken, _)] = self._ask("PRAGMA wal_checkpoint(PASSIVE)") if self._write else [(0, logged, 0)]
-        if taken < logged and self._write:
-            self._do(
-                "INSERT INTO notes (what) VALUES (?)",
-                (f"the log was harmed at page {taken + 1:,} of {logged:,}: the youngest commits are lost",),
-            )
+        [(_, taken, _)] = self._ask("PRAGMA wal_checkpoint(PASSIVE)")
+        if taken < logged:
+            self._do("INSERT INTO notes (what) VALUES (?)", (_lost(taken, logged),))
+
+    def _lost_to_readers(self) -> Iterator[Damage]:
+        """The same for whoever only looks: then nobody has written it down yet, unless somebody is writing now."""
+        if self._write:
+            return
+        try:
+            with hold(self.path.with_name(f"{self.path.name}.lock")):
+                logged = committed_frames(self.path)
+                taken = sound_frames(self.path) if logged else 0
+        except (Locked, OSError):
+            return
+        if taken < logged:
+            yield _general(_lost(taken, logged), tail=True)
 
     # -------------------------------------------------------------------------------------------------- for a database
 
@@ -187,6 +197,7 @@ class SqliteStore(SqlStore):
         found: list[Damage] = []
         try:
             found += [_general(what, tail=True) for (what,) in self._ask("SELECT what FROM notes")]
+            found += self._lost_to_readers()
             said = [text for (text,) in self._ask(f"PRAGMA integrity_check({DAMAGE_SHOWN_MAX})")]
             found += [_general(f"SQLite says: {text}") for text in said if text != "ok"]
             found += self._verify_rows()
@@ -219,6 +230,10 @@ class SqliteStore(SqlStore):
 
 def _general(what: str, tail: bool = False) -> Damage:
     return Damage(stream="", first=0, last=0, what=what, tail=tail)
+
+
+def _lost(taken: int, logged: int) -> str:
+    return f"the log was harmed at page {taken + 1:,} of {logged:,}: the youngest commits are lost"
 
 
 def _is_harmed(error: Exception) -> bool:

@@ -6,6 +6,7 @@ bear the mark of this log first knows how many SQLite should have found. (The la
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct as Layout
 
@@ -20,14 +21,65 @@ _PAGE_BYTES_MIN, _PAGE_BYTES_MAX = 512, 65536
 
 def committed_frames(path: Path) -> int:
     """The number of the last frame that ends a transaction in the log beside this database; 0 if there is no log."""
+    return max((log.last_marked for log in _logs(path)), default=0)
+
+
+def sound_frames(path: Path) -> int:
+    """The number of the last such frame that SQLite will find: every frame up to it is whole. It reads all of them."""
+    return max((log.last_sound() for log in _logs(path)), default=0)
+
+
+class _Log:
+    """A log, frame by frame."""
+
+    def __init__(self, descriptor: int, head: bytes, page_bytes: int) -> None:
+        self._descriptor, self._head, self._page_bytes = descriptor, head, page_bytes
+        self._size, self._step = os.fstat(descriptor).st_size, FRAME.size + page_bytes
+
+    def _frames(self) -> Iterator[tuple[int, int, tuple[int, int]]]:
+        """Where each frame is, whether it ends a transaction, and its salts."""
+        for at in range(HEADER.size, self._size - self._step + 1, self._step):
+            _, commits, one, two, _, _ = FRAME.unpack(os.pread(self._descriptor, FRAME.size, at))
+            yield at, commits, (one, two)
+
+    @property
+    def last_marked(self) -> int:
+        # A head that is harmed says nothing; then the first frame says which log this is.
+        marked: tuple[int, int] | None = HEADER.unpack(self._head)[4:6] if _is_sound(self._head) else None
+        last = 0
+        for number, (_, commits, salts) in enumerate(self._frames(), 1):
+            marked = marked or salts
+            if commits and salts == marked:
+                last = number
+        return last
+
+    def last_sound(self) -> int:
+        if not _is_sound(self._head):
+            return 0
+        order, marked = _MAGICS[int.from_bytes(self._head[:4], "big")], HEADER.unpack(self._head)[4:6]
+        total: tuple[int, int] = HEADER.unpack(self._head)[6:]
+        last = 0
+        for number, (at, commits, salts) in enumerate(self._frames(), 1):
+            frame = os.pread(self._descriptor, self._step, at)
+            total = _summed(order, frame[:8] + frame[FRAME.size :], total)
+            if salts != marked or total != FRAME.unpack(frame[: FRAME.size])[4:]:
+                break
+            last = number if commits else last
+        return last
+
+
+def _logs(path: Path) -> Iterator[_Log]:
+    """The log beside a database, if there is one."""
     try:
-        with path.with_name(f"{path.name}-wal").open("rb") as log:
-            head = log.read(HEADER.size)
-            if len(head) < HEADER.size:
-                return 0
-            return _last_commit(log.fileno(), head, _page_bytes(path, head))
+        log = path.with_name(f"{path.name}-wal").open("rb")
     except FileNotFoundError:
-        return 0
+        return
+    with log:
+        head = log.read(HEADER.size)
+        if len(head) == HEADER.size:
+            page_bytes = _page_bytes(path, head)
+            if _PAGE_BYTES_MIN <= page_bytes <= _PAGE_BYTES_MAX:
+                yield _Log(log.fileno(), head, page_bytes)
 
 
 def _page_bytes(path: Path, head: bytes) -> int:
@@ -41,28 +93,14 @@ def _page_bytes(path: Path, head: bytes) -> int:
     return said if said >= _PAGE_BYTES_MIN else int(HEADER.unpack(head)[2])
 
 
-def _last_commit(descriptor: int, head: bytes, page_bytes: int) -> int:
-    if not _PAGE_BYTES_MIN <= page_bytes <= _PAGE_BYTES_MAX:
-        return 0
-    size, step = os.fstat(descriptor).st_size, FRAME.size + page_bytes
-    salts: tuple[int, int] | None = HEADER.unpack(head)[4:6] if _is_sound(head) else None
-    last = 0
-    for number, at in enumerate(range(HEADER.size, size - step + 1, step), 1):
-        _, commits, *marks = FRAME.unpack(os.pread(descriptor, FRAME.size, at))
-        # A head that is harmed says nothing; then the first frame says which log this is.
-        salts = salts or (marks[0], marks[1])
-        if commits and (marks[0], marks[1]) == salts:
-            last = number
-    return last
-
-
 def _is_sound(head: bytes) -> bool:
     order = _MAGICS.get(int.from_bytes(head[:4], "big"))
-    if order is None:
-        return False
-    words = Layout(f"{order}6I").unpack(head[:24])
-    one = two = 0
-    for at in (0, 2, 4):
-        one = (one + words[at] + two) & _MASK
-        two = (two + words[at + 1] + one) & _MASK
-    return (one, two) == HEADER.unpack(head)[6:]
+    return order is not None and _summed(order, head[:24], (0, 0)) == HEADER.unpack(head)[6:]
+
+
+def _summed(order: str, data: bytes, total: tuple[int, int]) -> tuple[int, int]:
+    one, two = total
+    for first, second in Layout(f"{order}2I").iter_unpack(data):
+        one = (one + first + two) & _MASK
+        two = (two + second + one) & _MASK
+    return one, two
