@@ -15,6 +15,8 @@ from holdfast.simulation.world import Simulation
 SETTLED_S = 2.0
 """By then all brokers are connected and all subscriptions are confirmed."""
 SILENCE_S = 0.4
+IDENTIFIERS = b"(identifiers)"
+"""In the place of the payload, where a copy only tells of identifiers."""
 
 
 class Tree:
@@ -30,9 +32,9 @@ class Tree:
 
         class Watched(Exchange):
             def _relay(self, peer: Peer, copy: Copy) -> None:
-                if copy.batch is not None:
+                if copy.notice is None:
                     marks = {node: _since(base, node, copy.marks[node]) for node in copy.path if node in copy.marks}
-                    sent.append((self.name, peer.name, copy.batch.payloads, marks))
+                    sent.append((self.name, peer.name, copy.batch.payloads if copy.batch else IDENTIFIERS, marks))
                 super()._relay(peer, copy)
 
         class WatchedBroker(LocamuBroker):

@@ -68,6 +68,7 @@ class Core:
         self.numberers = near.within(reach.marks)
         """Whose numbers for us there may be."""
         self._linked = set(near.within(reach.links))
+        self._onwards: dict[str, set[str]] = {}
         self._index: dict[tuple[str, str, int], int] = {}
         self.gapped: set[Pair] = set()
         """Pairs of which we have seen later numbers and not all before."""
@@ -135,15 +136,15 @@ class Core:
         return bool(last) and column.get(last, 0) < entry.marks[last].get(target, 0)
 
     def is_marked(self, entry: Entry) -> bool:
-        """Whether everybody on the way whose numbers our targets will hear of has marked the message.
+        """Whether everybody on the way whose numbers those behind us will hear of has marked the message.
 
         Whoever was passed over processes the message later, and gives it numbers for those behind us, too. Only we can
         tell them which message these belong to: a copy from there, past us, would not be safe.
         """
-        if not entry.own:
+        close = entry.path[1 - self.reach.marks :] if self.reach.marks > 1 else ()
+        if all(node in entry.marks or node in entry.extra for node in close):
             return True
-        known = {*entry.marks, *entry.extra}
-        return all(node in known for node in entry.path[1 - self.reach.marks :]) if self.reach.marks > 1 else True
+        return not self._onward(entry.path)
 
     def concerned(self, entry: Entry) -> list[str]:
         """Those connected with us who may need the message from us: our targets, and its last forwarder's."""
@@ -185,7 +186,7 @@ class Core:
             if self.past.get((node, target), 0) < number and self._keeps(node, target):
                 self.past[node, target] = number
         self._hand_out(entry)
-        if self.concerned(entry) or entry.serial in self.pending:
+        if self.concerned(entry) or entry.serial in self.pending or not self.is_marked(entry):
             self._keep(entry)
         return entry
 
@@ -200,17 +201,26 @@ class Core:
 
     def _targets(self, copy: Copy, way: tuple[str, ...]) -> set[str]:
         """Everybody nearby who takes part in routing the message on."""
-        back = way[-1] if way else ""
-        paths = self.near.paths(self.name)
-        onward = {
-            name for name, path in paths.items() if 0 < len(path) <= self.reach.marks and (not back or path[0] != back)
-        }
+        paths, onward = self.near.paths(self.name), self._onward(way)
         if copy.notice is not None and copy.notice.what != "c":
             return onward
         targets = self.groups.members(copy.batch, copy.notice) & onward
         # Whoever was given a number on the way waits for it, whatever we know of its interests by now.
         targets.update(target for _, target, _ in triples(copy.marks, copy.extra) if target in onward)
         return {name for target in targets for name in paths[target]}
+
+    def _onward(self, way: tuple[str, ...]) -> set[str]:
+        """Everybody that we number for, away from where a message came from."""
+        back = way[-1] if way else ""
+        found = self._onwards.get(back)
+        if found is None:
+            found = {
+                name
+                for name, path in self.near.paths(self.name).items()
+                if 0 < len(path) <= self.reach.marks and (not back or path[0] != back)
+            }
+            self._onwards[back] = found
+        return found
 
     def merge(self, marks: Marks) -> Entry | None:
         """Another copy of a message that was processed: its identifiers are the message's, too (3.5)."""
@@ -228,7 +238,21 @@ class Core:
         pending = self.pending.get(entry.serial)
         if pending is not None and not pending.up_number:
             pending.up_number = marks.get(pending.up, {}).get(self.name, 0)
+        self._add_targets(entry, marks)
         return entry
+
+    def _add_targets(self, entry: Entry, marks: Marks) -> None:
+        """Somebody on the way has numbered the message for brokers behind us that, as we knew it, did not want it.
+
+        They wait for that number, so they get the message: after all that they have got from us.
+        """
+        onward, paths = self._onward(entry.path), self.near.paths(self.name)
+        late = {name for _, target, _ in triples(marks) if target in onward for name in paths[target]}
+        for target in sorted(late - entry.own.keys()):
+            number = self.past.get((self.name, target), 0)
+            entry.past = {**entry.past, (self.name, target): number}
+            entry.own = {**entry.own, target: number + 1}
+            self.past[self.name, target] = number + 1
 
     def news_in(self, copy: Copy) -> Marks:
         """All identifiers of a copy of a known message, if some are new to us; by the others it is found."""

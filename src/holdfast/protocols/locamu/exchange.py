@@ -14,6 +14,7 @@ Bounds: copies that wait (`BUFFER_MAX`; one more is dropped, and asked for again
 (`AHEAD_BYTES_MAX`; the rest stays in the store).
 """
 
+from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import Relay, Standing
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import Hub
@@ -112,6 +113,9 @@ class Exchange:
     def _take(self, sender: str, copy: Copy) -> None:
         if self.core.is_known(copy):
             self._merge(copy)
+        elif copy.batch is None and copy.notice is None:
+            # Identifiers of a message that we had processed when this was sent; a crash has taken nothing back.
+            raise PeerViolation(f"{sender} sent identifiers of a message that it cannot know we have")
         elif self.core.lacking(copy):
             self._wait(sender, copy)
         else:
@@ -166,23 +170,23 @@ class Exchange:
                 self._owe(entry)
         for entry in changed:
             if entry.serial in self.core.store:
-                self._owe(entry, again=True)
+                self._owe(entry)
         if fresh or changed:
             self._transmit_all()
         if changed:
             for name in sorted(self.active):
                 self._send_identifiers(self.peers[name])
 
-    def _owe(self, entry: Entry, again: bool = False) -> None:
-        """Note who may lack the message. `again`: more of its identifiers are known now."""
+    def _owe(self, entry: Entry) -> None:
+        """Note who may lack the message, or an identifier of it."""
         serial, lacking = entry.serial, self._lacking.setdefault(entry.serial, set())
         for name in self.core.concerned(entry):
             peer = self.peers[name]
-            if name in lacking or not self.core.lacks(entry, name, peer.column):
+            if not self.core.lacks(entry, name, peer.column):
                 continue
             lacking.add(name)
             peer.awaiting[serial] = None
-            if entry.own.get(name, 0) > peer.cursor and not again:
+            if entry.own.get(name, 0) > peer.cursor:
                 peer.queue[serial] = None
             if not peer.patience_s:
                 peer.patience_s, peer.push_at = PUSH_S, self.now + PUSH_S
@@ -237,9 +241,8 @@ class Exchange:
         """Begin again after what the peer said it has."""
         peer.cursor = peer.column.get(self.name, 0)
         store = self.core.store
-        peer.queue = {
-            serial: None for serial in sorted(peer.awaiting) if store[serial].own.get(peer.name, 0) > peer.cursor
-        }
+        numbers = sorted((store[serial].own.get(peer.name, 0), serial) for serial in peer.awaiting)
+        peer.queue = {serial: None for number, serial in numbers if number > peer.cursor}
 
     # ----------------------------------------------------------------------------------------------------- standings
 
@@ -303,7 +306,9 @@ class Exchange:
                 continue
             if at_once or self.now - peer.resent.get(serial, -PUSH_S) >= PUSH_S:
                 peer.resent[serial] = self.now
-                self._relay(peer, self.core.copy_from_us(entry))
+                copy = self.core.copy_from_us(entry)
+                copy.batch = copy.notice = None
+                self._relay(peer, copy)
 
     def _complete(self) -> None:
         """Finish the notices that everybody behind us has."""

@@ -1,0 +1,157 @@
+"""LoCaMu beyond the thesis: how far identifiers reach, groups that change, what is refused, what survives."""
+
+import pytest
+
+from holdfast.model.guarantees import GuaranteeError
+from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.locamu import LocamuBroker
+from holdfast.protocols.locamu.copies import Copy, Reaches, reaches_of_the_thesis
+from holdfast.protocols.locamu.core import Core
+from holdfast.simulation.faults import Crash, Cut, Heal, Join, Publish, React, Recover, Subscribe, Unsubscribe
+from holdfast.simulation.workloads import Trouble, random_scenario
+from holdfast.simulation.world import BrokerFactory, Simulation
+from tests.support.locamu import Tree
+
+M1, M2 = b"m1", b"m2"
+
+
+class AsInTheThesis(LocamuBroker):
+    """Numbers reach f+1 edges, state 2f+1; nothing is ever found to be overtaken."""
+
+    class Rules(Core):
+        def is_overtaken(self, copy: Copy) -> bool:
+            super().is_overtaken(copy)
+            return False
+
+    rules = Rules
+
+    @staticmethod
+    def reaches(tolerance: int) -> Reaches:
+        return reaches_of_the_thesis(tolerance)
+
+
+@pytest.mark.parametrize(("make", "order"), [(LocamuBroker, [M1, M2]), (AsInTheThesis, [M2, M1])])
+def test_with_two_absent_one_after_another_identifiers_must_reach_further(make: BrokerFactory, order: list[bytes]):
+    """docs/protocols/locamu.md, 4: m2 hops back over the place where the ways of m1 part."""
+    sim = Simulation("b-x1 x1-x2 x2-j x2-u u-t", make, tolerance=2)
+    sim.at(0.0, Subscribe("dora@j", "g"))
+    sim.at(0.0, Subscribe("tom@t", "g"))
+    sim.at(0.0, React("dora@j", "g", "g", M2, times=1, after_s=4.0))
+    sim.at(5.0, Crash("x1"))
+    sim.at(5.0, Crash("x2"))
+    sim.at(5.9, Cut("b", "u"))
+    sim.at(6.0, Publish("ben@b", "g", M1, "causal"))  # straight to j, and to u, which it does not reach
+    sim.at(7.0, Cut("b", "x1"))
+    sim.at(7.5, Recover("x1"))
+    sim.at(8.0, Crash("u"))
+    sim.at(13.0, Heal())  # x1 hears of m1 at last
+    sim.at(20.0, Recover("x2"))
+    sim.at(20.0, Recover("u"))
+    sim.run_until_quiet(limit_s=90)
+    assert sim.delivered("tom@t") == order
+
+
+def test_total_is_refused_with_a_sentence():
+    sim = Simulation("0-1", "locamu")
+    with pytest.raises(GuaranteeError, match="does not give 'total': it gives eventual, fifo, causal"):
+        sim.at(1.0, Publish("p@0", "g", b"", "total"))
+
+
+def test_a_total_batch_that_comes_all_the_same_is_rejected():
+    sim = Simulation("0-1", LocamuBroker)
+    sim.at(1.0, Publish("p@0", "g", b"", "total"))
+    sim.run_until_quiet()
+    assert "does not give 'total'" in sim.failures("p@0")[0]
+
+
+def test_nobody_can_join_a_tree_that_is_fixed():
+    sim = Simulation("0-1", "locamu")
+    with pytest.raises(Exception, match="the tree is fixed"):
+        sim.at(1.0, Join("new", "0"))
+
+
+def test_a_subscription_is_confirmed_when_a_broker_that_was_absent_knows_of_it():
+    tree = Tree("A-B B-C C-D", 1, "")
+    tree.at((0.0, Crash("C")), (0.5, Subscribe("a@A", "g")), (3.0, Recover("C")))
+    tree.run_for(2.9)
+    assert tree.sim.completed("a@A") == []
+    tree.run()
+    assert len(tree.sim.completed("a@A")) == 1
+    assert tree.broker("D").durable.core.groups.remote.route("g") == {"C": None, "B": None}
+
+
+def test_who_has_unsubscribed_everywhere_is_forgotten_everywhere():
+    tree = Tree("A-B B-C", 1, "AC")
+    tree.at((0.0, Unsubscribe("a@A", "g")), (0.0, Unsubscribe("c@C", "g")))
+    tree.run()
+    for name in "ABC":
+        groups = tree.broker(name).durable.core.groups
+        assert (len(groups.local), len(groups.remote), groups.wants) == (0, 0, {})
+
+
+def test_groups_may_change_while_messages_of_other_groups_refer_to_them():
+    """What c publishes on h because of what it got on g comes after it for d, who wants both, though c has left g."""
+    tree = Tree("A-B B-C B-D", 1, "CD", [Subscribe("d@D", "h")])
+    tree.at(
+        (0.0, Cut("B", "D")),
+        (0.0, Cut("A", "D")),
+        (0.001, Publish("a@A", "g", M1, "causal")),
+        (0.05, Unsubscribe("c@C", "g")),
+        (0.1, Publish("c@C", "h", M2, "causal")),
+        (2.0, Heal()),
+    )
+    tree.run()
+    assert tree.sim.delivered("d@D") == [M1, M2]
+
+
+def test_what_was_written_down_is_what_was_known():
+    """At the end of a run with crashes every broker, made anew from its disk, knows what the living one knows."""
+    sim = random_scenario(3, "locamu", Trouble((), "absent", 1)).build()
+    sim.run_until_quiet(limit_s=120)
+    for name in sim.tree:
+        living = sim.node(name)
+        assert isinstance(living, LocamuBroker)
+        again = LocamuBroker(living.config, 1)
+        again.restore(dict(sim.host(name)._disk.pairs))
+        core, other = living.durable.core, again.durable.core
+        assert (core.serial, core.past, core.pending) == (other.serial, other.past, other.pending)
+        assert core.column() == other.column()
+        assert core.groups.image() == other.groups.image()
+        assert living.durable.publishers.numbers() == again.durable.publishers.numbers()
+        for link in [link for link in living.hub.links.values() if link.kind == "client"]:
+            revived = again.hub.links[link.peer]
+            assert (revived.session, revived.received, revived.queued) == (link.session, link.received, link.queued)
+
+
+PAIRS = 22 * 9
+"""Three edges around a broker inside a binary tree are 22 brokers, none of which numbers for more than 9 others."""
+
+
+def _binary(brokers: int) -> str:
+    return " ".join(f"{(n - 1) // 2}-{n}" for n in range(1, brokers))
+
+
+def test_state_depends_on_the_neighbourhood_and_not_on_the_size_of_the_network():
+    def numbers(brokers: int) -> dict[str, int]:
+        sim = Simulation(_binary(brokers), "locamu", broker=BrokerConfig("*", tolerance=1))
+        leaves = range(brokers // 2, brokers, 5)
+        for leaf in leaves:
+            sim.at(0.0, Subscribe(f"s{leaf}@{leaf}", "g"))
+            sim.at(20.0, Publish(f"s{leaf}@{leaf}", "g", b"x", "causal"))
+        sim.run_until_quiet(limit_s=60)
+        assert len(sim.delivered(f"s{leaves[0]}")) == len(leaves)
+        most = {"numbers": 0, "seen": 0, "links": 0}
+        for name in sim.tree:
+            node = sim.node(name)
+            assert isinstance(node, LocamuBroker)
+            core = node.durable.core
+            assert (len(core.store), core.gapped) == (0, set())
+            most["numbers"] = max(most["numbers"], len(core.past))
+            most["seen"] = max(most["seen"], len(core.seen))
+            most["links"] = max(most["links"], len(node.exchange.peers))
+        return most
+
+    small, large = numbers(31), numbers(95)
+    assert large["links"] == small["links"]
+    assert max(large["numbers"], large["seen"]) <= PAIRS
+    assert max(small["numbers"], small["seen"]) <= PAIRS
