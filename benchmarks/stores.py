@@ -4,12 +4,14 @@
     python benchmarks/stores.py --url postgresql:///db   # and this one
     python benchmarks/stores.py --recovery               # reading 1,000 messages out of 10,000 and of 1,000,000
 
-Each row: microseconds a message, for appending and for reading, and how much of the bare loop's rate is left. The bare
-loop writes each commit's payloads to a file with one `write`, and one `fdatasync` where the level asks for it.
+Each row: microseconds a message, for appending and for reading, and how much is left of the rate of two bare loops in
+the same run. Both write each commit's payloads and nothing else: one to a file, with one `write` and, where the level
+asks for it, one `fdatasync`; the other into one column of a table of the same database, with the same settings.
 """
 
 import argparse
 import os
+import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from pathlib import Path
 from holdfast.model.batches import make_batch
 from holdfast.model.reliable import LEVELS, Entry, Level
 from holdfast.storage.stores import Store, open_store
+from holdfast.storage.stores.sqlite import LOG_PAGES_MAX, PAGE_BYTES
 
 SIZES = (32, 1024, 8192)
 COMMIT_MESSAGES = {32: 2048, 1024: 512, 8192: 64}
@@ -54,6 +57,52 @@ def bare(path: Path, prepared: list[list[Entry]], level: Level) -> float:
     return spent
 
 
+def bare_sqlite(path: Path, prepared: list[list[Entry]], level: Level) -> float:
+    """The same into a table of SQLite."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES_MAX}")
+    db.execute(f"PRAGMA synchronous = {'FULL' if level is Level.FSYNCED else 'NORMAL'}")
+    db.execute("CREATE TABLE bare (id INTEGER PRIMARY KEY, payloads BLOB)")
+    begin = time.perf_counter()
+    for entries in prepared:
+        db.execute("BEGIN")
+        db.executemany("INSERT INTO bare (payloads) VALUES (?)", [(entry.batch.payloads,) for entry in entries])
+        db.execute("COMMIT")
+    spent = time.perf_counter() - begin
+    db.close()
+    path.unlink()
+    return spent
+
+
+def bare_postgresql(url: str, prepared: list[list[Entry]], level: Level) -> float:
+    """The same into a table of PostgreSQL."""
+    import psycopg  # noqa: PLC0415
+
+    with psycopg.connect(url, autocommit=True) as db, db.cursor() as cursor:
+        cursor.execute("DROP TABLE IF EXISTS bare")
+        cursor.execute("CREATE TABLE bare (id bigserial PRIMARY KEY, payloads bytea)")
+        cursor.execute("ALTER TABLE bare ALTER COLUMN payloads SET STORAGE EXTERNAL")
+        cursor.execute(f"SET synchronous_commit = {'on' if level is Level.FSYNCED else 'off'}")
+        begin = time.perf_counter()
+        for entries in prepared:
+            with db.transaction():
+                cursor.executemany("INSERT INTO bare (payloads) VALUES (%s)", [(e.batch.payloads,) for e in entries])
+        spent = time.perf_counter() - begin
+        cursor.execute("DROP TABLE bare")
+    return spent
+
+
+def bare_in_kind(url: str, place: Path, prepared: list[list[Entry]], level: Level) -> float:
+    """The bare loop into what the store keeps things in."""
+    if url.startswith("sqlite"):
+        return bare_sqlite(place / "bare.db", prepared, level)
+    if url.startswith("segments"):
+        return bare(place / "bare", prepared, level)
+    return bare_postgresql(url.partition("#")[0], prepared, level)
+
+
 def appended(store: Store, prepared: list[list[Entry]], level: Level) -> float:
     begin = time.perf_counter()
     for entries in prepared:
@@ -73,33 +122,37 @@ def read(store: Store) -> tuple[float, int]:
 
 
 def rates(urls: dict[str, str], place: Path, messages: int, alone: bool) -> None:
-    print(f"{'store':12}{'level':10}{'bytes':>7}{'append µs':>12}{'bare µs':>10}{'ratio':>8}{'read µs':>10}")
+    titles = ("append µs", "file µs", "ratio", "bare µs", "ratio", "read µs")
+    print(f"{'store':12}{'level':10}{'bytes':>7}" + "".join(f"{title:>11}" for title in titles))
     for size in SIZES:
         total = min(messages, 200) if alone else max(messages * 1024 // max(size, 256), COMMIT_MESSAGES[size])
         for level in LEVELS:
             for name, url in urls.items():
                 prepared = list(commits(size, total, alone))
                 stored = sum(entry.count for entries in prepared for entry in entries)
-                least = bare(place / "bare", prepared, level)
+                least, own = bare(place / "bare", prepared, level), bare_in_kind(url, place, prepared, level)
                 with open_store(url.replace("NUMBER", f"{name}_{size}_{level}_{int(alone)}")) as store:
                     spent = appended(store, prepared, level)
                     least = (least + bare(place / "bare", prepared, level)) / 2
+                    own = (own + bare_in_kind(url, place, prepared, level)) / 2
                     reading, count = read(store)
                 assert count == stored
-                print(
-                    f"{name:12}{level:10}{size:7}{spent / stored * 1e6:12.2f}{least / stored * 1e6:10.2f}"
-                    f"{least / spent:8.2f}{reading / count * 1e6:10.2f}"
-                )
+                figures = (spent / stored, least / stored, least / spent, own / stored, own / spent, reading / count)
+                shown = [value if at in (2, 4) else value * 1e6 for at, value in enumerate(figures)]
+                print(f"{name:12}{level:10}{size:7}" + "".join(f"{value:11.2f}" for value in shown))
 
 
-def recovery(urls: dict[str, str], stored: tuple[int, ...]) -> None:
+def recovery(urls: dict[str, str], stored: tuple[int, ...], alone: bool) -> None:
     """Opening, and reading the 1,000 messages that somebody missed, in the middle of what is stored."""
     print(f"{'store':12}{'stored':>10}{'open ms':>10}{'1,000 by seq ms':>17}{'by identity ms':>16}{'at time ms':>12}")
     for name, url in urls.items():
         for total in stored:
             where = url.replace("NUMBER", f"{name}_recovery_{total}")
             with open_store(where) as store:
-                appended(store, list(commits(32, total, False)), Level.WRITTEN)
+                for many in commits(32, total, False):
+                    entries = many if not alone else [one.part(at, at) for one in many for at in _numbers(one)]
+                    store.append(STREAM, entries)
+                    store.commit(Level.WRITTEN)
             times = []
             begin = time.perf_counter()
             store = open_store(where)
@@ -123,11 +176,17 @@ def recovery(urls: dict[str, str], stored: tuple[int, ...]) -> None:
             )
 
 
+def _numbers(entry: Entry) -> range:
+    return range(entry.first, entry.last + 1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", help="another store, such as postgresql:///database?host=/run/postgresql")
     parser.add_argument("--messages", type=int, default=20_000, help="how many of 1 KiB; of other sizes the same bytes")
-    parser.add_argument("--alone", action="store_true", help="one message a commit")
+    parser.add_argument(
+        "--alone", action="store_true", help="one message a commit; with --recovery, one message an entry"
+    )
     parser.add_argument("--recovery", action="store_true", help="what it costs to read 1,000 messages")
     parser.add_argument("--place", type=Path, help="where the files go; a directory that is removed by default")
     options = parser.parse_args()
@@ -137,7 +196,7 @@ def main() -> None:
         if options.url:
             urls["postgresql"] = f"{options.url}#NUMBER"
         if options.recovery:
-            recovery(urls, (10_000, 1_000_000))
+            recovery(urls, (10_000, 1_000_000), options.alone)
         else:
             rates(urls, place, options.messages, options.alone)
 

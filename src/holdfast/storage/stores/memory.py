@@ -92,9 +92,12 @@ class _Contents:
 
     def carry_out(self, change: Change) -> None:
         for appended in change.entries:
-            self.streams.setdefault(appended.stream, _Stream()).add(appended.entry, appended.late)
-        for stream, before in change.kept.items():
-            self.streams[stream].forget(before)
+            stream = self.streams.get(appended.stream)
+            if stream is None:
+                stream = self.streams[appended.stream] = _Stream()
+            stream.add(appended.entry, appended.late)
+        for name, before in change.kept.items():
+            self.streams[name].forget(before)
         for key, value in change.pairs.items():
             if value:
                 self.pairs[key] = value

@@ -37,6 +37,8 @@ from holdfast.storage.stores.segment_scan import scan
 INDEXES_MAX = 16
 DESCRIPTORS_MAX = 64
 """How many indexes are in memory and how many files are open at once: those that were asked last."""
+AHEAD_BYTES = 1 << 17
+"""How much is read at once by whoever reads one record after the other."""
 LIVE_SHARE_MIN = 0.5
 """Compaction rewrites a segment of which less than this is kept."""
 
@@ -54,6 +56,8 @@ class SegmentFiles:
         self._summaries: dict[int, Summaries] = {}
         self._indexes: OrderedDict[int, SegmentIndex] = OrderedDict()
         self._descriptors: OrderedDict[int, int] = OrderedDict()
+        self._ahead = (0, 0, b"")
+        self._last = (0, 0)
 
     # ----------------------------------------------------------------------------------------------------------- files
 
@@ -97,6 +101,7 @@ class SegmentFiles:
         self.index_path(number).unlink(missing_ok=True)
 
     def _let_go(self, number: int) -> None:
+        self._ahead = (0, 0, b"")
         self._indexes.pop(number, None)
         descriptor = self._descriptors.pop(number, None)
         if descriptor is not None:
@@ -241,10 +246,25 @@ class SegmentFiles:
         """What stands there, if it is what was written."""
         if slot.at == LOST:
             return None
-        data = os.pread(self._descriptor(number), slot.size, slot.at)
-        record = record_at(data, 0, number, slot.at)
-        entry = entry_of(record) if record is not None else None
-        return entry if entry is not None and entry.first == slot.first and entry.cat == slot.cat else None
+        for data, begin in self._read(number, slot):
+            record = record_at(data, begin, number, slot.at)
+            entry = entry_of(record) if record is not None else None
+            if entry is not None and entry.first == slot.first and entry.cat == slot.cat:
+                return entry
+        return None
+
+    def _read(self, number: int, slot: Slot) -> Iterator[tuple[bytes, int]]:
+        """The bytes of a record and where it begins in them: what was read ahead, then those of the file as it is."""
+        (last_number, last_end), self._last = self._last, (number, slot.at + slot.size)
+        ahead_number, ahead_at, ahead = self._ahead
+        begin = slot.at - ahead_at
+        if number == ahead_number and 0 <= begin <= len(ahead) - slot.size:
+            yield ahead, begin
+        # Whoever reads on behind the last record will go on: then one call reads many.
+        goes_on = number == last_number and 0 <= slot.at - last_end <= AHEAD_BYTES
+        data = os.pread(self._descriptor(number), max(slot.size, AHEAD_BYTES if goes_on else 0), slot.at)
+        self._ahead = (number, slot.at, data)
+        yield data, 0
 
     def _descriptor(self, number: int) -> int:
         found = self._descriptors.get(number)

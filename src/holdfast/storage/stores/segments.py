@@ -40,7 +40,7 @@ from holdfast.storage.stores.segment_verify import damages_of
 from holdfast.storage.stores.spans import Span
 from holdfast.storage.stores.store import Damage, StoreError, StoreFailed, StreamInfo
 
-SEGMENT_BYTES = 32 << 20
+SEGMENT_BYTES = 16 << 20
 _MARK = Layout("<4sQQI")
 _MARK_MAGIC = b"HFY1"
 
@@ -325,6 +325,9 @@ class SegmentStore(BufferedStore):
 
     def close(self) -> None:
         self._files.close()
+        if getattr(self, "_fd", -1) > 0 and not self._broken:
+            # What was set aside and not used is given back, and need not be read by whoever opens it next.
+            os.ftruncate(self._fd, self._end)
         for descriptor in (getattr(self, "_fd", -1), self._mark):
             if descriptor > 0:
                 os.close(descriptor)

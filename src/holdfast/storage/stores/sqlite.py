@@ -23,7 +23,7 @@ from holdfast.storage.stores.store import Damage, StoreError, StoreFailed
 LAYOUT = 1
 """Written into the file: another version of these tables would have another number."""
 PAGE_BYTES = 8192
-LOG_PAGES_MAX = 2048
+LOG_PAGES_MAX = 4096
 """How long the log grows before SQLite moves it into the file."""
 CACHE_KIB = 16 << 10
 DAMAGE_SHOWN_MAX = 20
