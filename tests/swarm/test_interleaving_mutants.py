@@ -29,7 +29,7 @@ from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger import GingerBroker
 from holdfast.protocols.ginger.broker import _Held
 from holdfast.protocols.ginger.cuts import ROOT, Cut, CutMap
-from holdfast.protocols.ginger.interests import InterestMap, _Announcement, _Request
+from holdfast.protocols.interests import InterestMap, _Announcement, _Request
 from holdfast.protocols.links import Link
 from tests.support import casts, interleavings
 from tests.support.interleavings import Stuck, World

@@ -127,7 +127,8 @@ def campaign(
         str,
         typer.Option(
             "--faults",
-            help=f"Classes of broker failures, by commas: {', '.join(FAILURE_CLASSES)}, or all. With locamu: absent.",
+            help=f"Classes of broker failures, by commas: {', '.join(FAILURE_CLASSES)}, or all. With locamu: absent; "
+            "with delta-neighbourhood: away.",
         ),
     ] = "",
     tolerance: Annotated[

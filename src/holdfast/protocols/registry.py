@@ -9,6 +9,7 @@ from holdfast.model.guarantees import GUARANTEES, GuaranteeError, check_guarante
 from holdfast.protocols.barriers import BarriersBroker
 from holdfast.protocols.cbcast import CbcastBroker
 from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.delta_neighbourhood import NeighbourhoodBroker
 from holdfast.protocols.ginger import GingerBroker, LockingBroker, make_ginger
 from holdfast.protocols.locamu import LocamuBroker
 from holdfast.protocols.node import BrokerNode
@@ -78,6 +79,15 @@ PROTOCOLS: dict[str, ProtocolInfo] = {
             BarriersBroker,
             ("join",),
             meshed=True,
+        ),
+        ProtocolInfo(
+            "delta-neighbourhood",
+            "a broker tree that skips brokers out of reach; one message in transit a publisher, known by its way",
+            NeighbourhoodBroker.guarantees,
+            "with a tolerance of f, f of any 2f+1 brokers on a path out of reach; they come back with what they knew",
+            NeighbourhoodBroker,
+            ("away",),
+            hops=NeighbourhoodBroker.hops,
         ),
         ProtocolInfo(
             "locamu",

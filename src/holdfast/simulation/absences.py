@@ -25,8 +25,11 @@ Timed = tuple[float, Command]
 class AbsenceAuthor:
     """Makes up who is away when, in one scenario."""
 
-    def __init__(self, chance: Random, tree: Parents, tolerance: int, begin_s: float, span_s: float) -> None:
-        self.chance, self.tree, self.tolerance = chance, tree, tolerance
+    def __init__(
+        self, chance: Random, tree: Parents, tolerance: int, begin_s: float, span_s: float, crashes: bool = True
+    ) -> None:
+        """Without `crashes`, whoever is away stands still and keeps what it knew."""
+        self.chance, self.tree, self.tolerance, self.crashes = chance, tree, tolerance, crashes
         self.begin_s, self.span_s = begin_s, span_s
         edges = [(parent, name) for name, parent in tree.items() if parent is not None]
         self._near = Neighbourhood(next(iter(tree)), edges)
@@ -66,6 +69,8 @@ class AbsenceAuthor:
 
     def _absence(self, node: str, start_s: float, end_s: float) -> Iterator[Timed]:
         kind = self.chance.choice(("crash", "crash", "midst", "freeze"))
+        if not self.crashes:
+            kind = "freeze"
         if kind == "freeze":
             yield start_s, Freeze(node)
             yield end_s, Thaw(node)

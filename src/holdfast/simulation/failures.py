@@ -44,6 +44,7 @@ FailureClass = Literal[
     "leave",
     "storm",
     "absent",
+    "away",
 ]
 FAILURE_CLASSES: tuple[FailureClass, ...] = (
     "crash",
@@ -60,14 +61,14 @@ FAILURE_CLASSES: tuple[FailureClass, ...] = (
     "storm",
 )
 """What befalls trees that repair themselves."""
-RETURNING_CLASSES: tuple[FailureClass, ...] = ("absent",)
+RETURNING_CLASSES: tuple[FailureClass, ...] = ("absent", "away")
 """What befalls trees in which whoever is lost comes back and goes on: see `simulation.absences`."""
 TOLERANCE_MIN: dict[str, int] = {"adjacent": 2, "during": 2}
 """What a class needs, if it is more than 1."""
 BROKERS_MIN: dict[str, int] = {"two": 4, "adjacent": 4, "during": 4, "storm": 5}
 """Below that a class makes no sense; 3 if nothing is said."""
 
-SILENT: tuple[FailureClass, ...] = ("freeze", "cut", "partition", "storm", "absent")
+SILENT: tuple[FailureClass, ...] = ("freeze", "cut", "partition", "storm", *RETURNING_CLASSES)
 """Classes in which connections stay open and bring nothing."""
 SILENCE_S = 1.5
 """After so much of it the brokers of these runs give a connection up."""

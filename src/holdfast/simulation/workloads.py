@@ -27,6 +27,7 @@ from holdfast.simulation.failures import (
     BROKERS_MIN,
     MIDST,
     PARTED,
+    RETURNING_CLASSES,
     SILENCE_S,
     SILENT,
     STORM_S,
@@ -246,7 +247,7 @@ class _Author:
                 self.begin_s += BOOT_NARROW_S
         if trouble.failure == "storm":
             self.span_s = STORM_S
-        if trouble.failure == "absent":
+        if trouble.failure in RETURNING_CLASSES:
             self.span_s = shape.choice((0.1, 1.0, 4.0))
         self.entries: list[Timed] = []
 
@@ -311,7 +312,7 @@ class _Author:
 
     def _suspect_s(self) -> float | None:
         """Where suspicions do no harm, they may come early: many will be false."""
-        if self.trouble.failure != "absent":
+        if self.trouble.failure not in RETURNING_CLASSES:
             return None
         return stream(self.seed, "suspicions").choice((0.002, 0.05, 0.3))
 
@@ -446,9 +447,11 @@ class _Author:
 
     def _failures(self) -> None:
         failure = self.trouble.failure
-        if failure == "absent":
+        if failure in RETURNING_CLASSES:
             chance = stream(self.seed, "absences")
-            absences = AbsenceAuthor(chance, self.tree, self.trouble.tolerance, self.begin_s, self.span_s)
+            absences = AbsenceAuthor(
+                chance, self.tree, self.trouble.tolerance, self.begin_s, self.span_s, crashes=failure == "absent"
+            )
             for time_s, command in absences.entries():
                 self._add(max(0.0, time_s), command)
         elif failure is not None:

@@ -12,7 +12,7 @@ from holdfast.model.messages import (
     TotalRequest,
 )
 from holdfast.protocols.ginger.cuts import ROOT, BatchId, CutMap
-from holdfast.protocols.ginger.interests import InterestMap
+from holdfast.protocols.interests import InterestMap
 
 Happened = tuple[object, ...]
 

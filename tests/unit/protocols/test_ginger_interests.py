@@ -13,7 +13,7 @@ from holdfast.model.messages import (
     UnsubscribeAck,
 )
 from holdfast.model.wire import FRAME_BYTES_MAX, encode
-from holdfast.protocols.ginger.interests import INTERESTS_PER_MESSAGE, InterestMap
+from holdfast.protocols.interests import INTERESTS_PER_MESSAGE, InterestMap
 
 Sent = list[tuple[str, SessionMessage]]
 

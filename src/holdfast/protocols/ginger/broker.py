@@ -39,7 +39,7 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
 from holdfast.protocols.edges import EdgeBroker, Phase
 from holdfast.protocols.ginger.cuts import BatchId, CutMap
-from holdfast.protocols.ginger.interests import InterestMap
+from holdfast.protocols.interests import InterestMap
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Effects
 

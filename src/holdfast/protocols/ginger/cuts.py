@@ -43,7 +43,7 @@ from typing import Protocol
 
 from holdfast.model.batches import Batch
 from holdfast.model.messages import SessionMessage, TotalAck, TotalMarker, TotalProcessed, TotalRequest
-from holdfast.protocols.ginger.interests import InterestMap
+from holdfast.protocols.interests import InterestMap
 
 BatchId = tuple[str, int]
 ROOT = ""

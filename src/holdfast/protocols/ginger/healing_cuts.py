@@ -21,7 +21,7 @@ from typing import Protocol
 from holdfast.model.batches import Batch
 from holdfast.model.messages import SessionMessage, TotalAbort, TotalAck, TotalMarker
 from holdfast.protocols.ginger.cuts import ROOT, BatchId, Cut, CutMap, CutOwner
-from holdfast.protocols.ginger.interests import InterestMap
+from holdfast.protocols.interests import InterestMap
 from holdfast.protocols.stability import StabilityLog
 
 
