@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.live import Live
 from rich.text import Text
@@ -15,7 +16,15 @@ from holdfast.client.addresses import Address, parse_addresses
 from holdfast.cluster.config import BASE_PORT, CLUSTER_NAME, LOOPBACK, Cluster, load_cluster
 from holdfast.cluster.evaluation import default_cluster
 from holdfast.cluster.processes import Processes, broker_settings, stop_processes
-from holdfast.cluster.state import State, forget_state, locked, read_state, running_state, write_state
+from holdfast.cluster.state import (
+    DEFAULT_DIRECTORY,
+    State,
+    forget_state,
+    locked,
+    read_state,
+    running_state,
+    write_state,
+)
 from holdfast.cluster.status import BrokerStatus, ClusterStatus, cluster_status
 from holdfast.model.errors import ConfigError
 from holdfast.protocols.registry import find_protocol
@@ -205,22 +214,31 @@ def broker(
         int, typer.Option("--tolerance", min=0, max=TOLERANCE_MAX, help="Adjacent brokers that may be lost at once.")
     ] = 0,
     trace: Annotated[str, typer.Option("--trace", help="A directory for the trace of what it reports.")] = "",
+    state_dir: Annotated[
+        str, typer.Option("--state-dir", help="A directory for what it has to know after a crash.")
+    ] = "",
 ) -> None:
     """Run one broker in the foreground; SIGTERM or Ctrl-C drains it and ends it. It logs JSON lines to stderr.
 
     A broker joins a tree that is running with the address of any of its brokers, and nothing else: whoever listens
     there says its name, its protocol and the tolerance of the tree.
 
+    With --state-dir it writes down who it is, whom it knows and how far publishers are. Started again after a crash,
+    with the same options, it finds back to the tree even if the brokers that its options name are gone. With --file
+    that is .holdfast/state, unless the file or the option says otherwise.
+
     \b
     Examples
       holdfast broker solo --port 7400 --health-port 7500
       holdfast broker leaf --port 7401 --parent solo@127.0.0.1:7400
       holdfast broker newcomer --port 7409 --parent 127.0.0.1:7400
-      holdfast broker middle --file examples/clusters/chain-of-three.toml
+      holdfast broker middle --file examples/clusters/chain-of-three.toml --state-dir /var/lib/holdfast
     """
     if file is not None:
         described = load_cluster(file)
-        settings = broker_settings(described, described.broker(name), trace)
+        settings = broker_settings(described, described.broker(name), trace, newcomer=None, directory=DEFAULT_DIRECTORY)
+        if state_dir:
+            settings = msgspec.structs.replace(settings, state_dir=state_dir)
     else:
         find_protocol(protocol)
         above, addresses, seeds = _parent(parent)
@@ -235,6 +253,8 @@ def broker(
             addresses=addresses,
             seeds=seeds,
             tolerance=tolerance,
+            newcomer=None,
+            state_dir=state_dir,
             trace=trace,
         )
     raise typer.Exit(run_broker(settings, complain))

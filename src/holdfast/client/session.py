@@ -160,6 +160,14 @@ class Client:
         """The number that the next publication will have."""
         return self._machine.next_seq
 
+    @property
+    def numbers_known(self) -> bool:
+        """Whether `next_seq` of a new session counts what was published under its name before.
+
+        A broker that has crashed knows up to where numbers were reserved: then some of them were never used.
+        """
+        return self._machine.numbers_known
+
     async def publish(
         self,
         topic: str,

@@ -164,6 +164,11 @@ class SyncClient:
         with self._lock:
             return self._next_seq
 
+    @property
+    def numbers_known(self) -> bool:
+        """See `Client.numbers_known`."""
+        return self._client.numbers_known
+
     # ------------------------------------------------------------------------------------------------ calls
 
     def publish(

@@ -7,6 +7,7 @@ tolerance = 1            # brokers that may be lost at once, next to each other;
 silence_s = 0.6          # a broker that says nothing for so long is given up: several round trips of the slowest link
 suspect_s = 0.03         # and one without a connection after this time and a few round trips
 join_s = 1.0             # how long those below a lost broker may take to turn to another one
+state_dir = "state"      # where brokers write down what they have to know after a crash; else beside their logs
 
 [brokers.a]
 port = 7400
@@ -90,6 +91,7 @@ class Cluster(Struct, frozen=True):
     silence_s: float | None = None
     suspect_s: float | None = None
     join_s: float | None = None
+    state_dir: str = ""
 
     @property
     def root(self) -> Broker:
@@ -155,6 +157,7 @@ class _File(Struct, frozen=True):
     silence_s: Seconds | None = None
     suspect_s: Seconds | None = None
     join_s: Seconds | None = None
+    state_dir: str = ""
 
 
 def load_cluster(path: Path) -> Cluster:
@@ -195,8 +198,8 @@ def parse_cluster(text: str, source: str = "cluster file") -> Cluster:
         _client(name, _converted(entry, _ClientEntry, source, f"clients.{name}."))
         for name, entry in file.clients.items()
     )
-    times = (file.silence_s, file.suspect_s, file.join_s)
-    return checked(Cluster(file.name, file.protocol, brokers, clients, file.tolerance, *times), source)
+    rest = (file.tolerance, file.silence_s, file.suspect_s, file.join_s, file.state_dir)
+    return checked(Cluster(file.name, file.protocol, brokers, clients, *rest), source)
 
 
 def _broker(name: str, entry: _BrokerEntry, index: int, file: _File) -> Broker:

@@ -22,7 +22,7 @@ from holdfast.cluster.bench.samples import percentile
 from holdfast.cluster.config import Client, Cluster
 from holdfast.cluster.demo_client import DemoClientSettings
 from holdfast.cluster.ports import free_port_pairs
-from holdfast.cluster.processes import Processes
+from holdfast.cluster.processes import STATE, Processes
 from holdfast.cluster.repairs import Assassin, Kill, Repair, repairs
 from holdfast.cluster.status import ClusterStatus
 from holdfast.cluster.workers import Worker
@@ -185,7 +185,7 @@ def _emptied(directory: Path) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         for file in directory.glob("*.jsonl"):
             file.unlink()
-        for old in ("logs", RECORDINGS):
+        for old in ("logs", STATE, RECORDINGS):
             shutil.rmtree(directory.parent / old, ignore_errors=True)
         for old in (PAGE, SUMMARY):
             (directory.parent / old).unlink(missing_ok=True)

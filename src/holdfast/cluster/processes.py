@@ -29,6 +29,8 @@ from holdfast.runtime.tracing import RUN
 
 BROKER_MODULE = "holdfast.cluster.broker_process"
 REPLICA_MODULE = "holdfast.cluster.replica_process"
+STATE = "state"
+"""Where brokers keep their state, in the directory that their logs are in."""
 READY_S = 30.0
 POLL_S = 0.03
 DRAIN_S = 10.0
@@ -56,9 +58,19 @@ class Running(Struct, frozen=True):
 
 
 def broker_settings(
-    cluster: Cluster, broker: Broker, trace: str = "", run: str = RUN, *, newcomer: bool = False
+    cluster: Cluster,
+    broker: Broker,
+    trace: str = "",
+    run: str = RUN,
+    *,
+    newcomer: bool | None = False,
+    directory: Path | None = None,
 ) -> BrokerSettings:
-    """What the process of that broker is told. A `newcomer` joins a tree that is there already."""
+    """What the process of that broker is told. A `newcomer` joins a tree that is there already.
+
+    It keeps its state where the cluster's file says, else below the directory.
+    """
+    beside = "" if directory is None else str(directory.resolve() / STATE)
     heals = cluster.tolerance > 0
     known = [one for one in cluster.brokers if one.name == broker.parent or (heals and one.name != broker.name)]
     return BrokerSettings(
@@ -72,7 +84,8 @@ def broker_settings(
         addresses={one.name: (one.host, one.port) for one in known},
         tolerance=cluster.tolerance,
         join=tuple(one.name for one in known) if heals else (),
-        newcomer=newcomer and heals and bool(known),
+        newcomer=newcomer if newcomer is None else newcomer and heals and bool(known),
+        state_dir=cluster.state_dir or beside,
         brokers=len(cluster.brokers) if heals else 0,
         link=link_of(cluster.silence_s) if heals and cluster.silence_s else None,
         suspect_s=cluster.suspect_s or SUSPECT_S,
@@ -104,7 +117,7 @@ class Processes:
         """`launchers` has the words to put before the command of a process, by its title such as `broker 1`."""
         self.cluster, self._attached, self._trace, self._run = cluster, attached, trace, run
         self._launchers = launchers or {}
-        self._logs = directory / "logs"
+        self._directory, self._logs = directory, directory / "logs"
         self.running: list[Running] = []
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._crashed: set[str] = set()
@@ -128,7 +141,9 @@ class Processes:
 
     def settings_of(self, broker: Broker, *, newcomer: bool) -> BrokerSettings:
         """What the process of that broker is told. One that comes back goes on with the trace of its first life."""
-        return broker_settings(self.cluster, broker, self._trace, self._run, newcomer=newcomer)
+        return broker_settings(
+            self.cluster, broker, self._trace, self._run, newcomer=newcomer, directory=self._directory
+        )
 
     def _start_broker(self, settings: BrokerSettings) -> None:
         self._start("broker", settings.name, BROKER_MODULE, msgspec.json.encode(settings).decode())

@@ -397,7 +397,8 @@ class Hello(Struct, frozen=True, array_like=True, tag=1, gc=False):
 class Welcome(Struct, frozen=True, array_like=True, tag=2, gc=False):
     """The answer to `Hello`: who is here, what it has of the session, and what it can do.
 
-    `published` is the highest number known of that publisher: a new session under an old name goes on after it.
+    `published` is the highest number known of that publisher: a new session under an old name goes on after it. It is
+    not `exact` if the broker has lost count in a crash: then it is merely high enough.
     """
 
     node: Name
@@ -408,6 +409,7 @@ class Welcome(Struct, frozen=True, array_like=True, tag=2, gc=False):
     guarantees: tuple[Rank, ...]
     payload_bytes_max: int
     tolerance: Annotated[int, Meta(ge=0, le=8)] = 0
+    exact: bool = True
 
 
 class Refusal(Struct, frozen=True, array_like=True, tag=3, gc=False):

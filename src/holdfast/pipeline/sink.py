@@ -88,9 +88,10 @@ class Publications:
             return before
         with connect_sync(self._address, name=name, cluster=self._cluster) as client:
             taken = client.next_seq - 1
-            if taken < before:
+            if taken < before or not client.numbers_known:
+                knows = f"{taken} messages" if client.numbers_known else "not how many messages"
                 raise SinkError(
-                    f"broker {client.broker} knows {taken} messages of {name}, which has published {before}: it was "
+                    f"broker {client.broker} knows {knows} of {name}, which has published {before}: it was "
                     "started anew, or is not the broker of before. Name that one first in `address`; if it is gone for "
                     "good, begin a new query, which may repeat the rows of its last micro-batch."
                 )

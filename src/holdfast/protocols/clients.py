@@ -96,6 +96,8 @@ class ClientNode:
         self._broker = config.broker
         """The name under which our driver knows the broker that has our session."""
         self._hub = _ClientHub(self, config.name, "client", config.cluster, config.link, incarnation)
+        self.numbers_known = True
+        """Whether what was published under this name before is counted; else it may be less than our numbers say."""
         self._hub.may_begin = self._numbering
         self.next_seq = 1
         self.accepted_seq = 0
@@ -348,6 +350,7 @@ class ClientNode:
 
     def _numbering(self, published: int) -> bool:
         """A new session goes on after what was published under its name; it may not repeat a number."""
+        self.numbers_known = self._hub.said is None or self._hub.said.exact
         if not published:
             return True
         if self.next_seq > 1:

@@ -48,6 +48,8 @@ class BrokerConfig(Struct, frozen=True):
     """The tree around this broker, as (parent, child), for protocols that keep state about brokers nearby."""
     brokers: int = 0
     """How many brokers the cluster is configured with: `total` needs a majority of them. 0: it needs none."""
+    durable: bool = False
+    """Whether it writes down what it needs after a crash: see `protocols.durable`."""
     seek_s: float = 0.5
     """How often the root of a part that was cut off looks for the others."""
     absent_s: float = 300.0

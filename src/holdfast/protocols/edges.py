@@ -25,6 +25,7 @@ from holdfast.model.messages import (
     Unsubscribe,
 )
 from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.durable import Notebook
 from holdfast.protocols.hub import BEAT_TIMER, Hub
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Effects, Report
@@ -52,10 +53,16 @@ class EdgeBroker:
         self.name, self.parent, self.config = config.name, config.parent, config
         self.phase = Phase.STARTING
         self.hub = Hub(self, config.name, "broker", config.cluster, config.link, incarnation)
-        self.publishers = PublisherMemory()
+        self.publishers = PublisherMemory(durable=config.durable)
+        self.hub.uncertain = self.publishers.uncertain
+        self.notebook = Notebook(config.durable)
         self._detached_at: dict[str, float] = {}
         self._congested_at: dict[str, float] = {}
         self._now = 0.0
+
+    def restore(self, pairs: dict[str, bytes]) -> None:
+        """Be told, before the start, what an earlier life has written down."""
+        self.publishers.restore(self.notebook.restore(pairs, self.hub.incarnation).numbered)
 
     # -------------------------------------------------------------------------------------------- entry points
 
@@ -82,6 +89,8 @@ class EdgeBroker:
 
     def settle(self, now: float) -> Effects:
         self._now = now
+        if self.publishers.due:
+            self._write_numbers()
         self.hub.settle()
         self._leave_if_drained()
         return self.hub.take()
@@ -101,7 +110,15 @@ class EdgeBroker:
         if self.phase is Phase.LEAVING and self._idle() and self.hub.drained():
             self.hub.close_all(f"broker {self.name} is leaving")
             self.phase = Phase.GONE
+            self._write_last_words()
             self.hub.out.append(Report("stopped"))
+
+    def _write_last_words(self) -> None:
+        """Who leaves in order knows exactly how far everybody is."""
+        if self.notebook.durable:
+            self.hub.out += self.notebook.left()
+            for name, last in self.publishers.exact().items():
+                self.hub.out += self.notebook.numbered(name, last, exact=True)
 
     def _idle(self) -> bool:
         """Whether nothing that this broker took in is under way any more, as far as the links do not know it."""
@@ -176,9 +193,17 @@ class EdgeBroker:
         except PublicationRefused as refused:
             self._send(client, Rejected(0, batch.first, batch.last, str(refused)))
             return None
+        if self.publishers.due:
+            self._write_numbers()
         if new is batch:
             return message
         return None if new is None else Publish(new)
+
+    def _write_numbers(self) -> None:
+        """Numbers are reserved on disk before anything that has them goes on."""
+        for name, last in self.publishers.due.items():
+            self.hub.out += self.notebook.numbered(name, last, exact=False)
+        self.publishers.due.clear()
 
     def _take(self, link: Link, message: SessionMessage, arrived: SessionMessage) -> None:
         """Handle what came over a link: `message` is what of it is new, `arrived` what counts as consumed."""

@@ -97,6 +97,8 @@ class Hub:
         self._ack_timer_set = False
         self._ping = 0
         self._addresses: dict[str, str] = {}
+        self.uncertain: set[str] = set()
+        """Of whom it is not known how far it has numbered its publications, only up to where it may have."""
         self.tolerance = 0
         """What `Welcome` says of the loss of brokers."""
         self.relays = True
@@ -391,6 +393,7 @@ class Hub:
             guarantees,
             PAYLOAD_BYTES_MAX,
             self.tolerance,
+            hello.node not in self.uncertain,
         )
         self.out.append(Send(link.peer, answer))
         self._transmit(link, link.open(hello.received, hello.credit, now))

@@ -15,10 +15,12 @@ The driver's duties
 4. Call `settle` soon after something was handed over and nothing more is waiting right now: the end of a loop's turn,
    the end of a virtual instant. Acknowledgements and coalesced batches leave there, so a driver that forgets it stalls.
 5. A timer fires once, at or after its time, by `timer(name)`. Setting a name again replaces it.
-6. `now` is in seconds on a clock that never goes back; only differences count.
+6. A node that persisted something is given the pairs back, by `restore` before `start`, in its next life; the epoch of
+   that life is greater than any before.
+7. `now` is in seconds on a clock that never goes back; only differences count.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -189,6 +191,13 @@ class Node(Protocol):
     def waiting_for(self) -> list[str]:
         """In words, what this node is waiting for; empty when it waits for nothing."""
         ...
+
+
+@runtime_checkable
+class Restorable(Protocol):
+    """A node that can be given back what it persisted, before it starts."""
+
+    def restore(self, pairs: dict[str, bytes]) -> None: ...
 
 
 class BrokerNode(Node, Protocol):

@@ -3,6 +3,7 @@
 Whatever comes over a link is checked where it arrives, so that nothing behind that point meets an illegal topic.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from holdfast.model.batches import Batch, BatchError
@@ -24,6 +25,10 @@ from holdfast.model.topics import check_pattern, check_topic
 from holdfast.protocols.trackers import RangeTracker, WindowFull
 
 PUBLISHERS_MAX = 100_000
+DURABLE_MAX = 10_000
+"""How many publishers' numbers survive a restart."""
+NUMBERS_AHEAD = 1 << 16
+"""How many numbers are reserved at once where they are written down: a write for so many messages of a publisher."""
 
 
 class PublicationRefused(PeerViolation, ValueError):  # noqa: N818 - it says what happened
@@ -36,9 +41,15 @@ class PublisherMemory:
     Bounded: beyond `publishers_max` names the one that was silent the longest is forgotten.
     """
 
-    def __init__(self, publishers_max: int = PUBLISHERS_MAX) -> None:
-        self._publishers_max = publishers_max
+    def __init__(self, publishers_max: int = PUBLISHERS_MAX, durable: bool = False) -> None:
+        self._publishers_max = min(publishers_max, DURABLE_MAX) if durable else publishers_max
+        self._durable = durable
         self._seen: dict[str, RangeTracker] = {}
+        self._reserved: dict[str, int] = {}
+        self.due: dict[str, int] = {}
+        """What is to be written down before anything else happens: up to where numbers are reserved; 0 forgets."""
+        self.uncertain: set[str] = set()
+        """Those of whom it is known up to where they may have numbered, and not how far they have."""
 
     def last(self, name: str) -> int:
         """The highest number that was published under this name."""
@@ -49,14 +60,30 @@ class PublisherMemory:
         """The highest number of everybody, the longest silent first: `resume` with each makes the same memory."""
         return {name: tracker.prefix for name, tracker in self._seen.items()}
 
+    def restore(self, numbered: Mapping[str, tuple[int, bool]]) -> None:
+        """Go on with what an earlier life has written down."""
+        for name, (last, exact) in numbered.items():
+            self._reserved[name] = last
+            self._remember(name, RangeTracker(ranges_max=0, start=last))
+            if not exact:
+                self.uncertain.add(name)
+
+    def exact(self) -> dict[str, int]:
+        """How far each has numbered, of those of whom it is known."""
+        return {name: seen.prefix for name, seen in self._seen.items() if name not in self.uncertain}
+
     def resume(self, name: str, last: int) -> None:
         """A publisher comes from another broker: everything up to `last` was taken there."""
         self._seen.pop(name, None)
+        self.uncertain.discard(name)
         self._remember(name, RangeTracker(ranges_max=0, start=last))
 
     def take(self, name: str, first: int, last: int) -> tuple[int, int] | None:
         """Use the numbers first..last; which of them are new, or `None`. Numbers may not be skipped: `WindowFull`."""
         tracker = self._seen.pop(name, None) or RangeTracker(ranges_max=0)
+        if self.uncertain:
+            # It goes on behind what was reserved, so from here on it is known.
+            self.uncertain.discard(name)
         try:
             new = tracker.add(first, last)
         finally:
@@ -66,8 +93,16 @@ class PublisherMemory:
     def _remember(self, name: str, tracker: RangeTracker) -> None:
         if tracker.prefix:
             self._seen[name] = tracker
+        if self._durable and tracker.prefix > self._reserved.get(name, 0):
+            self._reserved[name] = self.due[name] = tracker.prefix + NUMBERS_AHEAD
         if len(self._seen) > self._publishers_max:
-            del self._seen[next(iter(self._seen))]
+            self._forget(next(iter(self._seen)))
+
+    def _forget(self, name: str) -> None:
+        del self._seen[name]
+        self.uncertain.discard(name)
+        if self._reserved.pop(name, 0):
+            self.due[name] = 0
 
 
 def accept_publication(client: str, batch: Batch, memory: PublisherMemory) -> Batch | None:

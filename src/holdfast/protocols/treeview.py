@@ -73,6 +73,12 @@ class TreeView:
         names = [one.name for one in line]
         return line[: names.index(self.name)] if self.name in names else line
 
+    def near(self) -> tuple[Contact, ...]:
+        """Every other broker whom we know, those first to whom we would turn, those last whom we believe dead."""
+        line = contacts_in(Upward(self.chain, self.senior, (*self.siblings, *self.children.values())))
+        others = [one for one in line if one.name != self.name]
+        return tuple(sorted(others, key=lambda one: self.is_gone(one.name, one.epoch)))
+
     def contact(self) -> Contact:
         return Contact(self.name, self.epoch, self.address)
 

@@ -13,6 +13,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from ssl import SSLContext
 from typing import Any
 
@@ -20,11 +21,12 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.model.errors import ConfigError, LocalMisuse
-from holdfast.model.messages import Twig, Upward
+from holdfast.model.messages import Contact, Twig
 from holdfast.protocols.config import BrokerConfig, LinkConfig
-from holdfast.protocols.node import BrokerNode, Report, Restart
+from holdfast.protocols.durable import Kept, kept_in
+from holdfast.protocols.node import BrokerNode, Report, Restart, Restorable
 from holdfast.protocols.registry import make_broker
-from holdfast.protocols.treeview import TreeView, contacts_in
+from holdfast.protocols.treeview import TreeView
 from holdfast.runtime.connection import ConnectionLimits
 from holdfast.runtime.driver import Driver, Sink, place_of
 from holdfast.runtime.health import Health
@@ -33,6 +35,7 @@ from holdfast.runtime.joining import Candidates
 from holdfast.runtime.logs import Log, install
 from holdfast.runtime.process import new_incarnation, run, tune_collector
 from holdfast.runtime.tracing import RUN, Trace
+from holdfast.storage.state_file import StateFile
 
 EXIT_STOPPED, EXIT_FAILED, EXIT_MISUSE = 0, 1, 2
 
@@ -70,8 +73,9 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """`host:port` where others reach this broker; empty: where it listens."""
     join: tuple[str, ...] = ()
     """Brokers of `addresses` that may take this one in when it is a newcomer and its parent does not."""
-    newcomer: bool = False
-    """The tree is there already: ask to be taken in, whether there is a parent or not."""
+    newcomer: bool | None = False
+    """The tree is there already: ask to be taken in, whether there is a parent or not. `None`: it is if this broker has
+    written down that it was part of one, and did not leave it."""
     seeds: tuple[tuple[str, int], ...] = ()
     """Where some broker of the tree listens, if nothing else is known: the first that answers takes this one in, and
     says what the protocol and the tolerance are."""
@@ -83,6 +87,8 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How long those below a lost broker may take to turn to us before they are given up, too."""
     experiments: bool = False
     """Obey `POST /cut?peer=NAME` and `POST /heal` on the health port."""
+    state_dir: str = ""
+    """A directory for what this broker has to know after a crash; empty: it comes back without memory."""
     trace: str = ""
     """A `.jsonl` file or a directory for the trace of this broker; empty for none."""
     run: str = RUN
@@ -133,6 +139,7 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             suspect_s=self.suspect_s,
             join_s=self.join_s,
             brokers=self.brokers,
+            durable=bool(self.state_dir),
         )
 
 
@@ -144,11 +151,18 @@ class BrokerProcess:
     ) -> None:
         settings.check()
         self.settings = settings
+        self._may_begin = settings.newcomer is None and settings.parent is None
+        """Whether it may be the root of a new tree if it finds nobody."""
         self._ssl_server = ssl_server
         self._log = Log("holdfast.broker", node=settings.name)
-        self._candidates = Candidates(settings.candidates(), self._attempt, self._joined)
-        self.node = self._new_node(settings.parent, settings.port)
+        self._state = (
+            StateFile(Path(settings.state_dir), settings.cluster, settings.name) if settings.state_dir else None
+        )
+        self._restore()
+        self._candidates = self._new_candidates()
+        self.node = self._new_node(self.settings.parent, settings.port)
         # A newcomer may have been here before: its trace goes on where it was killed.
+        settings = self.settings
         fresh = not settings.newcomer
         self._trace = Trace(settings.trace, settings.name, settings.run, fresh=fresh) if settings.trace else None
         self._stopped = asyncio.Event()
@@ -168,6 +182,7 @@ class BrokerProcess:
             log=self._log,
             ssl_client=ssl_client,
             introduction=introduction_of(settings.name, settings.protocol, settings.tolerance),
+            keep=None if self._state is None else self._state.write,
         )
         self._looking: asyncio.Task[None] | None = None
         commands = {"/cut": self._cut, "/heal": self._heal} if settings.experiments else {}
@@ -175,12 +190,52 @@ class BrokerProcess:
 
     # ---------------------------------------------------------------------------------------------- being somebody
 
+    def _restore(self) -> None:
+        """Learn from what an earlier life has written down who else is there, and whether they go on without us."""
+        kept, settings = Kept(), self.settings
+        if self._state is not None:
+            if self._state.refused:
+                self._log.warning("state refused", reason=self._state.refused)
+            kept = kept_in(self._state.pairs)
+        if settings.seeds:
+            places = (place_of(one.address) for one in kept.tree)
+            seeds = tuple(dict.fromkeys((*settings.seeds, *(place for place in places if place is not None))))
+            self.settings = msgspec.structs.replace(settings, seeds=seeds)
+        elif settings.tolerance:
+            self._remember(kept.tree)
+        if settings.newcomer is None:
+            newcomer = bool(settings.tolerance and kept.tree)
+            self.settings = msgspec.structs.replace(self.settings, newcomer=newcomer)
+        if kept.epoch:
+            self._log.info("restored", epoch=kept.epoch, knows=[one.name for one in kept.tree])
+
     def _new_node(self, parent: str | None, port: int) -> BrokerNode:
-        return make_broker(self.settings.protocol, self.settings.config(parent, port), new_incarnation())
+        pairs = {} if self._state is None else self._state.pairs
+        incarnation = new_incarnation(after=kept_in(pairs).epoch)
+        node = make_broker(self.settings.protocol, self.settings.config(parent, port), incarnation)
+        if pairs and isinstance(node, Restorable):
+            node.restore(dict(pairs))
+        return node
+
+    def _new_candidates(self) -> Candidates:
+        alone = self._begin_as_root if self._may_begin else None
+        return Candidates(self.settings.candidates(), self._attempt, self._joined, alone)
+
+    def _begin_as_root(self) -> bool:
+        """Nobody whom the configured root has known is in a tree now: if all were lost at once, it begins a new one."""
+        if self.stopping:
+            return False
+        self._log.warning("nobody is there: begins as the root")
+        self.node = self._new_node(None, self.port)
+        self.driver.replace(self.node)
+        self.driver.start()
+        return True
 
     def _restart(self, reason: str) -> None:
         """The others have given this broker up: it begins anew, when what it said last has been carried out."""
         self._log.warning("begins anew", reason=reason)
+        # There is a tree, or nobody could have given us up.
+        self._may_begin = False
         self._remember_others()
         asyncio.get_running_loop().call_soon(self._candidates.begin)
 
@@ -189,8 +244,12 @@ class BrokerProcess:
         view = getattr(self.node, "view", None)
         if not isinstance(view, TreeView):
             return
+        self._remember(view.near())
+        self._candidates.close()
+        self._candidates = self._new_candidates()
+
+    def _remember(self, near: tuple[Contact, ...]) -> None:
         settings = self.settings
-        near = contacts_in(Upward(view.chain, view.senior, view.siblings))
         places = {one.name: place_of(one.address) for one in near if one.name != settings.name}
         found = {name: place for name, place in places.items() if place is not None}
         self.settings = msgspec.structs.replace(
@@ -198,8 +257,6 @@ class BrokerProcess:
             addresses={**found, **settings.addresses},
             join=tuple(dict.fromkeys((*settings.join, *found))),
         )
-        self._candidates.close()
-        self._candidates = Candidates(self.settings.candidates(), self._attempt, self._joined)
 
     def _attempt(self, parent: str) -> None:
         """Begin anew as a newcomer below that broker."""

@@ -45,7 +45,8 @@ class Driver:
 
     `address_of` says where a peer that the node wants to connect to is, unless the node knows it itself; it is asked
     anew for every attempt. `handlers` carry out the effects that only the caller understands (those of clients, and a
-    broker's `Restart`); `sinks` get every `Report`. `introduction` is said to strangers who ask who is there.
+    broker's `Restart`); `sinks` get every `Report`. `introduction` is said to strangers who ask who is there. `keep`
+    makes what a node persists durable before it returns.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Driver:
         ssl_client: SSLContext | None = None,
         on_dial_failed: Callable[[str, str], None] | None = None,
         introduction: Frame | None = None,
+        keep: Callable[[Mapping[str, bytes]], None] | None = None,
     ) -> None:
         self._node, self._address_of = node, address_of
         self._loop = asyncio.get_running_loop()
@@ -69,6 +71,8 @@ class Driver:
         self._ssl_client = ssl_client
         self._on_dial_failed = on_dial_failed
         self._introduction = introduction
+        self._keep = keep
+        self._unsaved: dict[str, bytes] = {}
         self._handlers: dict[type[Effect], Handler] = {
             Connect: self._connect,
             Disconnect: self._disconnect,
@@ -136,6 +140,7 @@ class Driver:
 
         Not from inside an entry point. Whoever was connected has to say hello anew.
         """
+        self._save()
         self._flush()
         self._timers.close()
         for peer in list(self._dials):
@@ -217,6 +222,8 @@ class Driver:
             effects = self._node.settle(monotonic())
             if effects:
                 self.carry_out(effects)
+            if self._unsaved:
+                self._save()
         except Exception as error:  # noqa: BLE001
             self._fail(error)
         else:
@@ -262,7 +269,15 @@ class Driver:
             sink(report)
 
     def _persist(self, effect: Persist) -> None:
-        raise LocalMisuse(f"{self._node.name} wants to keep {effect.key!r}, but its driver was given no storage")
+        if self._keep is None:
+            raise LocalMisuse(f"{self._node.name} wants to keep {effect.key!r}, but its driver was given no storage")
+        # Nothing leaves before the turn ends or a connection closes; whatever is kept until then is written at once.
+        self._unsaved[effect.key] = effect.value
+
+    def _save(self) -> None:
+        if self._keep is not None and self._unsaved:
+            unsaved, self._unsaved = self._unsaved, {}
+            self._keep(unsaved)
 
     def _connect(self, effect: Connect) -> None:
         peer = effect.peer
@@ -274,6 +289,7 @@ class Driver:
         self._dials[peer] = self._loop.create_task(self._dial(peer))
 
     def _disconnect(self, effect: Disconnect) -> None:
+        self._save()
         dial = self._stop_dialling(effect.peer)
         if dial is not None:
             dial.cancel()

@@ -11,20 +11,26 @@ from collections.abc import Callable
 ANSWER_S = 0.3
 """How long a candidate may take to answer at all; it is doubled with every round, up to `ANSWER_MAX_S`."""
 ANSWER_MAX_S = 5.0
+ROUNDS_ALONE = 2
+"""Whoever could begin a tree itself does so when nobody has answered in so many rounds."""
 OPEN_S = 5.0
 """How long one that has answered may take to open the link."""
 
 
 class Candidates:
-    """`attempt` begins anew below a candidate; `joined` says whether we serve, and whether that one answers."""
+    """`attempt` begins anew below a candidate; `joined` says whether we serve, and whether that one answers.
+
+    `alone`, if it is given, is asked after some rounds in vain whether that is the end of it.
+    """
 
     def __init__(
         self,
         names: tuple[str, ...],
         attempt: Callable[[str], None],
         joined: Callable[[str], tuple[bool, bool]],
+        alone: Callable[[], bool] | None = None,
     ) -> None:
-        self._names, self._attempt, self._joined = names, attempt, joined
+        self._names, self._attempt, self._joined, self._alone = names, attempt, joined, alone
         self._tries = 0
         self._asked = ""
         self._asked_at = 0.0
@@ -53,6 +59,10 @@ class Candidates:
 
     def _ask(self) -> None:
         if not self._names:
+            return
+        rounds, left = divmod(self._tries, len(self._names))
+        if self._alone is not None and rounds >= ROUNDS_ALONE and not left and self._alone():
+            self.close()
             return
         answer_s = self._answer_s()
         self._asked = self._names[self._tries % len(self._names)]

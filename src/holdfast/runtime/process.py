@@ -61,12 +61,13 @@ class _Incarnations:
     last = 0
 
 
-def new_incarnation() -> int:
+def new_incarnation(after: int = 0) -> int:
     """A number that no other start of any node has, and that is greater than those of the same node's earlier starts.
 
     It is the identity of the node's sessions, and a broker's epoch: what was given up in one is let in again in a later
-    one. So it comes from the clock, in nanoseconds; a machine whose clock was set back waits until it has caught up.
+    one. So it comes from the clock, in nanoseconds; even if that was set back, it is greater than `after`, the last one
+    that the node has written down.
     """
     drawn = time_ns() >> CHANCE_BITS << CHANCE_BITS | randbits(CHANCE_BITS)
-    _Incarnations.last = max(drawn, _Incarnations.last + 1)
+    _Incarnations.last = max(drawn, _Incarnations.last + 1, after + 1)
     return _Incarnations.last

@@ -24,6 +24,7 @@ from holdfast.protocols.node import (
     Persist,
     Report,
     Restart,
+    Restorable,
     Send,
     SetTimer,
 )
@@ -39,13 +40,6 @@ SKEW_S_MAX = 1000.0
 """Clocks of different nodes have nothing to do with each other: each starts somewhere below this."""
 
 Reports = list[tuple[float, str, Report]]
-
-
-@runtime_checkable
-class Restorable(Protocol):
-    """A node that can be given back what it persisted, before it starts."""
-
-    def restore(self, pairs: dict[str, bytes]) -> None: ...
 
 
 @runtime_checkable

@@ -29,7 +29,7 @@ delivered = { bob = 10 }
 
 `tolerance = 1` makes the brokers repair the tree when one of them is lost; `suspect_s` and `join_s` say how long they
 wait before they give another one up. `[[load]]` makes clients publish at random, `[[client]]` says how fast one
-consumes, `[session]` sets the links' windows, `[disk]` the disks' delays.
+consumes, `[session]` sets the links' windows, `[disk]` the disks' delays; with `durable = true` brokers write to them.
 """
 
 import tomllib
@@ -121,6 +121,8 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     """How many adjacent brokers may be lost before a repair has ended."""
     majority: bool = False
     """Whether total messages need a majority of the tree's brokers: two parts of a parted tree cannot both have it."""
+    durable: bool = False
+    """Whether brokers write down what they need after a crash; else one that recovers is told whom to join."""
     suspect_s: Delay | None = None
     join_s: Delay | None = None
     network: NetworkConfig = NetworkConfig()
@@ -167,7 +169,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
 
     def _broker(self) -> BrokerConfig:
         brokers = len(parse_tree(self.tree)) if self.majority else 0
-        config = BrokerConfig("*", link=self.session, tolerance=self.tolerance, brokers=brokers)
+        config = BrokerConfig("*", link=self.session, tolerance=self.tolerance, brokers=brokers, durable=self.durable)
         return replace(config, suspect_s=self.suspect_s or config.suspect_s, join_s=self.join_s or config.join_s)
 
     def complaints(self, sim: Simulation, verdict: Verdict) -> list[str]:
@@ -241,6 +243,7 @@ class _File(Struct, frozen=True):
     limit_s: Annotated[float, Meta(gt=0)] = 60.0
     tolerance: Tolerance = 0
     majority: bool = False
+    durable: bool = False
     suspect_s: Delay | None = None
     join_s: Delay | None = None
     network: dict[str, Any] = {}
@@ -285,6 +288,7 @@ def parse_scenario(text: str, source: str = "scenario") -> Scenario:
         limit_s=file.limit_s,
         tolerance=file.tolerance,
         majority=file.majority,
+        durable=file.durable,
         suspect_s=file.suspect_s,
         join_s=file.join_s,
         network=_network(file, source),

@@ -279,6 +279,7 @@ class _Author:
             limit_s=max(LIMIT_S, timetable[-1].time_s + LIMIT_S / 2) if timetable else LIMIT_S,
             tolerance=self.trouble.tolerance,
             majority=self.trouble.failure in PARTED,
+            durable=self.trouble.failure == "recover",
             join_s=JOIN_S if self.trouble.tolerance else None,
             suspect_s=self._suspect_s(),
             network=self._network(),

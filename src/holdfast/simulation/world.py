@@ -26,6 +26,7 @@ from holdfast.model.messages import Ack, Ping, Pong
 from holdfast.model.topics import check_pattern, check_topic
 from holdfast.model.trace import Event, Recorder
 from holdfast.protocols.config import BrokerConfig, ClientConfig
+from holdfast.protocols.durable import kept_in
 from holdfast.protocols.moving import MovingClient
 from holdfast.protocols.neighbourhoods import children_of, edges_around
 from holdfast.protocols.node import BrokerNode, ClientCommands
@@ -113,15 +114,19 @@ class Simulation:
             config = replace(config, edges=tuple(edges))
         make, lives = self._make_broker, count(1)
 
+        disk = self._disk(name)
+
         def make_node(incarnation: int) -> BrokerNode:
             life = next(lives)
-            changed = life > 1 and config.tolerance > 0
-            return make(replace(config, parent=self._parent_now(name, life)) if changed else config, incarnation)
+            if life == 1 or not config.tolerance:
+                return make(config, incarnation)
+            above = self._kept_parent(name, disk) if config.durable else self._parent_now(name, life)
+            return make(replace(config, parent=above), incarnation)
 
         Host(
             name,
             self.network,
-            self._disk(name),
+            disk,
             self.reports,
             self._chance_for(name),
             make_node,
@@ -135,6 +140,12 @@ class Simulation:
         if parent in serving or not serving:
             return parent
         return self._chance_for(name)(f"parent {life}").choice(serving)
+
+    def _kept_parent(self, name: str, disk: Disk) -> str | None:
+        """Who takes a broker in that comes back with what it wrote down: its parent, or the first of those it knew."""
+        above = self.tree[name]
+        asked = [*([] if above is None else [above]), *(one.name for one in kept_in(disk.pairs).tree)]
+        return next((other for other in asked if other != name and self._serves(other)), next(iter(asked), None))
 
     def _serves(self, name: str) -> bool:
         host = self.network.hosts[name]

@@ -71,6 +71,8 @@ class GingerBroker(EdgeBroker):
     # -------------------------------------------------------------------------------------------- entry points
 
     def start(self, now: float) -> Effects:
+        # Nobody hears from an epoch that is not written down.
+        self.hub.out += self.notebook.epoch(self.hub.incarnation)
         self.hub.start()
         if self.parent is None:
             self._enter(Phase.SERVING)

@@ -156,6 +156,7 @@ class HealingBroker(DoubtingBroker):
         self._now = now
         if name == BEAT_TIMER:
             self._check_sleep(now)
+            self._write_down_tree()
         if name.startswith(SUSPECT_TIMER):
             self._suspect_lost(name, now)
         elif name.startswith(JOIN_TIMER):
@@ -163,6 +164,10 @@ class HealingBroker(DoubtingBroker):
         else:
             return super().timer(name, now)
         return self.hub.take()
+
+    def _write_down_tree(self) -> None:
+        if self.notebook.durable and self.phase is Phase.SERVING:
+            self.hub.out += self.notebook.tree(self.view.near())
 
     def _suspect_lost(self, timer: str, now: float) -> None:
         link = self.hub.links.get(timer.removeprefix(SUSPECT_TIMER))
