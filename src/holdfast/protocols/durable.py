@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.model.errors import LocalMisuse
-from holdfast.model.messages import Contact, Counter
+from holdfast.model.terms import Contact, Counter
 from holdfast.protocols.node import Effects, Persist
 
 EPOCH, TREE, NUMBERED = "epoch", "tree", "numbered:"

@@ -112,9 +112,7 @@ class Simulation:
         if self._hops is not None:
             edges = edges_around(self.tree, self._children, name, self._hops(config.tolerance))
             config = replace(config, edges=tuple(edges))
-        make, lives = self._make_broker, count(1)
-
-        disk = self._disk(name)
+        make, lives, disk = self._make_broker, count(1), self._disk(name)
 
         def make_node(incarnation: int) -> BrokerNode:
             life = next(lives)
@@ -123,15 +121,8 @@ class Simulation:
             above = self._kept_parent(name, disk) if config.durable else self._parent_now(name, life)
             return make(replace(config, parent=above), incarnation)
 
-        Host(
-            name,
-            self.network,
-            disk,
-            self.reports,
-            self._chance_for(name),
-            make_node,
-            self._check_invariants,
-        )
+        chance_for, check = self._chance_for(name), self._check_invariants
+        Host(name, self.network, disk, self.reports, chance_for, make_node, check)
 
     def _parent_now(self, name: str, life: int) -> str | None:
         """Whom a broker that begins anew is told of: its own parent if that serves, else somebody who does."""

@@ -6,7 +6,8 @@ import pytest
 from holdfast.model.batches import make_batch
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.guarantees import CAUSAL
-from holdfast.model.messages import WIRE_VERSION, Contact, Data, Hello, Publish, Subscribe, Welcome
+from holdfast.model.messages import WIRE_VERSION, Data, Hello, Publish, Subscribe, Welcome
+from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.durable import CONTACTS_MAX, Kept, Notebook, kept_in
 from holdfast.protocols.ginger import GingerBroker
