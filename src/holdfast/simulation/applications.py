@@ -229,6 +229,11 @@ class ClientHost(Host):
         Ended: _ended,
     }
 
+    def unanswered_subscriptions(self) -> list[tuple[str, str]]:
+        """The patterns and filters that it has asked for, and not heard of since."""
+        asked = [request for request in self._requests.values() if isinstance(request, Subscribe)]
+        return [(request.pattern, request.where) for request in asked]
+
     def waiting_for(self) -> list[str]:
         reasons = super().waiting_for()
         if self.commands:

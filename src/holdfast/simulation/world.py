@@ -486,7 +486,7 @@ class Simulation:
 
     def check(self) -> Verdict:
         """What the checkers say of the trace so far."""
-        dead = {name for name, client in self._clients.items() if client.buried}
+        dead = {name: client.unanswered_subscriptions() for name, client in self._clients.items() if client.buried}
         return check(as_survivors_see_it(self.events, dead) if dead else self.events)
 
     def summary(self) -> dict[str, object]:

@@ -13,8 +13,8 @@ def row(node: str, index: int, event: str, publisher: str = "", seq: int = 0, to
 SUBSCRIBED = [row("ann", 0, "subscribe"), row("bob", 0, "subscribe"), row("dead", 0, "subscribe")]
 
 
-def faults(events: list[Event]) -> dict[str, int]:
-    verdict = check(as_survivors_see_it(events, {"dead"}))
+def faults(events: list[Event], asked: tuple[tuple[str, str], ...] = ()) -> dict[str, int]:
+    verdict = check(as_survivors_see_it(events, {"dead": asked}))
     return {kind: count for kind, count in verdict.faults.items() if count}
 
 
@@ -36,3 +36,9 @@ def test_the_dead_are_owed_nothing_but_what_they_got_is_judged():
     assert faults([*SUBSCRIBED, *published, *alive]) == {}
     wrong = [row("dead", 3, "deliver", "ann", 2), row("dead", 4, "deliver", "ann", 1)]
     assert faults([*SUBSCRIBED, *published, *alive, *wrong]) == {"fifo": 1}
+
+
+def test_what_came_for_a_subscription_that_was_never_confirmed_is_no_invention():
+    events = [row("ann", 0, "publish", "ann", 1), row("dead", 0, "deliver", "ann", 1)]
+    assert faults(events, (("t", ""),)) == {}
+    assert faults(events) == {"created": 1}

@@ -5,14 +5,19 @@ it published and nobody alive has ever got counts as never published: it may hav
 survivor has of it, all of them must have, in the right order, and what the dead were given themselves is judged, too.
 """
 
-from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping
 
 from holdfast.model.trace import Event
 
+Asked = Iterable[tuple[str, str]]
+"""Pairs of pattern and filter."""
 
-def as_survivors_see_it(events: Iterable[Event], dead: AbstractSet[str]) -> list[Event]:
-    """The trace without what died unseen; the subscriptions of the dead end with them."""
+
+def as_survivors_see_it(events: Iterable[Event], dead: Mapping[str, Asked]) -> list[Event]:
+    """The trace without what died unseen; the subscriptions of the dead end with them.
+
+    So do those that they had asked for and that were never confirmed: they may have brought messages already.
+    """
     rows = list(events)
     seen = {(row.publisher, row.seq) for row in rows if row.event == "deliver" and row.node not in dead}
     kept, lasting, last = [], dict[tuple[str, str, str], Event](), dict[str, Event]()
@@ -25,8 +30,10 @@ def as_survivors_see_it(events: Iterable[Event], dead: AbstractSet[str]) -> list
             last[row.node] = row
             if row.event in ("subscribe", "unsubscribe"):
                 lasting[row.node, row.topic, row.where] = row
-    for (node, topic, where), row in lasting.items():
-        if row.event == "subscribe":
+    ending = [place for place, row in lasting.items() if row.event == "subscribe"]
+    ending += [(node, *pair) for node, asked in dead.items() for pair in asked if (node, *pair) not in ending]
+    for node, topic, where in ending:
+        if node in last:
             end = last[node]
             kept.append(Event(end.run, node, end.index + 1, end.time, "unsubscribe", topic=topic, where=where))
     return kept
