@@ -21,7 +21,8 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.model.errors import ConfigError, LocalMisuse
-from holdfast.model.terms import Contact, Twig
+from holdfast.model.messages import Twig
+from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.protocols.durable import Kept, kept_in
 from holdfast.protocols.node import BrokerNode, Report, Restart, Restorable
