@@ -242,3 +242,15 @@ def test_bits_that_flip_in_a_table_of_postgresql_are_found(postgres: PostgresSer
     with open_store(url) as store:
         assert 0 < sound_messages(store) < ALL
         assert len(store.verify()) > 3
+
+
+def test_a_segment_that_is_missing_is_reported_and_made_up_for(tmp_path: Path):
+    with SegmentStore(tmp_path / "store", segment_bytes=6000) as store:
+        filled(store)
+    second = sorted((tmp_path / "store").glob("*.log"))[1]
+    second.unlink()
+    with SegmentStore(tmp_path / "store", segment_bytes=6000) as store:
+        assert 0 < sound_messages(store) < ALL
+        assert any(second.name in damage.what for damage in store.verify())
+        assert mend_from(store, sibling()).left == []
+        assert all_identities(store)

@@ -64,6 +64,16 @@ class SegmentFiles:
     def numbers(self) -> list[int]:
         return sorted(int(file.stem) for file in self.path.glob("*.log") if file.stem.isdecimal())
 
+    def missing(self) -> dict[int, Summaries]:
+        """What the segments had of which there is only an index."""
+        there = set(self.numbers())
+        alone = {int(file.stem) for file in self.path.glob("*.index") if file.stem.isdecimal()} - there
+        return {number: read_summaries(self.index_path(number)) or {} for number in sorted(alone)}
+
+    def forget_missing(self) -> None:
+        for number in self.missing():
+            self.index_path(number).unlink(missing_ok=True)
+
     def full(self) -> list[int]:
         return sorted(self._summaries)
 
@@ -97,8 +107,9 @@ class SegmentFiles:
     def remove(self, number: int) -> None:
         self._let_go(number)
         self._summaries.pop(number, None)
-        self._log(number).unlink(missing_ok=True)
+        # In this order: an index without its segment says that a segment is missing.
         self.index_path(number).unlink(missing_ok=True)
+        self._log(number).unlink(missing_ok=True)
 
     def _let_go(self, number: int) -> None:
         self._ahead = (0, 0, b"")
@@ -150,6 +161,7 @@ class SegmentFiles:
         for number in self.full():
             if read_index(self.index_path(number)) is None:
                 self.seal(number, self._made(number))
+        self.forget_missing()
 
     # --------------------------------------------------------------------------------------------------------- finding
 

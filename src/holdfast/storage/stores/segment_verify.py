@@ -15,6 +15,14 @@ def damages_of(files: SegmentFiles, active: int, state: Contents, mark: tuple[in
     found: list[Damage] = [_general(note, tail=True) for note in state.notes]
     sound: dict[str, list[Span]] = {}
     suspects: list[Damage] = []
+    for number, summaries in files.missing().items():
+        found.append(_general(f"{files.name(number)} is missing"))
+        found += [
+            Damage(
+                stream=stream, first=one.first, last=one.last, what="some of these were in the segment that is missing"
+            )
+            for stream, one in summaries.items()
+        ]
     for number in files.full():
         index = read_index(files.index_path(number))
         if index is None:

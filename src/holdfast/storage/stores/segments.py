@@ -56,6 +56,7 @@ class SegmentStore(BufferedStore):
         self._write = write
         self._lock: Any = None
         self._mark = self._broken = 0
+        self._synced = (0, 0)
         if write:
             self._lock = self._locked()
         elif not self.path.is_dir():
@@ -157,7 +158,7 @@ class SegmentStore(BufferedStore):
         try:
             if not change.is_empty():
                 self._write_change(change)
-            if level is Level.FSYNCED:
+            if level is Level.FSYNCED and self._synced != (self._active, self._end):
                 self._sync()
         except OSError as error:
             self._broken = 1
@@ -215,6 +216,7 @@ class SegmentStore(BufferedStore):
         if not self._mark:
             self._mark = os.open(self.path / "synced", os.O_RDWR | os.O_CREAT, 0o644)
         os.pwrite(self._mark, body + zlib.crc32(body).to_bytes(4, "little"), 0)
+        self._synced = (self._active, self._end)
 
     def _read_mark(self) -> tuple[int, int]:
         try:

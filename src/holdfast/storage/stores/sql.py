@@ -59,6 +59,8 @@ class SqlStore(BufferedStore):
         super().__init__()
         self._known: dict[str, StreamRow] = {}
         self._stray: list[Damage] = []
+        # Whoever had it before may have left something that is not on disk yet.
+        self._unsynced = True
 
     # -------------------------------------------------------------------------------------------------- for a database
 
@@ -115,8 +117,9 @@ class SqlStore(BufferedStore):
 
     def _carry_out(self, change: Change, level: Level) -> None:
         if change.is_empty():
-            if level is Level.FSYNCED:
+            if level is Level.FSYNCED and self._unsynced:
                 self._sync()
+                self._unsynced = False
             return
         known = self._known.copy()
         with self._transaction(level, len(change.entries)):
@@ -131,6 +134,7 @@ class SqlStore(BufferedStore):
             self._put_pairs(change.pairs)
             self._save({stream: row for stream, row in known.items() if row != self._known.get(stream)})
         self._known = known
+        self._unsynced = level is not Level.FSYNCED
 
     def _add(self, change: Change, known: dict[str, StreamRow]) -> None:
         rows: list[Sequence[Any]] = []

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote
 
 from holdfast.model.reliable import Level
+from holdfast.storage.files import sync_directory
 from holdfast.storage.locks import Locked, hold
 from holdfast.storage.stores.sql import COLUMNS, SqlStore
 from holdfast.storage.stores.sqlite_log import committed_frames, sound_frames
@@ -105,6 +106,7 @@ class SqliteStore(SqlStore):
         self._do(f"PRAGMA page_size = {PAGE_BYTES}")
         try:
             self._db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {LAYOUT}; COMMIT;")
+            sync_directory(self.path.parent)
         except sqlite3.Error as error:
             self._failed(error)
 
