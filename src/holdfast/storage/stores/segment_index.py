@@ -64,6 +64,13 @@ class _Sorted:
         self.numbers: array[int] = array("q")
         self.slots: array[int] = array("q")
 
+    @classmethod
+    def loaded(cls, slots: bytes, column: "array[int]") -> "_Sorted":
+        made = cls()
+        made.slots.frombytes(slots)
+        made.numbers = array("q", map(column.__getitem__, made.slots))
+        return made
+
     def insert(self, number: int, slot: int) -> None:
         if not self.numbers or number > self.numbers[-1]:
             self.numbers.append(number)
@@ -96,6 +103,24 @@ class StreamIndex:
         self._by_seq = _Sorted()
         self._by_cat: dict[int, _Sorted] = {}
         self._in_order = _Sorted()
+
+    def columns(self) -> list[bytes]:
+        """All columns, and the orders, so that nothing need be sorted by whoever reads them."""
+        cats = [self._by_cat.get(number) or _Sorted() for number in range(len(self.publishers))]
+        orders = [self._by_seq.slots, self._in_order.slots, *(one.slots for one in cats)]
+        return [column.tobytes() for column in (*(getattr(self, name) for name in self.COLUMNS), *orders)]
+
+    @classmethod
+    def loaded(cls, publishers: list[str], columns: list[bytes]) -> "StreamIndex":
+        made = cls()
+        made.publishers = {name: number for number, name in enumerate(publishers)}
+        for name, data in zip(cls.COLUMNS, columns, strict=False):
+            getattr(made, name).frombytes(data)
+        seqs, times, *cats = columns[len(cls.COLUMNS) :]
+        made._by_seq = _Sorted.loaded(seqs, made.firsts)
+        made._in_order = _Sorted.loaded(times, made.times)
+        made._by_cat = {number: _Sorted.loaded(data, made.cats) for number, data in enumerate(cats)}
+        return made
 
     def add(self, head: Head, at: int, size: int) -> None:
         slot = len(self.firsts)
@@ -237,7 +262,7 @@ def write_index(path: Path, index: SegmentIndex) -> None:
         one = StreamIndex()
         for head, at, size in whole.entries():
             one.add(head, at, size)
-        columns[stream] = _Columns(list(one.publishers), [getattr(one, name).tobytes() for name in one.COLUMNS])
+        columns[stream] = _Columns(list(one.publishers), one.columns())
     draft = path.with_suffix(".draft")
     draft.write_bytes(_part(summaries_of(index)) + _part(columns))
     draft.replace(path)
@@ -269,19 +294,7 @@ def read_index(path: Path) -> SegmentIndex | None:
         return None
     if summary is None or body is None or left:
         return None
-    return {stream: _loaded(columns) for stream, columns in _columns.decode(body).items()}
-
-
-def _loaded(columns: _Columns) -> StreamIndex:
-    made = StreamIndex()
-    read = []
-    for data in columns.columns:
-        column = array("q")
-        column.frombytes(data)
-        read.append(column)
-    for first, count, cat, time_ns, late, at, size, publisher in zip(*read, strict=True):
-        made.add(Head(first, count, columns.publishers[publisher], cat, time_ns, late), at, size)
-    return made
+    return {stream: StreamIndex.loaded(one.publishers, one.columns) for stream, one in _columns.decode(body).items()}
 
 
 def _read_part(read: Read) -> bytes | None:

@@ -93,7 +93,9 @@ def _settle_the_end(found: Contents, waiting: list[_Waiting], synced: int) -> No
 
 def _add(found: Contents, placed: Placed, record: Record | None) -> None:
     stream, head = placed.stream, placed.head
-    index = found.index.setdefault(stream, StreamIndex())
+    index = found.index.get(stream)
+    if index is None:
+        index = found.index[stream] = StreamIndex()
     index.add(head, record.at if record else LOST, record.end - record.at if record else 0)
     found.next[stream] = max(found.next.get(stream, 1), head.last + 1)
     if record is None or not record.is_sound:

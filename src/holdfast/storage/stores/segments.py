@@ -40,7 +40,7 @@ from holdfast.storage.stores.segment_verify import damages_of
 from holdfast.storage.stores.spans import Span
 from holdfast.storage.stores.store import Damage, StoreError, StoreFailed, StreamInfo
 
-SEGMENT_BYTES = 16 << 20
+SEGMENT_BYTES = 8 << 20
 _MARK = Layout("<4sQQI")
 _MARK_MAGIC = b"HFY1"
 
