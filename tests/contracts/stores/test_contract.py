@@ -248,3 +248,23 @@ def test_a_commit_that_is_refused_leaves_the_store_as_it_was(store: Store):
         store.append("orders", [entry(2, cat=2), entry(2, cat=3)])
     store.commit(Level.WRITTEN)
     assert store.bounds("orders") == (1, 3)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\\0", "\\", "ünï/☃", "x" * 128, "'; --", "100%s?"])
+def test_whatever_a_publisher_a_stream_or_a_key_is_called_it_is_found(place: Place, name: str):
+    store = place.open()
+    store.append(name, [entry(1, publisher=name)])
+    store.put(name, b"value")
+    store.commit(Level.WRITTEN)
+    for again in now_and_later(store, place):
+        assert again.streams() == [name]
+        assert [one.publisher for one in again.by_identity(name, name, 1, 1, EVERYTHING)] == [name]
+        assert list(again.items(name)) == [(name, b"value")]
+        assert again.verify() == []
+
+
+def test_many_entries_in_one_commit_are_stored_as_few_are(place: Place):
+    store = place.open()
+    many = [entry(number, cat=number, payloads=[b"%d" % number], publisher="a\0b") for number in range(1, 701)]
+    stored(store, *many)
+    assert place.open().read("orders", 1, 1 << 70, EVERYTHING) == many

@@ -6,6 +6,7 @@ else changes, many by `COPY`. `fsynced` waits for the server's log to be on disk
 and `memory` leave the server a moment to get it there: a crash of the repository loses nothing, one of the server may.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -13,6 +14,7 @@ from typing import Any, NoReturn
 
 import psycopg
 from psycopg import sql
+from psycopg.types.string import StrBinaryDumper, TextBinaryLoader
 
 from holdfast.model.reliable import Level
 from holdfast.storage.stores.rows import columns_of, decoded, row_of
@@ -43,6 +45,7 @@ TABLES = (
 )
 _TYPES = ("int4", "int8", "int4", "text", "int8", "int8", "int4", "int8", "int8", "bytea")
 _INSERT = f"INSERT INTO entries (stream, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ESCAPED = re.compile(r"\\(.)")
 _SAFETY = {Level.MEMORY: "off", Level.WRITTEN: "off", Level.FSYNCED: "on"}
 
 
@@ -66,6 +69,8 @@ class PostgresStore(SqlStore):
         except psycopg.Error as error:
             raise StoreFailed(f"no PostgreSQL server answers at {self._shown()}: {str(error).strip()}") from None
         self._safety = ""
+        self._db.adapters.register_dumper(str, _EscapedDumper)
+        self._db.adapters.register_loader("text", _EscapedLoader)
         try:
             if self._write:
                 self._hold()
@@ -219,6 +224,21 @@ class PostgresStore(SqlStore):
     def close(self) -> None:
         self._closed = True
         self._db.close()
+
+
+class _EscapedDumper(StrBinaryDumper):
+    """PostgreSQL keeps no text with the character 0 in it, and a publisher may call itself anything."""
+
+    def dump(self, obj: str) -> Any:
+        return super().dump(obj.replace("\\", "\\\\").replace("\0", "\\0") if "\\" in obj or "\0" in obj else obj)
+
+
+class _EscapedLoader(TextBinaryLoader):
+    """The way back."""
+
+    def load(self, data: Any) -> str:
+        text = str(super().load(data))
+        return _ESCAPED.sub(lambda found: "\0" if found[1] == "0" else "\\", text) if "\\" in text else text
 
 
 @cache

@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 from pathlib import Path
 
 from holdfast.model.reliable import Entry
+from holdfast.storage.files import sync_directory
 from holdfast.storage.stores.segment_index import (
     LOST,
     SegmentIndex,
@@ -327,6 +328,7 @@ class SegmentFiles:
         # An index says where entries are in the file beside it: between the two there is none rather than a wrong one.
         self.index_path(number).unlink(missing_ok=True)
         draft.replace(self._log(number))
+        sync_directory(self.path)
         self.seal(number, index)
 
 

@@ -15,7 +15,6 @@ from struct import Struct as Layout
 import msgspec
 from msgspec import Struct
 
-from holdfast.storage.files import sync_directory
 from holdfast.storage.frames import Read
 from holdfast.storage.stores.rows import Head
 from holdfast.storage.stores.spans import Span
@@ -265,8 +264,8 @@ def write_index(path: Path, index: SegmentIndex) -> None:
         columns[stream] = _Columns(list(one.publishers), one.columns())
     draft = path.with_suffix(".draft")
     draft.write_bytes(_part(summaries_of(index)) + _part(columns))
+    # If a machine loses power and with it this file, it is made again.
     draft.replace(path)
-    sync_directory(path.parent)
 
 
 def _part(value: object) -> bytes:

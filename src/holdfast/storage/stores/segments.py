@@ -41,6 +41,8 @@ from holdfast.storage.stores.spans import Span
 from holdfast.storage.stores.store import Damage, StoreError, StoreFailed, StreamInfo
 
 SEGMENT_BYTES = 8 << 20
+FULL_MAX = 8
+"""How many full segments may wait for somebody who wants them synced."""
 _MARK = Layout("<4sQQI")
 _MARK_MAGIC = b"HFY1"
 
@@ -57,6 +59,8 @@ class SegmentStore(BufferedStore):
         self._lock: Any = None
         self._mark = self._broken = 0
         self._synced = (0, 0)
+        self._full: list[int] = []
+        self._is_new = False
         if write:
             self._lock = self._locked()
         elif not self.path.is_dir():
@@ -125,8 +129,7 @@ class SegmentStore(BufferedStore):
         for _ in range(2):
             commit = Commit(pairs=state.pairs, kept=state.kept, next=state.next, notes=state.notes)
             self._append_commit(commit, Kind.SNAPSHOT)
-        os.fdatasync(self._fd)
-        sync_directory(self.path)
+        self._is_new = True
 
     def _set_aside(self) -> None:
         """Ask for the whole segment at once: a file that grows costs more to sync."""
@@ -142,11 +145,17 @@ class SegmentStore(BufferedStore):
     def _roll(self) -> None:
         """Close the segment, write its index, and begin the next."""
         os.ftruncate(self._fd, self._end)
-        os.fsync(self._fd)
-        full, index, number = self._fd, self._state.index, self._active
+        self._full.append(self._fd)
+        index, number = self._state.index, self._active
         self._begin_segment(number + 1)
-        os.close(full)
         self._files.seal(number, index)
+        if len(self._full) > FULL_MAX:
+            self._sync_full()
+
+    def _sync_full(self) -> None:
+        while self._full:
+            os.fsync(self._full[0])
+            os.close(self._full.pop(0))
 
     # ------------------------------------------------------------------------------------------------------- the change
 
@@ -210,7 +219,11 @@ class SegmentStore(BufferedStore):
             state.notes = []
 
     def _sync(self) -> None:
+        self._sync_full()
         os.fdatasync(self._fd)
+        if self._is_new:
+            sync_directory(self.path)
+            self._is_new = False
         # The mark is not synced itself: it must never say more than is true, and may say less.
         body = _MARK.pack(_MARK_MAGIC, self._active, self._end, 0)[:-4]
         if not self._mark:
@@ -232,7 +245,7 @@ class SegmentStore(BufferedStore):
         dead = self._files.below(self._state.kept)
         if dead:
             # That it was forgotten must be known for good before it is gone for good.
-            os.fdatasync(self._fd)
+            self._sync()
             for number in dead:
                 self._files.remove(number)
 
@@ -314,6 +327,7 @@ class SegmentStore(BufferedStore):
     def compact(self) -> None:
         if self._state.index:
             self._roll()
+        self._sync()
         self._remove_forgotten()
         self._files.rewrite(self._state.kept)
 
@@ -330,9 +344,9 @@ class SegmentStore(BufferedStore):
         if getattr(self, "_fd", -1) > 0 and not self._broken:
             # What was set aside and not used is given back, and need not be read by whoever opens it next.
             os.ftruncate(self._fd, self._end)
-        for descriptor in (getattr(self, "_fd", -1), self._mark):
+        for descriptor in (getattr(self, "_fd", -1), self._mark, *self._full):
             if descriptor > 0:
                 os.close(descriptor)
-        self._fd, self._mark = -1, 0
+        self._fd, self._mark, self._full = -1, 0, []
         if self._lock is not None:
             self._lock.close()

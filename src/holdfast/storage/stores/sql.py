@@ -238,7 +238,7 @@ class SqlStore(BufferedStore):
         state = self._known.get(stream)
         if state is None or last < max(first, state.kept):
             return []
-        first = max(first, state.kept)
+        first, last = max(first, state.kept), min(last, EVERYTHING)
 
         def part(entry: Entry) -> Entry | None:
             return entry.part(first, last) if entry.last >= first else None
@@ -249,6 +249,7 @@ class SqlStore(BufferedStore):
         state = self._known.get(stream)
         if state is None:
             return []
+        cat_last = min(cat_last, EVERYTHING)
 
         def part(entry: Entry) -> Entry | None:
             return cat_part(entry, state.kept, cat_first, cat_last)
