@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from holdfast.model.batches import Batch, Seq
 
+Cat = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
 TimeNs = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
@@ -39,7 +40,7 @@ class Entry(Struct, frozen=True, array_like=True, gc=False):
 
     first: Seq
     """Sequence number of the first message, at this repository."""
-    cat: Seq
+    cat: Cat
     """Catenation number of the first message."""
     batch: Batch
     """As published, or a part of it."""

@@ -1,0 +1,397 @@
+"""How stored messages get to subscribers, and how a repository knows what they have (paper, 3.7 to 3.11 and 4.6).
+
+The dissemination table of the paper has a row for each message and subscriber. Here it is, for each subscriber, its
+*sync* (everything up to there was acknowledged) and a few ranges above it: a subscriber costs the same however much it
+has to get. The repository that steers a subscriber hears its acknowledgements in its own numbers. The others translate
+them by the repository table: from the steering repository's numbers to identities, and from those to their own. What
+cannot be translated yet, since the gossip that says it has not come, is kept until it does (ERRATA 3), up to a bound;
+what is dropped there only makes a sync lag. A sync that lags costs repeats, which subscribers pass over by identity.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.model.reliable import Entry
+from holdfast.protocols.narada.events import (
+    MESSAGES,
+    RANGES_MAX,
+    SKIPPED,
+    Cut,
+    Persistent,
+    Ranges,
+    Recovery,
+    Rectify,
+    Refusal,
+    Resent,
+    Row,
+    SubscriberAck,
+    SubscriberNak,
+    Sync,
+    encode,
+    life_of,
+    number_of,
+    stable_topic,
+)
+from holdfast.protocols.narada.keeping import Keeping
+from holdfast.protocols.narada.participant import Effects, Locate, Read, Say
+from holdfast.protocols.narada.rows import RowTable
+from holdfast.protocols.trackers import Range, RangeTracker, WindowFull
+
+SYNC_RANGES_MAX = 1024
+NAK_RANGES_MAX = 8
+ROWS_PAGE = 512
+SAY_BYTES_MAX = 512 << 10
+
+Saved = tuple[str, int, list[Range]]
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Saved)
+
+
+class Subscription:
+    """What a repository knows of one subscriber."""
+
+    __slots__ = ("acked", "name", "pattern", "pending", "said_sync", "steering", "translated")
+
+    def __init__(self, name: str, pattern: str, sync: int = 0) -> None:
+        self.name, self.pattern, self.steering = name, pattern, ""
+        self.acked = RangeTracker(ranges_max=SYNC_RANGES_MAX, start=sync)
+        """What it has, in our sequence numbers; the prefix is its sync."""
+        self.pending: dict[str, RangeTracker] = {}
+        """By repository: what it acknowledged there, in that one's numbers, and could not be translated yet."""
+        self.translated: dict[str, int] = {}
+        """By repository: up to which of its numbers a gossiped sync was looked at."""
+        self.said_sync = -1
+
+    @property
+    def sync(self) -> int:
+        return self.acked.prefix
+
+
+class Dissemination:
+    """The subscribers' side of one stream."""
+
+    def __init__(self, keeping: Keeping, token: Callable[[str, object], int]) -> None:
+        self.keeping, self._token = keeping, token
+        self.subscriptions: dict[str, Subscription] = {}
+
+    # --------------------------------------------------------------------------------------------------------- telling
+
+    def announce(self, rows: list[Row]) -> Effects:
+        """R2S-Persistent: these are stored."""
+        keeping = self.keeping
+        if not rows or not keeping.serving:
+            return []
+        if not any(one.steering == keeping.name for one in self.subscriptions.values()):
+            return []
+        topic = stable_topic(keeping.stream, keeping.name)
+        return [
+            Say(topic, encode(Persistent(keeping.stream, keeping.name, keeping.era, keeping.end, tuple(page))))
+            for page in (rows[at : at + ROWS_PAGE] for at in range(0, len(rows), ROWS_PAGE))
+        ]
+
+    # ---------------------------------------------------------------------------------------------------- recovering
+
+    def on_recovery(self, event: Recovery) -> Effects:
+        keeping, steers = self.keeping, event.steering == self.keeping.name
+        speaks = steers and keeping.serving
+        why = keeping.refusal(event.subscriber, "subscribe")
+        known = self.subscriptions.get(event.subscriber)
+        if not why and known is None and len(self.subscriptions) >= keeping.config.subscribers_max:
+            why = f"{keeping.name} remembers as many subscribers of {keeping.stream} as it can"
+        if why:
+            refusal = Refusal(keeping.stream, keeping.name, "subscribe", why)
+            return [keeping.say_to(event.subscriber, refusal)] if speaks else []
+        if known is not None and not event.anew:
+            known.steering, known.pattern = event.steering, event.pattern
+            self._jump(known, event.cut)
+            return self._rectify(known, event.position) if speaks else []
+        return self._begin(event, speaks)
+
+    def _begin(self, event: Recovery, speaks: bool) -> Effects:
+        """A subscription that is new here. Where it begins is said by the repository that steers it."""
+        keeping, end = self.keeping, self.keeping.end
+        one = Subscription(event.subscriber, event.pattern)
+        one.steering = event.steering
+        if not speaks:
+            # Better to begin too early, and repeat what is passed over, than too late.
+            self._adopt(one)
+            self._jump(one, event.cut)
+            return []
+        if event.start == "time" and not event.cut:
+            return [Locate(self._token("locate", event), keeping.stream, event.value)]
+        if event.start == "seq":
+            one.acked = RangeTracker(SYNC_RANGES_MAX, start=max(0, min(event.value - 1, end)))
+        self._adopt(one)
+        self._jump(one, event.cut)
+        if event.start == "live" and not event.cut:
+            one.acked = RangeTracker(SYNC_RANGES_MAX, start=end)
+            return self._rectify(one, 0, self._everything())
+        return self._rectify(one, 0)
+
+    def on_located(self, event: Recovery, number: int) -> Effects:
+        """The store knows where that time begins."""
+        one = Subscription(event.subscriber, event.pattern, max(0, min(number - 1, self.keeping.end)))
+        one.steering = event.steering
+        self._adopt(one)
+        return self._rectify(one, 0)
+
+    def _adopt(self, one: Subscription) -> None:
+        self.subscriptions[one.name] = one
+        self.save(one)
+
+    def _everything(self) -> Cut:
+        chains = self.keeping.chains.values()
+        if len(chains) > RANGES_MAX:
+            return ()
+        return tuple((chain.publisher, chain.cat(chain.top)) for chain in chains if chain.top)
+
+    def _jump(self, one: Subscription, cut: Cut) -> None:
+        """The subscriber says what it has: our sync may go on to the first message that is not among that."""
+        keeping = self.keeping
+        if not cut:
+            return
+        has = {(publisher, life_of(cat)): number_of(cat) for publisher, cat in cut}
+        first = min([keeping.next, *(place.first for _, place in keeping.place_rows())])
+        for entry in (*keeping.staged, *keeping.committing):
+            first = min(first, entry.first)
+        for row in keeping.voids:
+            if row.publisher and number_of(row.cat) > has.get((row.publisher, life_of(row.cat)), 0):
+                first = min(first, row.first)
+        for (publisher, life), chain in keeping.chains.items():
+            number = has.get((publisher, life), 0)
+            for low, high in _seen_above(chain.stored, number)[:1]:
+                places = keeping.table.places_of(publisher, chain.cat(low), chain.cat(high))
+                if not places or places[0][0] != chain.cat(low):
+                    return
+                first = min(first, places[0][1])
+        if first - 1 > one.sync:
+            one.acked.add(1, first - 1)
+            self.save(one)
+
+    def _rectify(self, one: Subscription, position: int, cut: Cut = ()) -> Effects:
+        """R2S-Rectify: its sync, and what lies behind it, or from the position on that it asks for."""
+        keeping = self.keeping
+        first = position or one.sync + 1
+        if first > keeping.end:
+            return [self._rows_to(one, first, keeping.end, (), cut)]
+        rows, upto = self._recent(first)
+        if not rows:
+            head = [] if position else [self._rows_to(one, first, first - 1, (), cut)]
+            return [*head, *self._read(one.name, first, keeping.end)]
+        if not position:
+            rows = [_skipped(row, one.acked) for row in rows]
+        return [self._rows_to(one, first, upto, tuple(rows), cut)]
+
+    def _recent(self, first: int) -> tuple[list[Row], int]:
+        """The rows from there on, if they are among the latest."""
+        keeping = self.keeping
+        if first < keeping.notices_from:
+            return [], 0
+        found = sorted((row for row in keeping.notices.values() if row.last >= first), key=lambda row: row.first)
+        found = found[:ROWS_PAGE]
+        return found, found[-1].last if found else 0
+
+    def _rows_to(self, one: Subscription, first: int, upto: int, rows: tuple[Row, ...], cut: Cut) -> Say:
+        keeping = self.keeping
+        event = Rectify(keeping.stream, keeping.name, keeping.era, one.sync, first, upto, keeping.end, rows, cut)
+        return keeping.say_to(one.name, event)
+
+    # ------------------------------------------------------------------------------------------------- retransmissions
+
+    def on_nak(self, event: SubscriberNak) -> Effects:
+        keeping = self.keeping
+        if event.steering != keeping.name or not keeping.serving or event.subscriber not in self.subscriptions:
+            return []
+        effects: Effects = []
+        for first, last in event.ranges[:NAK_RANGES_MAX]:
+            if 1 <= first <= last:
+                effects += self._read(event.subscriber, first, min(last, keeping.end))
+        return effects
+
+    def _read(self, asker: str, first: int, last: int) -> Effects:
+        token = self._token("resend", (asker, first, last))
+        if not token or first > last:
+            return []
+        return [Read(token, self.keeping.stream, first, last, self.keeping.config.read_bytes_max)]
+
+    def on_fetched(self, asker: str, first: int, last: int, entries: list[Entry]) -> Effects:
+        """Send what was read, and say what lies between it."""
+        one = self.subscriptions.get(asker)
+        effects = resent(self.keeping, asker, entries)
+        if one is None:
+            return effects
+        upto = read_upto(entries, last, self.keeping.config.read_bytes_max)
+        rows = void_rows(self.keeping, first, upto)
+        if rows or not entries:
+            effects.append(self._rows_to(one, first, upto, tuple(rows), ()))
+        return effects
+
+    # ------------------------------------------------------------------------------------------------ acknowledgements
+
+    def on_ack(self, event: SubscriberAck, tables: Callable[[str, int], RowTable | None]) -> Effects:
+        keeping = self.keeping
+        one = self.subscriptions.get(event.subscriber)
+        if one is None:
+            # We missed how it began; an acknowledgement alone does not say where.
+            return []
+        one.steering = event.steering
+        if event.steering != keeping.name:
+            self._translate(one, event.steering, event.ranges, tables(event.steering, event.era))
+            return []
+        if event.era == keeping.era:
+            before = one.sync
+            for first, last in event.ranges:
+                self._acknowledge(one, first, min(last, keeping.end))
+            if one.sync != before:
+                self.save(one)
+        if not keeping.serving:
+            return []
+        sync = Sync(keeping.stream, keeping.name, keeping.era, one.sync, keeping.end)
+        return [keeping.say_to(one.name, sync)]
+
+    def _acknowledge(self, one: Subscription, first: int, last: int) -> None:
+        if not 1 <= first <= last:
+            return
+        try:
+            one.acked.add(first, last)
+        except WindowFull:
+            # The sync lags until what lies between is acknowledged, too.
+            return
+
+    def _translate(self, one: Subscription, repository: str, ranges: Ranges, table: RowTable | None) -> None:
+        before = one.sync
+        for first, last in ranges:
+            if not 1 <= first <= last:
+                continue
+            rows = table.between(first, last) if table is not None else []
+            reached = first
+            for row in rows:
+                if row.first > reached:
+                    self._keep(one, repository, reached, row.first - 1)
+                self._translate_row(one, repository, row)
+                reached = row.last + 1
+            if reached <= last:
+                self._keep(one, repository, reached, last)
+        if one.sync != before:
+            self.save(one)
+
+    def _translate_row(self, one: Subscription, repository: str, row: Row) -> None:
+        if row.kind != MESSAGES:
+            return
+        reached, cat_last = row.cat, row.cat + row.count - 1
+        for cat, first, count in self.keeping.table.places_of(row.publisher, row.cat, cat_last):
+            if cat > reached:
+                self._keep(one, repository, row.first + reached - row.cat, row.first + cat - row.cat - 1)
+            self._acknowledge(one, first, first + count - 1)
+            reached = cat + count
+        if reached <= cat_last:
+            self._keep(one, repository, row.first + reached - row.cat, row.last)
+
+    def _keep(self, one: Subscription, repository: str, first: int, last: int) -> None:
+        """Keep an acknowledgement until it can be translated."""
+        pending = one.pending.get(repository)
+        if pending is None:
+            pending = one.pending[repository] = RangeTracker(ranges_max=self.keeping.config.pending_max)
+        try:
+            pending.add(first, last)
+        except WindowFull:
+            return
+
+    def retry(self, repository: str, table: RowTable) -> None:
+        """That repository has said more of what lies under its numbers, or we have stored more."""
+        for one in self.subscriptions.values():
+            pending = one.pending.pop(repository, None)
+            if pending is not None:
+                ranges = [(1, pending.prefix)] * bool(pending.prefix) + pending.ranges()
+                self._translate(one, repository, tuple(ranges), table)
+
+    def on_gossip(self, repository: str, syncs: tuple[tuple[str, int], ...], table: RowTable) -> None:
+        """Another repository says how far the subscribers are that it steers."""
+        for name, sync in syncs:
+            one = self.subscriptions.get(name)
+            if one is None:
+                one = Subscription(name, self.keeping.stream)
+                one.steering = repository
+                self._adopt(one)
+            looked_at = one.translated.get(repository, 0)
+            if sync > looked_at:
+                one.translated[repository] = sync
+                self._translate(one, repository, ((looked_at + 1, sync),), table)
+
+    def syncs(self) -> tuple[tuple[str, int], ...]:
+        """Where the subscribers are that we steer, those that have moved."""
+        name = self.keeping.name
+        moved = [one for one in self.subscriptions.values() if one.steering == name and one.sync > one.said_sync]
+        for one in moved[:RANGES_MAX]:
+            one.said_sync = one.sync
+        return tuple((one.name, one.sync) for one in moved[:RANGES_MAX])
+
+    def forget_repository(self, repository: str) -> None:
+        for one in self.subscriptions.values():
+            one.pending.pop(repository, None)
+            one.translated.pop(repository, None)
+
+    def has_pending(self, repository: str) -> bool:
+        return any(repository in one.pending for one in self.subscriptions.values())
+
+    # -------------------------------------------------------------------------------------------------------- storing
+
+    def save(self, one: Subscription) -> None:
+        value = _encoder.encode((one.pattern, one.acked.prefix, one.acked.ranges()))
+        self.keeping.put(value, "subscriber", one.name)
+
+    def restore(self, pairs: dict[str, bytes]) -> None:
+        prefix = self.keeping.key("subscriber") + "/"
+        for key, value in pairs.items():
+            if key.startswith(prefix):
+                name = key[len(prefix) :].replace("%2F", "/").replace("%25", "%")
+                pattern, sync, ranges = _decoder.decode(value)
+                one = self.subscriptions[name] = Subscription(name, pattern, sync)
+                for first, last in ranges:
+                    self._acknowledge(one, first, last)
+
+
+def _seen_above(tracker: RangeTracker, number: int) -> list[Range]:
+    """What a tracker has above that number, in order."""
+    parts = [(number + 1, tracker.prefix)] if tracker.prefix > number else []
+    return parts + [(max(first, number + 1), last) for first, last in tracker.ranges() if last > number]
+
+
+def _skipped(row: Row, acked: RangeTracker) -> Row:
+    """A row that the subscriber has acknowledged already is nothing that it need release."""
+    if acked.new_part(row.first, row.last):
+        return row
+    return Row(row.first, row.count, "", 0, SKIPPED)
+
+
+def read_upto(entries: list[Entry], last: int, bytes_max: int) -> int:
+    """How far a read got: to its end, unless so many bytes came first."""
+    if sum(len(entry.batch.payloads) for entry in entries) >= bytes_max:
+        return entries[-1].last
+    return last
+
+
+def void_rows(keeping: Keeping, first: int, last: int) -> list[Row]:
+    """What lies under first..last without being a message: given up, never used, or forgotten."""
+    rows = [row.part(first, last) for row in keeping.voids if row.first <= last and row.last >= first]
+    if first < keeping.kept:
+        rows.append(Row(first, min(last, keeping.kept - 1) - first + 1, "", 0, SKIPPED))
+    return sorted(rows, key=lambda row: row.first)
+
+
+def resent(keeping: Keeping, asker: str, entries: list[Entry]) -> Effects:
+    """Stored messages for somebody who lacks them, in portions that fit into a message."""
+    effects: Effects = []
+    portion: list[Entry] = []
+    size = 0
+    for entry in entries:
+        cost = entry.batch.cost_bytes
+        if portion and size + cost > SAY_BYTES_MAX:
+            effects.append(keeping.say_to(asker, Resent(keeping.stream, keeping.name, keeping.era, tuple(portion))))
+            portion, size = [], 0
+        portion.append(entry)
+        size += cost
+    if portion:
+        effects.append(keeping.say_to(asker, Resent(keeping.stream, keeping.name, keeping.era, tuple(portion))))
+    return effects

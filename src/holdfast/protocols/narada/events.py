@@ -1,0 +1,454 @@
+"""What publishers, repositories and subscribers of a reliable topic say to each other, and on which topics.
+
+Every control event is one message on a communication topic, encoded as MessagePack. It may be lost, repeated or
+reordered: each says enough to be understood by itself, and none does harm when it is heard twice. Names follow the
+paper: `Order` is its P2R-Order, `PublisherAck` its R2P-ACK, `Persistent` its R2S-Persistent and so on. Everything is
+said about ranges, so that the cost of control is per batch.
+
+A stored message's identity is `(publisher, cat)`. A catenation number `cat` holds the publisher's life in its upper
+bits and counts from 1, without gaps, in the lower ones: a publisher that begins anew and cannot reach the repository
+which had its last messages never gives a number that was given before.
+"""
+
+from typing import Annotated
+from zlib import crc32
+
+import msgspec
+from msgspec import Meta, Struct
+
+from holdfast.model.batches import Batch, Name, TopicText, make_batch
+from holdfast.model.reliable import Entry
+
+NUMBER_BITS = 32
+LIFE_MAX = (1 << 31) - 1
+NUMBER_MAX = (1 << NUMBER_BITS) - 1
+RANGES_MAX = 4096
+ROWS_MAX = 4096
+
+Stream = TopicText
+Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Life = Annotated[int, Meta(ge=0, le=LIFE_MAX)]
+Short = Annotated[str, Meta(max_length=512)]
+Ranges = Annotated[tuple[tuple[Number, Number], ...], Meta(max_length=RANGES_MAX)]
+Cut = Annotated[tuple[tuple[Name, Number], ...], Meta(max_length=RANGES_MAX)]
+"""For each publisher and life, the catenation number up to which everything is meant."""
+
+MESSAGES, GIVEN_UP, SKIPPED, SET_ASIDE = range(4)
+
+
+def catenation(life: int, number: int) -> int:
+    """The catenation number of a publisher's n-th message in that life."""
+    return (life << NUMBER_BITS) | number
+
+
+def life_of(cat: int) -> int:
+    return cat >> NUMBER_BITS
+
+
+def number_of(cat: int) -> int:
+    return cat & NUMBER_MAX
+
+
+# ------------------------------------------------------------------------------------------------------ parts of them
+
+
+class Run(Struct, frozen=True, array_like=True, gc=False):
+    """Messages published together: their catenation number, the numbers they travel under, and their fingerprint."""
+
+    number: Number
+    seq: Number
+    count: Number
+    crc: Number
+
+
+class Row(Struct, frozen=True, array_like=True, gc=False):
+    """What lies under consecutive sequence numbers of one repository.
+
+    `kind` says whether these are messages, places that were given up, numbers that were never used, or places that are
+    set aside. Messages of which a subscriber is told carry what it takes to find them in its buffer.
+    """
+
+    first: Number
+    count: Number
+    publisher: Annotated[str, Meta(max_length=128)]
+    cat: Number
+    kind: Annotated[int, Meta(ge=0, le=3)] = MESSAGES
+    topic: Annotated[str, Meta(max_length=1024)] = ""
+    seq: Number = 0
+    crc: Number = 0
+    after: Number = 0
+    """Among repositories: the last catenation number of earlier lives that comes before this life."""
+
+    @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
+    def part(self, first: int, last: int) -> "Row":
+        """What of it lies within first..last; the fingerprint is that of the whole, and of no use for a part."""
+        first, last = max(first, self.first), min(last, self.last)
+        if first == self.first and last == self.last:
+            return self
+        skipped = first - self.first
+        return Row(
+            first, last - first + 1, self.publisher, self.cat + skipped if self.cat else 0, self.kind, self.topic
+        )
+
+
+Rows = Annotated[tuple[Row, ...], Meta(max_length=ROWS_MAX)]
+
+# ----------------------------------------------------------------------------------------------------------- clients
+
+
+class Probe(Struct, frozen=True, array_like=True, tag=1):
+    """Who serves this stream? A client asks the bundle, and measures how long each answer takes."""
+
+    stream: Stream
+    client: Name
+    token: Number
+
+
+class ProbeReply(Struct, frozen=True, array_like=True, tag=2):
+    stream: Stream
+    repository: Name
+    token: Number
+
+
+class Refusal(Struct, frozen=True, array_like=True, tag=3):
+    """The owner of the stream has not registered this client in that role."""
+
+    stream: Stream
+    repository: Name
+    role: Annotated[str, Meta(max_length=16)]
+    reason: Short
+
+
+class Migrate(Struct, frozen=True, array_like=True, tag=4):
+    """The repository is about to leave: whoever it steers chooses another one."""
+
+    stream: Stream
+    repository: Name
+
+
+# -------------------------------------------------------------------------------------------------------- publishers
+
+
+class Open(Struct, frozen=True, array_like=True, tag=10):
+    """A publisher begins a life: may it publish, and what was its last catenation number?"""
+
+    stream: Stream
+    publisher: Name
+    life: Life
+    steering: Name
+
+
+class Opened(Struct, frozen=True, array_like=True, tag=11):
+    stream: Stream
+    repository: Name
+    life: Life
+    last: Number
+    """The highest catenation number known of the publisher's earlier lives, 0 if there is none."""
+    taken: Life
+    """The highest life that was seen, this one excepted."""
+
+
+class Order(Struct, frozen=True, array_like=True, tag=12):
+    """P2R-Order: which messages have which catenation numbers; said to the whole bundle with every batch."""
+
+    stream: Stream
+    publisher: Name
+    life: Life
+    steering: Name
+    after: Number
+    """The last catenation number of earlier lives that comes before the first of this one."""
+    low: Number
+    """What is below was acknowledged: the publisher has it no longer."""
+    high: Number
+    runs: Annotated[tuple[Run, ...], Meta(max_length=RANGES_MAX)]
+
+
+class Retransmit(Struct, frozen=True, array_like=True, tag=13):
+    """P2R-Retransmit: messages with their catenation number, to the whole bundle."""
+
+    stream: Stream
+    publisher: Name
+    life: Life
+    steering: Name
+    after: Number
+    number: Number
+    batch: Batch
+
+
+class PublisherAck(Struct, frozen=True, array_like=True, tag=14):
+    """R2P-ACK: everything up to `upto[k]` is stored by k+1 repositories; `ranges` above `upto[0]` are stored here."""
+
+    stream: Stream
+    repository: Name
+    life: Life
+    level: Annotated[str, Meta(max_length=16)]
+    upto: Annotated[tuple[Number, ...], Meta(min_length=1, max_length=64)]
+    ranges: Ranges
+
+
+class PublisherNak(Struct, frozen=True, array_like=True, tag=15):
+    """R2P-NAK: these numbers did not arrive."""
+
+    stream: Stream
+    repository: Name
+    life: Life
+    ranges: Ranges
+
+
+# ------------------------------------------------------------------------------------------------------- subscribers
+
+
+class Recovery(Struct, frozen=True, array_like=True, tag=20):
+    """S2R-Recovery: a subscriber begins, comes back, or goes on with another repository."""
+
+    stream: Stream
+    subscriber: Name
+    steering: Name
+    pattern: TopicText
+    start: Annotated[str, Meta(max_length=16)]
+    """`start`, `seq`, `time`, `live`: where a subscription that is new begins. A known one goes on where it was."""
+    value: Number
+    position: Number
+    """The sequence number from which rows are wanted, 0 for that after the sync."""
+    cut: Cut = ()
+    """What the subscriber has released or does not want, if it remembers."""
+    anew: bool = False
+    """Whether the subscription's earlier position is to be forgotten."""
+
+
+class Rectify(Struct, frozen=True, array_like=True, tag=21):
+    """R2S-Rectify: the subscriber's sync, and what lies under the sequence numbers first..upto."""
+
+    stream: Stream
+    repository: Name
+    era: Number
+    sync: Number
+    first: Number
+    upto: Number
+    end: Number
+    rows: Rows
+    cut: Cut = ()
+    """When a subscription begins in the midst of a stream: what it does not want."""
+
+
+class SubscriberAck(Struct, frozen=True, array_like=True, tag=22):
+    """S2R-ACK: the subscriber has released these sequence numbers of its steering repository. Said to the bundle."""
+
+    stream: Stream
+    subscriber: Name
+    steering: Name
+    era: Number
+    ranges: Ranges
+
+
+class SubscriberNak(Struct, frozen=True, array_like=True, tag=23):
+    """S2R-NAK: these messages are missing."""
+
+    stream: Stream
+    subscriber: Name
+    steering: Name
+    ranges: Ranges
+
+
+class Persistent(Struct, frozen=True, array_like=True, tag=24):
+    """R2S-Persistent: these messages are stored; `end` is the highest sequence number given."""
+
+    stream: Stream
+    repository: Name
+    era: Number
+    end: Number
+    rows: Rows
+
+
+class Sync(Struct, frozen=True, array_like=True, tag=25):
+    """R2S-Sync: the repository is sure that the subscriber has everything up to `sync`."""
+
+    stream: Stream
+    repository: Name
+    era: Number
+    sync: Number
+    end: Number
+
+
+class Resent(Struct, frozen=True, array_like=True, tag=26):
+    """Messages out of a repository's store, for a subscriber or for another repository."""
+
+    stream: Stream
+    repository: Name
+    era: Number
+    entries: Annotated[tuple[Entry, ...], Meta(max_length=ROWS_MAX)]
+
+
+# ------------------------------------------------------------------------------------------------------ repositories
+
+
+class Gossip(Struct, frozen=True, array_like=True, tag=30):
+    """Gossip-ACK, and the sign of life: what the repository stored, and how far it has what others stored.
+
+    `rows` are complete between `first` and `upto`, if that is not 0; else they are what was just stored.
+    """
+
+    stream: Stream
+    repository: Name
+    era: Number
+    end: Number
+    serving: bool
+    covers: Annotated[tuple[tuple[Name, Number, Number], ...], Meta(max_length=256)]
+    registration: Number
+    rows: Rows = ()
+    first: Number = 0
+    upto: Number = 0
+    syncs: Annotated[tuple[tuple[Name, Number], ...], Meta(max_length=RANGES_MAX)] = ()
+    asks: bool = False
+    """Whether everybody is to say where it is: somebody has just begun."""
+
+
+class Explain(Struct, frozen=True, array_like=True, tag=31):
+    """What lies under your sequence numbers from `first` on?"""
+
+    stream: Stream
+    repository: Name
+    asker: Name
+    first: Number
+
+
+class Fetch(Struct, frozen=True, array_like=True, tag=32):
+    """Send these messages out of your store."""
+
+    stream: Stream
+    repository: Name
+    asker: Name
+    ranges: Ranges
+
+
+class Leave(Struct, frozen=True, array_like=True, tag=33):
+    """Gossip-LEAVE: the repository has left the bundle."""
+
+    stream: Stream
+    repository: Name
+    era: Number
+
+
+class Registration(Struct, frozen=True, array_like=True, tag=34):
+    """Who may publish and subscribe on a stream, as its owner says; a higher version replaces a lower one.
+
+    `None` means everybody. `proof` is what a signature over the rest will be.
+    """
+
+    stream: Stream
+    owner: Name
+    version: Number
+    publishers: tuple[Name, ...] | None = None
+    subscribers: tuple[Name, ...] | None = None
+    proof: bytes = b""
+
+    def refusal(self, client: str, role: str) -> str:
+        """Why this client may not, or nothing."""
+        listed = self.publishers if role == "publish" else self.subscribers
+        if listed is None or client in listed:
+            return ""
+        return f"{self.owner}, who owns the stream {self.stream}, has not registered {client} to {role} on it"
+
+
+class AskRegistration(Struct, frozen=True, array_like=True, tag=35):
+    stream: Stream
+    asker: Name
+
+
+ControlEvent = (
+    Probe
+    | ProbeReply
+    | Refusal
+    | Migrate
+    | Open
+    | Opened
+    | Order
+    | Retransmit
+    | PublisherAck
+    | PublisherNak
+    | Recovery
+    | Rectify
+    | SubscriberAck
+    | SubscriberNak
+    | Persistent
+    | Sync
+    | Resent
+    | Gossip
+    | Explain
+    | Fetch
+    | Leave
+    | Registration
+    | AskRegistration
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[ControlEvent] = msgspec.msgpack.Decoder(ControlEvent)
+
+
+def encode(event: ControlEvent) -> bytes:
+    return _encoder.encode(event)
+
+
+def decode(payload: bytes) -> ControlEvent | None:
+    """The event, or `None` for what is none: whoever may publish may publish nonsense."""
+    try:
+        return _decoder.decode(payload)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None
+
+
+# ------------------------------------------------------------------------------------------------------------ topics
+
+ROOT = "~narada"
+_QUOTED = str.maketrans({"%": "%25", "/": "%2F", "#": "%23", "+": "%2B"})
+
+
+def _level(name: str) -> str:
+    return name.translate(_QUOTED)
+
+
+def bundle_topic(stream: str) -> str:
+    """Where clients speak to every repository of the bundle."""
+    return f"{ROOT}/{_level(stream)}/bundle"
+
+
+def gossip_topic(stream: str) -> str:
+    """Where repositories speak to each other."""
+    return f"{ROOT}/{_level(stream)}/gossip"
+
+
+def stable_topic(stream: str, repository: str) -> str:
+    """Where a repository tells the subscribers that it steers what is stored."""
+    return f"{ROOT}/{_level(stream)}/stable/{_level(repository)}"
+
+
+def inbox_topic(stream: str, name: str) -> str:
+    """Where one participant is spoken to."""
+    return f"{ROOT}/{_level(stream)}/to/{_level(name)}"
+
+
+# ------------------------------------------------------------------------------------------------------ fingerprints
+
+
+def fingerprint(batch: Batch) -> int:
+    """A checksum of what the messages say, whatever batch they were cut out of.
+
+    A publisher's numbers may begin again with a new session, so that a message of an earlier one, long under way,
+    looks like the one that was ordered. It is taken for it only if it says the same, and then it may be.
+    """
+    if batch.lengths or len(batch.keys) > 1 or len(batch.attributes) > 1:
+        count = range(batch.count)
+        batch = make_batch(
+            batch.publisher,
+            batch.first,
+            batch.topic,
+            batch.guarantee,
+            batch.payload_list(),
+            [batch.keys_of(index) for index in count],
+            [batch.attributes_of(index) for index in count],
+        )
+    head = _encoder.encode((batch.count, batch.topic, batch.guarantee, batch.lengths, batch.keys, batch.attributes))
+    return crc32(batch.payloads, crc32(head))

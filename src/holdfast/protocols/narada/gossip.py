@@ -1,0 +1,473 @@
+"""How repositories of a bundle learn from each other what they lack, and what their siblings have (paper, 4.5 to 4.10).
+
+Each repository tells the others what it has stored, as rows of its own order, and up to where it *covers* each of them:
+it has everything that lies at or below that sequence number there. From a row follow three things: which message lies
+under which number elsewhere (the repository table), whether it is missing here, and how many repositories have it.
+What is missing is fetched from whoever has it, when the publisher's own retransmission has had its time.
+
+Recovery and addition are the same, with everything missing at once: the repository holds back what comes until an
+assisting repository has told what was missed, sets places aside for it in that one's order, fetches it, and serves
+when it covers what the assistant had. The work is that of reading the rows above what it covered before, so it grows
+with what was missed and not with what is stored. A repository that finds no other one serves alone.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.model.reliable import Entry
+from holdfast.protocols.narada.config import RepositoryConfig
+from holdfast.protocols.narada.dissemination import Dissemination, read_upto, resent, void_rows
+from holdfast.protocols.narada.events import (
+    GIVEN_UP,
+    MESSAGES,
+    SET_ASIDE,
+    Explain,
+    Fetch,
+    Gossip,
+    Leave,
+    Resent,
+    Row,
+    encode,
+    gossip_topic,
+    life_of,
+    number_of,
+)
+from holdfast.protocols.narada.keeping import Keeping, notice
+from holdfast.protocols.narada.participant import Effects, Read, Say
+from holdfast.protocols.narada.rows import RowTable
+from holdfast.protocols.trackers import Range, RangeTracker, WindowFull
+
+ROWS_PAGE = 1024
+FETCH_RANGES_MAX = 64
+KNOWN_RANGES_MAX = 4096
+MEMBERS_MAX = 64
+GONE_BEATS = 5
+"""After so many missed signs of life a repository does not count as there."""
+
+_decoder = msgspec.msgpack.Decoder(tuple[int, int])
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Member:
+    """Another repository of the bundle, as we know it."""
+
+    def __init__(self, name: str, era: int, config: RepositoryConfig, cover: int = 0) -> None:
+        self.name, self.era = name, era
+        self.end = 0
+        self.serving = False
+        self.heard_at = -1e9
+        self.cover = cover
+        """We have everything that lies at or below that number of its."""
+        self.covers_us = 0
+        """It has everything that lies at or below that number of ours."""
+        self.table = RowTable(config.table_rows_max)
+        self.known = RangeTracker(ranges_max=KNOWN_RANGES_MAX, start=cover)
+        """Of which of its numbers we know what lies there."""
+        self.lagging_since: float | None = None
+        self.asked_at = -1e9
+        self.asked_s = config.fetch_s
+
+    def learn(self, row: Row) -> None:
+        if row.kind == SET_ASIDE or row.last <= self.cover:
+            return
+        try:
+            self.known.add(row.first, row.last)
+        except WindowFull:
+            return  # It will be explained again when what lies below is known.
+        self.table.needed_from = self.cover + 1
+        self.table.add(row)
+        if self.table.lost_high:
+            # What did not fit is not known: it will be explained when what lies below was dealt with.
+            self.table.lost_high = False
+            self.known = RangeTracker(ranges_max=KNOWN_RANGES_MAX, start=self.cover)
+            for first, last in self.table.ranges():
+                if last > self.cover:
+                    self.known.add(max(first, self.cover + 1), last)
+
+
+class Bundle:
+    """The other repositories of one stream."""
+
+    def __init__(self, keeping: Keeping, dissemination: Dissemination, token: Callable[[str, object], int]) -> None:
+        self.keeping, self.dissemination, self._token = keeping, dissemination, token
+        self.members: dict[str, Member] = {}
+        self._gone: dict[tuple[str, int], None] = {}
+        self._news: list[Row] = []
+        self._said_at = -1e9
+        self._said_covers: tuple[tuple[str, int, int], ...] = ()
+        self._answer_due = False
+        self.assistant = ""
+        self._target = self._explained_upto = 0
+        self._progress_at = 0.0
+        self.learned_rows = 0
+        """How many rows were looked at to catch up: what recovery costs."""
+
+    # --------------------------------------------------------------------------------------------------------- hearing
+
+    def on_gossip(self, event: Gossip, now: float) -> None:
+        member = self._member(event.repository, event.era)
+        if member is None:
+            return
+        keeping = self.keeping
+        member.heard_at, member.serving = now, event.serving
+        member.end = max(member.end, event.end)
+        for name, era, cover in event.covers:
+            if name == keeping.name and era == keeping.era:
+                member.covers_us = max(member.covers_us, min(cover, keeping.end))
+        for row in event.rows:
+            member.learn(row)
+            if row.kind == MESSAGES and keeping.state != "learning":
+                # Whichever of a publisher's lives we hear of first, the earlier one comes first.
+                keeping.chain(row.publisher, life_of(row.cat), row.after)
+            self._adopt_gap(row)
+        self.dissemination.on_gossip(member.name, event.syncs, member.table)
+        if event.asks:
+            self._answer_due = True
+        if event.upto and member.name == self.assistant and keeping.state == "learning":
+            self._set_aside(event, now)
+
+    def _member(self, name: str, era: int) -> Member | None:
+        if name == self.keeping.name or (name, era) in self._gone:
+            return None
+        member = self.members.get(name)
+        if member is None or member.era != era:
+            if member is None and len(self.members) >= MEMBERS_MAX:
+                return None
+            # Another era is another order: nothing that was known of its numbers is true of these.
+            member = self.members[name] = Member(name, era, self.keeping.config)
+            self.dissemination.forget_repository(name)
+            self._save(member)
+        return member
+
+    def _adopt_gap(self, row: Row) -> None:
+        """What was given up elsewhere is given up here, if it is not here."""
+        if row.kind == GIVEN_UP:
+            chain = self.keeping.chains.get((row.publisher, life_of(row.cat)))
+            number = number_of(row.cat)
+            if chain is not None and chain.places:
+                self.keeping.give_up(chain, number, number + row.count - 1)
+
+    def on_leave(self, event: Leave) -> None:
+        if event.repository in self.members and self.members[event.repository].era == event.era:
+            del self.members[event.repository]
+            self.dissemination.forget_repository(event.repository)
+            self.keeping.put(b"", "member", event.repository)
+        self._gone[event.repository, event.era] = None
+        while len(self._gone) > MEMBERS_MAX:
+            del self._gone[next(iter(self._gone))]
+
+    def table_of(self, name: str, era: int) -> RowTable | None:
+        member = self.members.get(name)
+        return member.table if member is not None and member.era == era else None
+
+    # --------------------------------------------------------------------------------------------------------- telling
+
+    def on_stored(self, rows: list[Row]) -> None:
+        self._news += [self._plain(row) for row in rows]
+
+    def _plain(self, row: Row) -> Row:
+        """What other repositories are told of a row."""
+        chain = self.keeping.chains.get((row.publisher, life_of(row.cat)))
+        after = chain.after if chain is not None else 0
+        return Row(row.first, row.count, row.publisher, row.cat, row.kind, after=after)
+
+    def gossip(self, now: float, asks: bool = False) -> Effects:
+        """Tell what is new, if anything is, or if it is time for a sign of life."""
+        covers = tuple((one.name, one.era, one.cover) for one in self.members.values())
+        due = now - self._said_at >= self.keeping.config.beat_s
+        syncs = self.dissemination.syncs()
+        if not (self._news or due or asks or self._answer_due or syncs or covers != self._said_covers):
+            return []
+        self._said_at, self._said_covers, self._answer_due = now, covers, False
+        news, self._news = _merged(self._news), []
+        topic = gossip_topic(self.keeping.stream)
+        effects: Effects = []
+        for at in range(0, max(1, len(news)), ROWS_PAGE):
+            page = tuple(news[at : at + ROWS_PAGE])
+            effects.append(Say(topic, encode(self._event(covers, page, syncs=syncs if not at else (), asks=asks))))
+        return effects
+
+    def _event(
+        self,
+        covers: tuple[tuple[str, int, int], ...],
+        rows: tuple[Row, ...],
+        first: int = 0,
+        upto: int = 0,
+        syncs: tuple[tuple[str, int], ...] = (),
+        asks: bool = False,
+    ) -> Gossip:
+        keeping = self.keeping
+        version = keeping.registration.version if keeping.registration else 0
+        return Gossip(
+            keeping.stream,
+            keeping.name,
+            keeping.era,
+            keeping.end,
+            keeping.serving,
+            covers,
+            version,
+            rows,
+            first,
+            upto,
+            syncs,
+            asks,
+        )
+
+    # ------------------------------------------------------------------------------------------------------ explaining
+
+    def on_explain(self, event: Explain) -> Effects:
+        """What lies under our numbers: out of the table, or out of the store where that has forgotten it."""
+        keeping = self.keeping
+        if event.repository != keeping.name or event.first > keeping.end:
+            return []
+        if event.first >= keeping.table_from:
+            rows = keeping.table.between(event.first, keeping.end)[:ROWS_PAGE]
+            upto = rows[-1].last if len(rows) == ROWS_PAGE else keeping.end
+            return [self._explained(event.asker, event.first, upto, rows)]
+        token = self._token("explain", (event.asker, event.first, keeping.end))
+        if not token:
+            return []
+        return [Read(token, keeping.stream, event.first, keeping.end, keeping.config.read_bytes_max)]
+
+    def on_explain_fetched(self, asker: str, first: int, last: int, entries: list[Entry]) -> Effects:
+        keeping = self.keeping
+        upto = read_upto(entries, last, keeping.config.read_bytes_max)
+        rows = [notice(entry) for entry in entries] + void_rows(keeping, first, upto)
+        return [self._explained(asker, first, upto, sorted(rows, key=lambda row: row.first))]
+
+    def _explained(self, asker: str, first: int, upto: int, rows: list[Row]) -> Say:
+        covers = tuple((one.name, one.era, one.cover) for one in self.members.values())
+        plain = [self._plain(row) for row in rows]
+        return self.keeping.say_to(asker, self._event(covers, tuple(_merged(plain)), first, upto))
+
+    def on_fetch(self, event: Fetch) -> Effects:
+        keeping = self.keeping
+        if event.repository != keeping.name:
+            return []
+        effects: Effects = []
+        for first, last in event.ranges:
+            token = self._token("send", (event.asker, first, last)) if 1 <= first <= last else 0
+            if token:
+                effects.append(Read(token, keeping.stream, first, last, keeping.config.read_bytes_max))
+        return effects
+
+    def on_fetch_read(self, asker: str, entries: list[Entry]) -> Effects:
+        return resent(self.keeping, asker, entries)
+
+    def on_resent(self, event: Resent, now: float) -> None:
+        """Another repository sends what we lack."""
+        keeping = self.keeping
+        for entry in event.entries:
+            # Of a life that we have not been told of we do not know what comes before it: an answer to a question
+            # that was asked before a crash must not slip in.
+            chain, number = keeping.chains.get((entry.publisher, life_of(entry.cat))), number_of(entry.cat)
+            if chain is None or (keeping.state == "learning" and number + entry.count - 1 > chain.top):
+                continue
+            if not keeping.take(chain, number, entry.batch, now):
+                return
+        member = self.members.get(event.repository)
+        if member is not None and event.entries:
+            # There may be more of it: ask at once for what is still missing.
+            member.asked_at, member.asked_s = -1e9, keeping.config.fetch_s
+            self._progress_at = now
+
+    # ------------------------------------------------------------------------------------------------------ catching up
+
+    def catch_up(self, now: float) -> Effects:
+        """Look at every other repository: how far we cover it, what is missing, and whom to ask."""
+        effects: Effects = []
+        for member in self.members.values():
+            self._advance(member)
+            missing = self._missing(member, FETCH_RANGES_MAX)
+            unknown = bool(self._unexplained(member))
+            if not missing and not unknown:
+                member.lagging_since = None
+                member.asked_s = self.keeping.config.fetch_s
+                continue
+            if member.lagging_since is None:
+                member.lagging_since = now
+            effects += self._ask(member, missing, unknown, now)
+        return effects
+
+    def _ask(self, member: Member, missing: list[Range], unknown: bool, now: float) -> Effects:
+        keeping, config = self.keeping, self.keeping.config
+        patient = keeping.state not in ("learning", "filling")
+        if patient and now - (member.lagging_since or now) < config.fetch_s:
+            return []
+        if now - member.asked_at < member.asked_s or not self._is_there(member, now):
+            return []
+        member.asked_at = now
+        member.asked_s = min(2 * member.asked_s, 1.0)
+        firsts = self._unexplained(member) if unknown else []
+        effects: Effects = [
+            keeping.say_to(member.name, Explain(keeping.stream, member.name, keeping.name, first)) for first in firsts
+        ]
+        if missing:
+            fetch = Fetch(keeping.stream, member.name, keeping.name, tuple(missing))
+            effects.append(keeping.say_to(member.name, fetch))
+        return effects
+
+    def _unexplained(self, member: Member) -> list[int]:
+        """From which of its numbers on we want to know what lies there."""
+        keeping, known = self.keeping, member.known
+        if keeping.state == "learning":
+            if member.name != self.assistant or not keeping.has_room():
+                return []
+            return [self._explained_upto + 1] if self._explained_upto < self._target else []
+        if known.prefix >= member.end:
+            return []
+        # Above a place that it has set aside there may be more than it has told.
+        return [known.prefix + 1, *([known.highest + 1] if known.prefix < known.highest < member.end else [])]
+
+    def _advance(self, member: Member) -> None:
+        """Cover what we have stored of what lies next there."""
+        before = member.cover
+        for row in member.table.between(member.cover + 1, member.known.prefix):
+            if row.kind == MESSAGES:
+                chain = self.keeping.chains.get((row.publisher, life_of(row.cat)))
+                number = number_of(row.cat)
+                parts = chain.stored.new_part(number, number + row.count - 1) if chain else [(number, 0)]
+                if parts:
+                    member.cover = row.first + parts[0][0] - number - 1
+                    break
+            member.cover = row.last
+        if member.cover != before:
+            self._save(member)
+
+    def _missing(self, member: Member, ranges_max: int) -> list[Range]:
+        """Which of its numbers hold messages that we have not taken."""
+        found: list[Range] = []
+        for row in member.table.between(member.cover + 1, member.known.highest):
+            if row.kind != MESSAGES:
+                continue
+            chain = self.keeping.chains.get((row.publisher, life_of(row.cat)))
+            number = number_of(row.cat)
+            parts = (
+                chain.taken.new_part(number, number + row.count - 1) if chain else [(number, number + row.count - 1)]
+            )
+            for first, last in parts:
+                low, high = row.first + first - number, row.first + last - number
+                if found and found[-1][1] + 1 == low:
+                    found[-1] = (found[-1][0], high)
+                elif len(found) == ranges_max:
+                    return found
+                else:
+                    found.append((low, high))
+        return found
+
+    def _is_there(self, member: Member, now: float) -> bool:
+        return now - member.heard_at < GONE_BEATS * self.keeping.config.beat_s
+
+    # ------------------------------------------------------------------------------------------------------- beginning
+
+    def learn(self, now: float) -> bool:
+        """While beginning: go on with learning, filling or looking for an assistant. Whether the state has changed."""
+        keeping, state = self.keeping, self.keeping.state
+        if state not in ("learning", "filling"):
+            return False
+        assistant = self.members.get(self.assistant)
+        waited_s = now - self._progress_at
+        if assistant is None or waited_s >= keeping.config.assist_s:
+            others = [one for one in self.members.values() if one.serving and self._is_there(one, now)]
+            others = [one for one in others if one.name != self.assistant] or others[: int(assistant is None)]
+            if others:
+                self._choose(min(others, key=lambda one: one.name), now)
+            elif assistant is not None or waited_s >= keeping.config.learn_s:
+                keeping.state = "serving"
+        elif state == "learning" and self._explained_upto >= self._target:
+            keeping.state = "filling"
+        elif state == "filling" and not self._lacks(assistant):
+            keeping.state = "serving"
+        return keeping.state != state
+
+    def _lacks(self, assistant: Member) -> bool:
+        missing = self._missing(assistant, 1)
+        return bool(missing) and missing[0][0] <= self._target
+
+    def begin(self, now: float) -> None:
+        self._progress_at = now
+
+    def _choose(self, member: Member, now: float) -> None:
+        self.assistant, self._target, self._progress_at = member.name, member.end, now
+        self._explained_upto = member.cover
+        member.asked_at = -1e9
+
+    def _set_aside(self, event: Gossip, now: float) -> None:
+        """What was missed gets places, in the order of the repository that has it."""
+        keeping = self.keeping
+        self._progress_at = now
+        if event.first <= self._explained_upto + 1:
+            self._explained_upto = max(self._explained_upto, event.upto)
+        for row in event.rows:
+            self.learned_rows += 1
+            if row.kind != MESSAGES:
+                continue
+            chain = keeping.chain(row.publisher, life_of(row.cat), row.after)
+            last = number_of(row.cat) + row.count - 1
+            if chain is not None and last > chain.top:
+                keeping.set_aside(chain, last)
+        member = self.members[event.repository]
+        member.asked_at, member.asked_s = -1e9, keeping.config.fetch_s
+
+    # --------------------------------------------------------------------------------------------------------- leaving
+
+    def others_there(self, now: float) -> list[Member]:
+        return [one for one in self.members.values() if one.serving and self._is_there(one, now)]
+
+    def may_leave(self, now: float) -> bool:
+        """Whether some other repository has everything that we have."""
+        return any(one.covers_us >= self.keeping.end for one in self.others_there(now))
+
+    # -------------------------------------------------------------------------------------------------------- storing
+
+    def covers(self) -> list[int]:
+        """Up to where the other repositories have what we have."""
+        return [one.covers_us for one in self.members.values()]
+
+    def busy(self, now: float) -> bool:
+        """Whether there is something to do before the next sign of life."""
+        return bool(
+            self._news
+            or self._answer_due
+            or self.keeping.state in ("learning", "filling", "leaving")
+            or any(
+                one.lagging_since is not None or one.cover < one.end or self.dissemination.has_pending(one.name)
+                for one in self.members.values()
+                if self._is_there(one, now)
+            )
+        )
+
+    def _save(self, member: Member) -> None:
+        self.keeping.put(_encoder.encode((member.era, member.cover)), "member", member.name)
+
+    def restore(self, pairs: dict[str, bytes]) -> None:
+        prefix = self.keeping.key("member") + "/"
+        for key, value in pairs.items():
+            if key.startswith(prefix):
+                name = key[len(prefix) :].replace("%2F", "/").replace("%25", "%")
+                era, cover = _decoder.decode(value)
+                self.members[name] = Member(name, era, self.keeping.config, cover)
+
+    def check(self) -> None:
+        for one in self.members.values():
+            assert one.cover <= one.known.prefix, f"{self.keeping.name} covers of {one.name} what it does not know"
+
+
+def _merged(rows: list[Row]) -> list[Row]:
+    """The same rows, those that continue each other as one."""
+    made: list[Row] = []
+    for row in sorted(rows, key=lambda one: one.first):
+        before = made[-1] if made else None
+        if (
+            before is not None
+            and before.kind == row.kind == MESSAGES
+            and before.publisher == row.publisher
+            and before.last + 1 == row.first
+            and before.cat + before.count == row.cat
+        ):
+            count = before.count + row.count
+            made[-1] = Row(before.first, count, before.publisher, before.cat, before.kind, after=before.after)
+        else:
+            made.append(row)
+    return made

@@ -1,0 +1,230 @@
+"""How messages get from publishers into a repository: orders, acknowledgements, and asking again (paper, 3.4 to 3.6).
+
+A message that was heard waits for its order, an order for its message. Together they are taken. What an order shows to
+be missing gets a place, and is asked for by the repository that steers the publisher; the others are passive, and fetch
+from it what they miss.
+"""
+
+from collections import deque
+
+from holdfast.model.batches import Batch
+from holdfast.protocols.narada.chains import Chain
+from holdfast.protocols.narada.events import Open, Opened, Order, PublisherAck, PublisherNak, Refusal, Retransmit, Run
+from holdfast.protocols.narada.keeping import Keeping
+from holdfast.protocols.narada.participant import Effect, Effects
+
+ACK_RANGES_MAX = 64
+NAKS_MAX = 12
+"""So often a publisher is asked for something before it is taken for gone; a word from it starts again."""
+
+
+class Intake:
+    """The publishers' side of one stream."""
+
+    def __init__(self, keeping: Keeping) -> None:
+        self.keeping = keeping
+        self._acks: dict[tuple[str, int], None] = {}
+        self._held: deque[Order] = deque(maxlen=keeping.config.orders_max)
+
+    # ---------------------------------------------------------------------------------------------------- what is said
+
+    def on_open(self, event: Open) -> Effects:
+        keeping = self.keeping
+        if event.steering != keeping.name or not keeping.serving:
+            return []
+        why = keeping.refusal(event.publisher, "publish")
+        if why:
+            return [keeping.say_to(event.publisher, self._refusal(why))]
+        known = keeping.chains.get((event.publisher, event.life))
+        if known is not None:
+            # The answer got lost; or the life was given twice, which the driver must not do.
+            last = known.after
+        else:
+            last = keeping.last_cat(event.publisher, event.life)
+        taken = max((life for life in keeping.lives.get(event.publisher, ()) if life != event.life), default=0)
+        opened = Opened(keeping.stream, keeping.name, event.life, last, taken)
+        return [keeping.say_to(event.publisher, opened)]
+
+    def on_order(self, event: Order, now: float) -> Effects:
+        if self.keeping.state == "learning":
+            # What was missed comes first: until that is known, nothing gets a sequence number.
+            self._held.append(event)
+            return []
+        chain, effects = self._chain_of(event)
+        if chain is None:
+            return effects
+        chain.low, chain.high = max(chain.low, event.low), max(chain.high, event.high)
+        for run in event.runs:
+            if run.count < 1 or run.number < 1:
+                continue
+            if not chain.taken.new_part(run.number, run.number + run.count - 1):
+                # A repeat is acknowledged again: the first acknowledgement may have been lost.
+                self.keeping.pieces.discard(event.publisher, run.seq, run.count, run.crc)
+                chain.ack_due = True
+            elif run.number in chain.orders or len(chain.orders) < self.keeping.config.orders_max:
+                chain.orders[run.number] = run
+        self._match(chain, now)
+        self._note_ack(chain)
+        return effects
+
+    def on_retransmit(self, event: Retransmit, now: float) -> Effects:
+        if self.keeping.state == "learning":
+            return []
+        chain, effects = self._chain_of(event)
+        if chain is None:
+            return effects
+        last = event.number + event.batch.count - 1
+        chain.high = max(chain.high, last)
+        self.keeping.take(chain, event.number, event.batch, now)
+        self._forget_orders(chain)
+        self._note_ack(chain)
+        return effects
+
+    def on_message(self, batch: Batch, now: float) -> None:
+        """A message on a topic of the stream: it waits for its order, if that is not here already."""
+        keeping = self.keeping
+        keeping.pieces.add(batch)
+        if keeping.state == "learning":
+            return
+        for life in keeping.lives.get(batch.publisher, ()):
+            chain = keeping.chains[batch.publisher, life]
+            if chain.orders:
+                self._match(chain, now)
+                self._note_ack(chain)
+
+    def _chain_of(self, event: Order | Retransmit) -> tuple[Chain | None, Effects]:
+        keeping = self.keeping
+        why = keeping.refusal(event.publisher, "publish")
+        if why:
+            speaks = event.steering == keeping.name and keeping.serving
+            return None, [keeping.say_to(event.publisher, self._refusal(why))] if speaks else []
+        chain = keeping.chain(event.publisher, event.life, event.after)
+        if chain is None:
+            full = len(keeping.chains) >= keeping.config.chains_max
+            why = f"{keeping.name} remembers as many publishers of {keeping.stream} as it can"
+            speaks = full and event.steering == keeping.name and keeping.serving
+            return None, [keeping.say_to(event.publisher, self._refusal(why))] if speaks else []
+        chain.steering = event.steering
+        chain.naks = 0
+        return chain, []
+
+    def _refusal(self, why: str) -> Refusal:
+        return Refusal(self.keeping.stream, self.keeping.name, "publish", why)
+
+    # -------------------------------------------------------------------------------------------------------- matching
+
+    def learned(self, now: float) -> Effects:
+        """What was missed is known: what came meanwhile may follow."""
+        held, effects = list(self._held), list[Effect]()
+        self._held.clear()
+        for event in held:
+            effects += self.on_order(event, now)
+        return effects
+
+    def _match(self, chain: Chain, now: float) -> None:
+        """Take the messages whose order is here; in their own order, so that as few places as possible are needed."""
+        keeping = self.keeping
+        for number in sorted(chain.orders):
+            run = chain.orders[number]
+            batch = keeping.pieces.take(chain.publisher, run.seq, run.count, run.crc)
+            if batch is None:
+                continue
+            if keeping.take(chain, number, batch, now):
+                del chain.orders[number]
+            else:
+                keeping.pieces.add(batch)
+                return
+        self._forget_orders(chain)
+
+    def tidy(self) -> None:
+        """Messages came another way: their orders wait no longer."""
+        for chain in self.keeping.chains.values():
+            if chain.orders:
+                self._forget_orders(chain)
+
+    def _forget_orders(self, chain: Chain) -> None:
+        taken = chain.taken
+        for number in [one for one, run in chain.orders.items() if _is_taken(taken.prefix, run)]:
+            run = chain.orders.pop(number)
+            self.keeping.pieces.discard(chain.publisher, run.seq, run.count, run.crc)
+        for number, run in list(chain.orders.items()):
+            if not taken.new_part(number, number + run.count - 1):
+                del chain.orders[number]
+                self.keeping.pieces.discard(chain.publisher, run.seq, run.count, run.crc)
+
+    # ------------------------------------------------------------------------------------------------ acknowledgements
+
+    def _note_ack(self, chain: Chain) -> None:
+        if chain.ack_due and chain.steering == self.keeping.name:
+            self._acks[chain.publisher, chain.life] = None
+
+    def note_stored(self) -> None:
+        """A commit is done, or other repositories have caught up: whoever waits for it is told."""
+        for chain in self.keeping.chains.values():
+            self._note_ack(chain)
+
+    def acks(self, covers: list[int]) -> Effects:
+        """Acknowledge what is stored; `covers` says up to which of our sequence numbers each other repository is."""
+        keeping = self.keeping
+        if not keeping.serving:
+            return []
+        effects: Effects = []
+        for who in self._acks:
+            chain = keeping.chains.get(who)
+            if chain is None or chain.steering != keeping.name:
+                continue
+            chain.ack_due = False
+            chain.said = self._upto(chain, covers)
+            ranges = tuple(chain.settled.ranges()[:ACK_RANGES_MAX])
+            level = keeping.config.level
+            ack = PublisherAck(keeping.stream, keeping.name, chain.life, level, chain.said, ranges)
+            effects.append(keeping.say_to(chain.publisher, ack))
+        self._acks.clear()
+        return effects
+
+    def _upto(self, chain: Chain, covers: list[int]) -> tuple[int, ...]:
+        prefix = chain.settled.prefix
+        others = sorted((min(prefix, chain.covered(cover)) for cover in covers), reverse=True)
+        return (prefix, *others)
+
+    def on_covers(self, covers: list[int]) -> None:
+        """Other repositories have caught up: more copies count."""
+        name, least = self.keeping.name, min(covers, default=0)
+        for chain in self.keeping.chains.values():
+            if not chain.copies:
+                continue
+            if chain.steering == name and self._upto(chain, covers) != chain.said:
+                chain.ack_due = True
+                self._note_ack(chain)
+            if covers:
+                chain.forget_copies(least)
+
+    # --------------------------------------------------------------------------------------------------- asking again
+
+    def naks(self) -> Effects:
+        """Ask the publishers that we steer for what is missing."""
+        keeping = self.keeping
+        if not keeping.serving:
+            return []
+        effects: Effects = []
+        for chain in keeping.chains.values():
+            if chain.steering != keeping.name or chain.naks >= NAKS_MAX:
+                continue
+            missing = chain.missing()
+            if missing:
+                chain.naks += 1
+                nak = PublisherNak(keeping.stream, keeping.name, chain.life, tuple(missing[:ACK_RANGES_MAX]))
+                effects.append(keeping.say_to(chain.publisher, nak))
+        return effects
+
+    def wants(self) -> bool:
+        """Whether something is missing for which a publisher can be asked."""
+        name = self.keeping.name
+        return any(
+            chain.steering == name and chain.naks < NAKS_MAX and chain.high > chain.taken.prefix and chain.missing()
+            for chain in self.keeping.chains.values()
+        )
+
+
+def _is_taken(prefix: int, run: Run) -> bool:
+    return run.number + run.count - 1 <= prefix

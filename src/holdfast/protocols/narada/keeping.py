@@ -1,0 +1,350 @@
+"""One stream at one repository: its order, what is on its way into the store, and what is known of publishers.
+
+Everything that a repository does with a stream works on this state: the intake puts messages into it, dissemination
+and gossip read it. Sequence numbers are given here and nowhere else.
+"""
+
+import itertools
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.model.batches import Batch
+from holdfast.model.reliable import Entry, Level
+from holdfast.protocols.narada.chains import Chain, Place
+from holdfast.protocols.narada.config import RepositoryConfig
+from holdfast.protocols.narada.events import (
+    GIVEN_UP,
+    MESSAGES,
+    SKIPPED,
+    ControlEvent,
+    Registration,
+    Row,
+    catenation,
+    encode,
+    fingerprint,
+    inbox_topic,
+    life_of,
+    number_of,
+)
+from holdfast.protocols.narada.participant import Effects, Put, Say
+from holdfast.protocols.narada.pieces import Pieces
+from holdfast.protocols.narada.rows import RowTable
+from holdfast.protocols.node import Report
+
+NOTICES_MAX = 2048
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Head(Struct, array_like=True):
+    """What is kept of a stream in the store, beside its publishers and subscribers."""
+
+    era: int
+    next: int
+    reserved: int
+    voids: list[Row]
+    left: bool = False
+
+
+_head_decoder = msgspec.msgpack.Decoder(Head)
+_registration_decoder = msgspec.msgpack.Decoder(Registration)
+
+
+class Keeping:
+    """The state of a stream, and how messages get their sequence numbers."""
+
+    def __init__(self, config: RepositoryConfig, stream: str, era: int) -> None:
+        self.config, self.stream, self.name, self.era = config, stream, config.name, era
+        self.state = "learning"
+        """`learning`, `filling`, `serving`, `leaving` or `left`."""
+        self.next = 1
+        self.reserved = 0
+        self.kept = 1
+        """What lies below was forgotten by retention."""
+        self.chains: dict[tuple[str, int], Chain] = {}
+        self.lives: dict[str, list[int]] = {}
+        self.voids: list[Row] = []
+        self.table = RowTable(config.table_rows_max)
+        self.notices: dict[int, Row] = {}
+        """The latest rows with what it takes to find their messages in a subscriber's buffer."""
+        self.table_from = self.notices_from = 1
+        """From here on the table, and the notices, have everything that is stored; below it the store knows."""
+        self.pieces = Pieces(config.buffer_bytes_max)
+        self.registration: Registration | None = None
+        self.places = 0
+        self.staged: list[Entry] = []
+        self.voided: list[Row] = []
+        self.committing: list[Entry] = []
+        self._committing_voids: list[Row] = []
+        self._dirty: dict[str, bytes] = {}
+        self._dirty_chains: dict[tuple[str, int], None] = {}
+        self._head_dirty = False
+        self.wall_ns = 0
+        """The wall clock minus the machine's clock, in nanoseconds."""
+
+    @property
+    def end(self) -> int:
+        """The highest sequence number that was given."""
+        return self.next - 1
+
+    @property
+    def serving(self) -> bool:
+        return self.state == "serving"
+
+    def say_to(self, name: str, event: ControlEvent) -> Say:
+        return Say(inbox_topic(self.stream, name), encode(event))
+
+    # --------------------------------------------------------------------------------------------------------- chains
+
+    def chain(self, publisher: str, life: int, after: int = 0) -> Chain | None:
+        """That life of that publisher; a new one if there is room, `None` if not or if it is too long ago."""
+        found = self.chains.get((publisher, life))
+        if found is not None and (found.after or not after):
+            return found
+        if after and not self._expect(publisher, after):
+            return None
+        if found is not None:
+            found.after = after
+            self._dirty_chains[publisher, life] = None
+            return found
+        lives = self.lives.setdefault(publisher, [])
+        if len(self.chains) >= self.config.chains_max or (len(lives) >= self.config.lives_max and life < lives[0]):
+            return None
+        chain = self.chains[publisher, life] = Chain(publisher, life, after)
+        lives.append(life)
+        lives.sort()
+        if len(lives) > self.config.lives_max:
+            self._forget_life(publisher, lives)
+        return chain
+
+    def _forget_life(self, publisher: str, lives: list[int]) -> None:
+        oldest = self.chains[publisher, lives[0]]
+        if not oldest.places:
+            del self.chains[publisher, lives.pop(0)]
+            self._dirty[self.key("chain", publisher, str(oldest.life))] = b""
+
+    def _expect(self, publisher: str, after: int) -> bool:
+        """What an earlier life is known to have published comes before what this one publishes; false if no room."""
+        before = self.chain(publisher, life_of(after))
+        if before is not None and before.top < number_of(after):
+            if not self.has_room():
+                return False
+            self.set_aside(before, number_of(after))
+        return True
+
+    def has_room(self) -> bool:
+        """Whether one more range of places may be set aside."""
+        return self.places < self.config.places_max
+
+    def set_aside(self, chain: Chain, number_last: int) -> None:
+        count = number_last - chain.top
+        held = len(chain.places)
+        chain.set_aside(number_last, self.next)
+        self.next += count
+        self.places += len(chain.places) - held
+        self._dirty_chains[chain.publisher, chain.life] = None
+
+    # --------------------------------------------------------------------------------------------------------- taking
+
+    def take(self, chain: Chain, number: int, batch: Batch, now: float) -> bool:
+        """Give what is new of these messages its sequence numbers, and stage it; false if there is no room for it."""
+        for first, last in chain.taken.new_part(number, number + batch.count - 1):
+            if first > chain.top + 1:
+                if not self.has_room():
+                    return False
+                self.set_aside(chain, first - 1)
+            held = len(chain.places)
+            filled = chain.cut_out(first, min(last, chain.top))
+            self.places += len(chain.places) - held
+            self._stage_places(chain, filled, number, batch, now)
+            # What is neither in a place nor above the top was given up: it comes late, at the end.
+            for low, high in _without((first, last), [(place.number, place.last) for place in filled]):
+                place = Place(low, self.next, high - low + 1)
+                self.next += place.count
+                chain.top = max(chain.top, high)
+                self._stage_places(chain, [place], number, batch, now)
+            chain.taken.add(first, last)
+            self._dirty_chains[chain.publisher, chain.life] = None
+        return True
+
+    def _stage_places(self, chain: Chain, places: list[Place], number: int, batch: Batch, now: float) -> None:
+        time_ns = self.wall_ns + int(now * 1e9)
+        for place in places:
+            start = batch.first + place.number - number
+            part = batch.part(start, start + place.count - 1)
+            self.staged.append(Entry(place.first, chain.cat(place.number), part, max(0, time_ns)))
+
+    def give_up(self, chain: Chain, number_first: int, number_last: int) -> int:
+        """Give the places of these numbers up; how many there were."""
+        held = len(chain.places)
+        places = chain.cut_out(number_first, number_last)
+        self.places += len(chain.places) - held
+        for place in places:
+            chain.give_up(place.number, place.last)
+            row = Row(place.first, place.count, chain.publisher, chain.cat(place.number), GIVEN_UP)
+            self.voids.append(row)
+            self.voided.append(row)
+            self._head_dirty = True
+            self._dirty_chains[chain.publisher, chain.life] = None
+        return sum(place.count for place in places)
+
+    def skip(self, first: int, last: int) -> None:
+        """These sequence numbers will never be used."""
+        row = Row(first, last - first + 1, "", 0, SKIPPED)
+        self.voids.append(row)
+        self.voided.append(row)
+        self._head_dirty = True
+
+    # -------------------------------------------------------------------------------------------------------- storing
+
+    def key(self, *words: str) -> str:
+        quoted = [word.replace("%", "%25").replace("/", "%2F") for word in (self.stream, *words)]
+        return "/".join(("narada", *quoted))
+
+    def put(self, value: bytes, *words: str) -> None:
+        """Store a pair with the next commit."""
+        self._dirty[self.key(*words)] = value
+
+    def mark(self) -> None:
+        """Store where the stream stands with the next commit."""
+        self._head_dirty = True
+
+    def has_changes(self) -> bool:
+        return bool(self.staged or self.voided or self._dirty or self._dirty_chains or self._head_dirty)
+
+    def changes(self, level: Level) -> tuple[list[Entry], Effects]:
+        """Everything for the next commit: entries, and pairs."""
+        self.committing, self.staged = self.staged, []
+        self._committing_voids, self.voided = self.voided, []
+        puts: Effects = []
+        for who in self._dirty_chains:
+            chain = self.chains.get(who)
+            if chain is not None:
+                puts.append(Put(self.key("chain", chain.publisher, str(chain.life)), chain.save()))
+        if level is not Level.FSYNCED and self.next > self.reserved - self.config.reserve // 2:
+            self.reserved = self.next + self.config.reserve
+        puts.append(Put(self.key("head"), self._head()))
+        puts += [Put(key, value) for key, value in self._dirty.items()]
+        self._dirty, self._dirty_chains, self._head_dirty = {}, {}, False
+        self.committing.sort(key=lambda entry: entry.first)
+        return self.committing, puts
+
+    def _head(self) -> bytes:
+        return _encoder.encode(Head(self.era, self.next, self.reserved, self.voids, self.state == "left"))
+
+    def committed(self) -> list[Row]:
+        """The commit is done: what it made safe, as rows in order."""
+        rows: list[Row] = []
+        for entry in self.committing:
+            chain = self.chains.get((entry.publisher, life_of(entry.cat)))
+            row = notice(entry)
+            rows.append(row)
+            if chain is not None:
+                number = number_of(entry.cat)
+                chain.stored.add(number, number + entry.count - 1)
+                chain.settled.add(number, number + entry.count - 1)
+                chain.stored_at(number + entry.count - 1, entry.last)
+                chain.ack_due = True
+        rows += self._committing_voids
+        rows.sort(key=lambda row: row.first)
+        for row in rows:
+            self.table.add(row)
+            self.notices[row.first] = row
+        while len(self.notices) > NOTICES_MAX:
+            self.notices_from = max(self.notices_from, self.notices.pop(next(iter(self.notices))).last + 1)
+        self.table_from = max(self.table_from, self.table.dropped + 1)
+        self.committing, self._committing_voids = [], []
+        return rows
+
+    # ------------------------------------------------------------------------------------------------------ restoring
+
+    def restore(self, pairs: dict[str, bytes], level: Level, now_era: int) -> None:
+        """Go on with what an earlier process stored."""
+        head = pairs.get(self.key("head"))
+        prefix = self.key("chain") + "/"
+        for key, value in pairs.items():
+            if key.startswith(prefix):
+                publisher, life = (
+                    word.replace("%2F", "/").replace("%25", "%") for word in key[len(prefix) :].split("/")
+                )
+                chain = self.chains[publisher, int(life)] = Chain.restored(publisher, int(life), value)
+                self.lives.setdefault(publisher, []).append(int(life))
+                self.lives[publisher].sort()
+                self.places += len(chain.places)
+        said = pairs.get(self.key("registration"))
+        if said:
+            self.registration = _registration_decoder.decode(said)
+        if head:
+            self._restore_head(_head_decoder.decode(head), level, now_era)
+        self.table_from = self.notices_from = self.next
+        for chain in self.chains.values():
+            if chain.settled.highest:
+                chain.copies = [(chain.settled.highest, self.end)]
+
+    def _restore_head(self, head: Head, level: Level, now_era: int) -> None:
+        self.era, self.next, self.reserved, self.voids = head.era, head.next, head.reserved, head.voids
+        for row in self.voids:
+            self.table.add(row)
+        if head.left:
+            # It left the bundle, which has forgotten it: whoever meets it again meets somebody else.
+            self.era = now_era
+            self._head_dirty = True
+        if self.reserved:
+            # Numbers may have been told to others which the disk has lost: they must not be given twice.
+            self.skip(self.next, self.reserved)
+            self.next = self.reserved + 1
+            self.reserved = 0 if level is Level.FSYNCED else self.next
+
+    # ----------------------------------------------------------------------------------------------------- inspection
+
+    def place_rows(self) -> Iterator[tuple[Chain, Place]]:
+        for chain in self.chains.values():
+            for place in chain.places:
+                yield chain, place
+
+    def refusal(self, client: str, role: str) -> str:
+        return "" if self.registration is None else self.registration.refusal(client, role)
+
+    def last_cat(self, publisher: str, life: int) -> int:
+        """The highest catenation number that is stored of that publisher's lives before this one."""
+        for earlier in reversed(self.lives.get(publisher, [])):
+            if earlier != life and self.chains[publisher, earlier].stored.highest:
+                return catenation(earlier, self.chains[publisher, earlier].stored.highest)
+        return 0
+
+    def report(self, event: str, detail: str = "") -> Report:
+        return Report(event, pattern=self.stream, detail=detail)
+
+    def check(self) -> None:
+        numbers: list[tuple[int, int]] = []
+        for chain in self.chains.values():
+            chain.check()
+            numbers += [(place.first, place.first + place.count - 1) for place in chain.places]
+        numbers += [(entry.first, entry.last) for entry in (*self.staged, *self.committing)]
+        numbers.sort()
+        for before, after in itertools.pairwise(numbers):
+            assert before[1] < after[0], f"{self.name} gave a sequence number of {before} and {after} twice"
+        if numbers:
+            assert numbers[-1][1] < self.next, f"{self.name} gave {numbers[-1]}, but {self.next} is next"
+        held = sum(len(chain.places) for chain in self.chains.values())
+        assert held == self.places, f"{self.name} counts {self.places} places and has {held}"
+
+
+def notice(entry: Entry) -> Row:
+    """What a subscriber is told of an entry."""
+    batch = entry.batch
+    return Row(
+        entry.first, entry.count, batch.publisher, entry.cat, MESSAGES, batch.topic, batch.first, fingerprint(batch)
+    )
+
+
+def _without(part: tuple[int, int], taken: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    left, first = [], part[0]
+    for low, high in sorted(taken):
+        if low > first:
+            left.append((first, low - 1))
+        first = high + 1
+    if first <= part[1]:
+        left.append((first, part[1]))
+    return left

@@ -1,0 +1,436 @@
+"""A reliable publisher: it numbers its messages, orders them, and keeps them until they are stored.
+
+| state | meaning | leaves it |
+| --- | --- | --- |
+| choosing | looking for a steering repository | somebody answered the probe → opening, or open if it was open before |
+| opening | asking for its last catenation number | `Opened` → open; `Refusal` → refused |
+| open | publishing | silence or `Migrate` → choosing; `Refusal` → refused |
+| refused | nothing is taken any more | never |
+
+What is published before the publisher is open waits, so that a refusal is definite: nothing has been said yet. Then
+each batch is emitted on its topic, and in tandem with it goes the `Order` that says which catenation number its first
+message has (paper, 3.4). A message stays in the buffer until the steering repository says that enough repositories have
+stored it. After silence the orders are repeated; what a repository lacks it asks for, and gets for the whole bundle.
+
+Invariants: numbers in the buffer are consecutive; everything below them was reported as `Stored`.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from holdfast.model.batches import BATCH_COUNT_MAX, Attributes, Batch, Keys, make_batch
+from holdfast.model.errors import LocalMisuse
+from holdfast.model.topics import check_topic, matches
+from holdfast.protocols.narada.config import RELIABLE_PAYLOAD_BYTES_MAX, PublisherConfig
+from holdfast.protocols.narada.events import (
+    LIFE_MAX,
+    NUMBER_MAX,
+    ControlEvent,
+    Migrate,
+    Open,
+    Opened,
+    Order,
+    ProbeReply,
+    PublisherAck,
+    PublisherNak,
+    Refusal,
+    Retransmit,
+    Run,
+    bundle_topic,
+    catenation,
+    decode,
+    encode,
+    fingerprint,
+    inbox_topic,
+)
+from holdfast.protocols.narada.participant import Effects, Emit, Listen, Opening, Rejected, Say, Stored
+from holdfast.protocols.narada.steering import PROBE_TIMER, Steering
+from holdfast.protocols.node import CancelTimer, Report, SetTimer
+from holdfast.protocols.trackers import RangeTracker
+
+RESEND_TIMER = "resend"
+TOTAL = 3
+TOTAL_BATCH_COUNT_MAX = 256
+MESSAGE_BYTES = 64
+"""What a message weighs in the buffer beside its payload."""
+
+
+class BufferFull(LocalMisuse):
+    """Raised when more is published than the buffer holds. Nothing was taken; publish again when there is room."""
+
+
+class _Kept:
+    """Messages published together, until they are stored."""
+
+    __slots__ = ("batch", "bytes", "crc", "emitted", "number")
+
+    def __init__(self, number: int, batch: Batch, cost_bytes: int) -> None:
+        self.number, self.batch, self.bytes = number, batch, cost_bytes
+        self.crc = fingerprint(batch)
+        self.emitted = False
+
+    @property
+    def last(self) -> int:
+        return self.number + self.batch.count - 1
+
+    def run(self) -> Run:
+        return Run(self.number, self.batch.first, self.batch.count, self.crc)
+
+
+class _Forming:
+    """Messages that will be emitted together."""
+
+    __slots__ = ("attributes", "bytes", "guarantee", "keys", "number", "payloads", "topic")
+
+    def __init__(self, number: int, topic: str, guarantee: int) -> None:
+        self.number, self.topic, self.guarantee, self.bytes = number, topic, guarantee, 0
+        self.payloads: list[bytes] = []
+        self.keys: list[Keys] = []
+        self.attributes: list[Attributes] = []
+
+
+class Publisher:
+    """One publisher on one stream."""
+
+    def __init__(self, config: PublisherConfig, life: int) -> None:
+        if not 0 <= life <= LIFE_MAX:
+            raise LocalMisuse(f"publisher {config.name} was given the life {life}; lives are 0..{LIFE_MAX}.")
+        self.name, self.config, self.life = config.name, config, life
+        self.state = "choosing"
+        self.after = 0
+        self.next_number = 1
+        self.stored_number = 0
+        self.buffer_bytes = self.buffer_count = 0
+        self._opened = False
+        self._steering = Steering(config.steering, config.stream, config.name)
+        self._forming: _Forming | None = None
+        self._kept: deque[_Kept] = deque()
+        self._unsent: deque[_Kept] = deque()
+        self._emitting: dict[int, _Kept] = {}
+        self._acked = RangeTracker(ranges_max=1 << 16)
+        self._tokens = 0
+        self._resend_s = config.resend_s
+        self._timing = False
+        self._refusal = ""
+
+    # ------------------------------------------------------------------------------------------------------- commands
+
+    def room(self) -> bool:
+        """Whether `publish` takes one more."""
+        config = self.config
+        return self.buffer_bytes < config.buffer_bytes_max and self.buffer_count < config.buffer_count_max
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: int,
+        keys: Keys = (),
+        attributes: Attributes | None = None,
+    ) -> int:
+        """Take a publication and return its number in this life; it leaves with the next `settle`."""
+        self._check(topic, payload)
+        number, forming = self.next_number, self._forming
+        if forming is None or not self._fits(forming, topic, guarantee, len(payload)):
+            self._close_run()
+            forming = self._forming = _Forming(number, topic, guarantee)
+        forming.payloads.append(payload)
+        forming.keys.append(keys)
+        forming.attributes.append(attributes or {})
+        forming.bytes += len(payload)
+        self.buffer_bytes += len(payload) + MESSAGE_BYTES
+        self.buffer_count += 1
+        self.next_number += 1
+        return number
+
+    def _check(self, topic: str, payload: bytes) -> None:
+        if self.state == "refused":
+            raise LocalMisuse(f"{self._refusal}; nothing was published.")
+        if not matches(self.config.stream, check_topic(topic)):
+            raise LocalMisuse(
+                f"{self.name} published on {topic}, which the stream {self.config.stream} does not cover; "
+                "publish on a topic that it matches. Nothing was published."
+            )
+        if len(payload) > RELIABLE_PAYLOAD_BYTES_MAX:
+            raise LocalMisuse(
+                f"{self.name} published {len(payload)} bytes; a message that is stored has at most "
+                f"{RELIABLE_PAYLOAD_BYTES_MAX}. Nothing was published."
+            )
+        if not self.room() or self.next_number > NUMBER_MAX:
+            raise BufferFull(
+                f"{self.buffer_count} messages of {self.name} wait to be stored, as many as its buffer holds; "
+                "wait until there is room, and publish again. Nothing was published."
+            )
+
+    def _fits(self, forming: _Forming, topic: str, guarantee: int, size: int) -> bool:
+        most = TOTAL_BATCH_COUNT_MAX if guarantee == TOTAL else min(self.config.batch_count_max, BATCH_COUNT_MAX)
+        return (
+            forming.topic == topic
+            and forming.guarantee == guarantee
+            and len(forming.payloads) < most
+            and forming.bytes + size <= self.config.batch_bytes_max
+        )
+
+    def _close_run(self) -> None:
+        forming, self._forming = self._forming, None
+        if forming is not None:
+            payloads = forming.payloads
+            batch = make_batch(
+                self.name, 1, forming.topic, forming.guarantee, payloads, forming.keys, forming.attributes
+            )
+            kept = _Kept(forming.number, batch, forming.bytes + MESSAGE_BYTES * len(payloads))
+            self._kept.append(kept)
+            self._unsent.append(kept)
+
+    # --------------------------------------------------------------------------------------------------- entry points
+
+    def start(self, now: float) -> Effects:
+        return [Listen(inbox_topic(self.config.stream, self.name)), *self._steering.look(now)]
+
+    def settle(self, now: float) -> Effects:  # noqa: ARG002 - every entry point takes the time
+        self._close_run()
+        if self.state != "open" or not self._unsent:
+            return []
+        effects: Effects = []
+        while self._unsent:
+            kept = self._unsent.popleft()
+            self._tokens += 1
+            self._emitting[self._tokens] = kept
+            batch = kept.batch
+            count = range(batch.count)
+            effects.append(
+                Emit(
+                    self._tokens,
+                    batch.topic,
+                    batch.guarantee,
+                    tuple(batch.payload_list()),
+                    tuple(batch.keys_of(index) for index in count),
+                    tuple(batch.attributes_of(index) for index in count),
+                )
+            )
+        return effects
+
+    def emitted(self, token: int, first: int, now: float) -> Effects:
+        """The session has published the messages of that `Emit`, the first of them under the number `first`."""
+        kept = self._emitting.pop(token)
+        kept.batch = replace(kept.batch, first=first)
+        kept.emitted = True
+        if self.state == "refused":
+            return []
+        return [self._order([kept]), *self._expect(now)]
+
+    def heard(self, batch: Batch, now: float) -> Effects:
+        effects: Effects = []
+        for payload in batch.payload_list():
+            event = decode(payload)
+            if event is None:
+                effects.append(Report("nonsense", detail=f"on {batch.topic} from {batch.publisher}"))
+            elif event.stream == self.config.stream and self.state != "refused":
+                effects += self._on_event(event, now)
+        return effects
+
+    def _on_event(self, event: ControlEvent, now: float) -> Effects:
+        match event:
+            case ProbeReply():
+                return self._steering.on_reply(event, now)
+            case Migrate():
+                found = self._steering.on_migrate(event, now)
+                if found:
+                    self.state = "choosing"
+                return found
+            case Opened():
+                return self._on_opened(event, now)
+            case PublisherAck():
+                return self._on_ack(event, now)
+            case PublisherNak():
+                return self._on_nak(event)
+            case Refusal(role="publish"):
+                return self._on_refusal(event)
+            case _:
+                return []
+
+    def timer(self, name: str, now: float) -> Effects:
+        if self.state == "refused":
+            return []
+        if name == PROBE_TIMER:
+            return self._steered(self._steering.on_timer(now), now)
+        self._timing = False
+        if self.state == "choosing":
+            return []
+        if self._steering.is_silent(now):
+            self.state = "choosing"
+            return self._steering.give_up(now, "it does not acknowledge")
+        self._resend_s = min(2 * self._resend_s, self.config.resend_max_s)
+        if self.state == "opening":
+            return self._open(now)
+        return [*self._repeat(), *self._expect(now)]
+
+    # ------------------------------------------------------------------------------------------------------- steering
+
+    def _steered(self, effects: Effects, now: float) -> Effects:
+        if self._steering.looking:
+            return effects
+        self._resend_s = self.config.resend_s
+        if not self._opened:
+            self.state = "opening"
+            return [*effects, *self._open(now)]
+        self.state = "open"
+        return [*effects, *self._repeat(), *self._expect(now), *self.settle(now)]
+
+    def _open(self, now: float) -> Effects:
+        event = Open(self.config.stream, self.name, self.life, self._steering.repository)
+        return [self._to_bundle(event), *self._expect(now)]
+
+    def _on_opened(self, event: Opened, now: float) -> Effects:
+        if self._opened or event.life != self.life or event.repository != self._steering.repository:
+            return []
+        self._steering.heard_from(event.repository)
+        if event.taken >= self.life:
+            # The clock that gave us our life went back: some other life has these numbers already.
+            self.life = event.taken + 1
+            return self._open(now)
+        self._opened, self.state, self.after = True, "open", event.last
+        self._resend_s = self.config.resend_s
+        opening = Opening(self.config.stream, self.life, event.last)
+        return [opening, *self._expect(now), *self.settle(now)]
+
+    def _on_refusal(self, event: Refusal) -> Effects:
+        first, definite = self.stored_number + 1, not self._opened
+        self.state, self._refusal = "refused", event.reason
+        self._forming = None
+        self._kept.clear()
+        self._unsent.clear()
+        self.buffer_bytes = self.buffer_count = 0
+        timers = [CancelTimer(RESEND_TIMER), CancelTimer(PROBE_TIMER)]
+        return [*timers, Rejected(self.config.stream, first, definite, event.reason)]
+
+    # ---------------------------------------------------------------------------------------------- acknowledgements
+
+    def _on_ack(self, ack: PublisherAck, now: float) -> Effects:
+        if ack.life != self.life or not self._opened:
+            return []
+        self._steering.heard_from(ack.repository)
+        copies = self.config.copies
+        upto = ack.upto[copies - 1] if len(ack.upto) >= copies else 0
+        if upto > self._acked.prefix and upto < self.next_number:
+            self._acked.add(1, upto)
+        if copies == 1:
+            for first, last in ack.ranges:
+                if 1 <= first <= last < self.next_number:
+                    self._acked.add(first, last)
+        return self._settle_acks(ack.level, now)
+
+    def _settle_acks(self, level: str, now: float) -> Effects:
+        prefix = self._acked.prefix
+        if prefix <= self.stored_number:
+            return self._expect(now)
+        self.stored_number = prefix
+        self._resend_s = self.config.resend_s
+        while self._kept and self._kept[0].last <= prefix:
+            kept = self._kept.popleft()
+            self.buffer_bytes -= kept.bytes
+            self.buffer_count -= kept.batch.count
+        self._timing = False
+        return [Stored(self.config.stream, prefix, level, self.config.copies), *self._expect(now)]
+
+    def _on_nak(self, nak: PublisherNak) -> Effects:
+        if nak.life != self.life or not self._opened:
+            return []
+        self._steering.heard_from(nak.repository)
+        missing = [kept for kept in self._kept if kept.emitted and _meets(kept, nak.ranges)]
+        return [self._to_bundle(self._retransmit(kept)) for kept in missing[: self.config.resend_runs_max]]
+
+    def _retransmit(self, kept: _Kept) -> Retransmit:
+        return Retransmit(
+            self.config.stream,
+            self.name,
+            self.life,
+            self._steering.repository,
+            self.after,
+            kept.number,
+            kept.batch,
+        )
+
+    # -------------------------------------------------------------------------------------------------------- sending
+
+    def _order(self, runs: Iterable[_Kept]) -> Say:
+        return self._to_bundle(
+            Order(
+                self.config.stream,
+                self.name,
+                self.life,
+                self._steering.repository,
+                self.after,
+                self.stored_number + 1,
+                self._highest(),
+                tuple(kept.run() for kept in runs),
+            )
+        )
+
+    def _highest(self) -> int:
+        """The highest number that was emitted."""
+        return next((kept.last for kept in reversed(self._kept) if kept.emitted), self.stored_number)
+
+    def _repeat(self) -> Effects:
+        """Order again what is not acknowledged: whoever lacks the messages asks for them."""
+        acked = self._acked
+        open_runs = [kept for kept in self._kept if kept.emitted and acked.new_part(kept.number, kept.last)]
+        if not open_runs:
+            return []
+        return [self._order(open_runs[: self.config.resend_runs_max])]
+
+    def _expect(self, now: float) -> Effects:
+        """Be woken if what must be answered is not."""
+        waits = self.state == "opening" or (self.state == "open" and any(kept.emitted for kept in self._kept))
+        if not waits:
+            was, self._timing = self._timing, False
+            return [CancelTimer(RESEND_TIMER)] if was else []
+        self._steering.asked(now)
+        if self._timing:
+            return []
+        self._timing = True
+        return [SetTimer(RESEND_TIMER, self._resend_s)]
+
+    def _to_bundle(self, event: Open | Order | Retransmit) -> Say:
+        return Say(bundle_topic(self.config.stream), encode(event))
+
+    # ----------------------------------------------------------------------------------------------------- inspection
+
+    def catenation_of(self, number: int) -> int:
+        """The catenation number of a publication, once the publisher is open."""
+        return catenation(self.life, number)
+
+    def waiting_for(self) -> list[str]:
+        if self.state == "refused":
+            return []
+        reasons = [] if self._opened else ["a repository that lets it publish"]
+        if self.next_number - 1 > self.stored_number:
+            reasons.append(f"{self.next_number - 1 - self.stored_number} messages to be stored")
+        return reasons
+
+    def status(self) -> dict[str, object]:
+        return {
+            "stream": self.config.stream,
+            "state": self.state,
+            "life": self.life,
+            "steering": self._steering.repository,
+            "published": self.next_number - 1,
+            "stored": self.stored_number,
+            "buffer_bytes": self.buffer_bytes,
+            "failovers": self._steering.failovers,
+        }
+
+    def check_invariants(self) -> None:
+        numbers = [(kept.number, kept.last) for kept in self._kept]
+        for before, after in itertools.pairwise(numbers):
+            assert before[1] + 1 == after[0], f"{self.name} keeps {before} and then {after}"
+        if numbers:
+            assert numbers[0][0] <= self.stored_number + 1, f"{self.name} has lost {self.stored_number + 1}"
+        assert self.stored_number < self.next_number, f"{self.name} has stored what it did not publish"
+
+
+def _meets(kept: _Kept, ranges: Iterable[tuple[int, int]]) -> bool:
+    return any(first <= kept.last and last >= kept.number for first, last in ranges)

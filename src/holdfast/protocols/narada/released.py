@@ -1,0 +1,91 @@
+"""What a subscriber has released, by identity: how it tells a repeat, whichever repository it comes from.
+
+For each life of each publisher a prefix and a few ranges, so that a publisher costs one number however much it
+publishes. What comes before the first message that was seen of a life counts as released: it lay before the start of
+the subscription, or was acknowledged in an earlier life of the subscriber.
+"""
+
+import msgspec
+
+from holdfast.protocols.narada.events import RANGES_MAX, catenation, life_of, number_of
+from holdfast.protocols.trackers import Range, RangeTracker
+
+Saved = list[tuple[str, int, int, list[Range]]]
+WINDOW = 4096
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Saved)
+
+
+class Released:
+    """The identities of what was released, or is not wanted."""
+
+    __slots__ = ("_gaps", "_lives")
+
+    def __init__(self) -> None:
+        self._lives: dict[tuple[str, int], RangeTracker] = {}
+        self._gaps: dict[tuple[str, int], RangeTracker] = {}
+
+    def new_part(self, publisher: str, cat: int, count: int) -> list[Range]:
+        """Which of these messages were not released yet, as ranges of catenation numbers."""
+        life, number = life_of(cat), number_of(cat)
+        tracker = self._tracker(publisher, life, number)
+        return [
+            (catenation(life, first), catenation(life, last))
+            for first, last in tracker.new_part(number, number + count - 1)
+        ]
+
+    def add(self, publisher: str, cat: int, count: int) -> None:
+        number = number_of(cat)
+        self._tracker(publisher, life_of(cat), number).add(number, number + count - 1)
+
+    def pass_over(self, publisher: str, cat: int, count: int) -> list[Range]:
+        """These were given up: which of them are a gap that was not there before. If they turn up, they are new."""
+        life, number = life_of(cat), number_of(cat)
+        self._tracker(publisher, life, number)
+        gaps = self._gaps.setdefault((publisher, life), RangeTracker(ranges_max=WINDOW))
+        missing = self.new_part(publisher, cat, count)
+        return [
+            (catenation(life, first), catenation(life, last))
+            for cat_first, cat_last in missing
+            for first, last in gaps.add(number_of(cat_first), number_of(cat_last))
+        ]
+
+    def _tracker(self, publisher: str, life: int, number: int) -> RangeTracker:
+        tracker = self._lives.get((publisher, life))
+        if tracker is None:
+            tracker = self._lives[publisher, life] = RangeTracker(ranges_max=WINDOW, start=number - 1)
+        return tracker
+
+    # ---- as a cut
+
+    def cut(self) -> tuple[tuple[str, int], ...]:
+        """For each life the number up to which everything was released; nothing if there are too many lives."""
+        lives = self._lives
+        if len(lives) > RANGES_MAX:
+            return ()
+        return tuple((name, catenation(life, tracker.prefix)) for (name, life), tracker in lives.items())
+
+    def skip(self, cut: tuple[tuple[str, int], ...]) -> None:
+        """Nothing up to these numbers is wanted."""
+        for publisher, cat in cut:
+            life, number = life_of(cat), number_of(cat)
+            tracker = self._tracker(publisher, life, number + 1)
+            if number > tracker.prefix:
+                tracker.add(1, number)
+
+    # ---- across restarts
+
+    def save(self) -> bytes:
+        return _encoder.encode(
+            [(name, life, tracker.prefix, tracker.ranges()) for (name, life), tracker in self._lives.items()]
+        )
+
+    def restore(self, value: bytes) -> None:
+        for name, life, prefix, ranges in _decoder.decode(value):
+            tracker = self._lives[name, life] = RangeTracker(ranges_max=WINDOW, start=prefix)
+            for first, last in ranges:
+                tracker.add(first, last)
+
+    def __len__(self) -> int:
+        return len(self._lives)

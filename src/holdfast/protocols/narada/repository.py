@@ -1,0 +1,424 @@
+"""A repository: it stores streams exactly once, without gaps and in each publisher's order, and hands them on.
+
+| state of a stream | meaning | leaves it |
+| --- | --- | --- |
+| learning | asks an assistant what was missed; what comes is held back | told → filling; nobody there → serving |
+| filling | fetches what was missed into the places set aside; stores what comes | has it → serving |
+| serving | answers probes, steers clients | `leave` → leaving |
+| leaving | silent towards clients; waits until another repository has everything | so → left |
+| left | does nothing | never |
+
+The parts: `keeping` gives sequence numbers and holds the state, `intake` takes messages from publishers,
+`dissemination` serves subscribers, `gossip` speaks with the other repositories. This module hands events to them,
+commits, and keeps time. One commit is under way at a time; whatever comes meanwhile is in the next one. Nothing is
+acknowledged, announced or gossiped before its commit is done.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from holdfast.model.batches import Batch
+from holdfast.model.errors import LocalMisuse
+from holdfast.model.reliable import Entry
+from holdfast.model.topics import check_pattern, matches
+from holdfast.protocols.narada.config import RepositoryConfig
+from holdfast.protocols.narada.dissemination import Dissemination
+from holdfast.protocols.narada.events import (
+    AskRegistration,
+    ControlEvent,
+    Explain,
+    Fetch,
+    Gossip,
+    Leave,
+    Migrate,
+    Open,
+    Order,
+    Probe,
+    ProbeReply,
+    Recovery,
+    Registration,
+    Resent,
+    Retransmit,
+    SubscriberAck,
+    SubscriberNak,
+    bundle_topic,
+    decode,
+    encode,
+    gossip_topic,
+    inbox_topic,
+    stable_topic,
+)
+from holdfast.protocols.narada.gossip import Bundle
+from holdfast.protocols.narada.intake import Intake
+from holdfast.protocols.narada.keeping import Keeping
+from holdfast.protocols.narada.participant import Append, Commit, Effects, Listen, Say, Unlisten
+from holdfast.protocols.node import Report, SetTimer
+
+TICK_TIMER, NAK_TIMER = "tick", "nak"
+Trust = Callable[[Registration], bool]
+
+
+def trust_everybody(registration: Registration) -> bool:  # noqa: ARG001
+    """Whoever says that it owns a stream does; a check of signatures takes this one's place."""
+    return True
+
+
+class Managed:
+    """One stream and the parts that work on it."""
+
+    def __init__(self, config: RepositoryConfig, stream: str, era: int, token: Callable[..., int]) -> None:
+        self.keeping = Keeping(config, stream, era)
+        self.intake = Intake(self.keeping)
+        self.dissemination = Dissemination(self.keeping, lambda kind, what: token(stream, kind, what))
+        self.bundle = Bundle(self.keeping, self.dissemination, lambda kind, what: token(stream, kind, what))
+
+
+class Repository:
+    """One repository of the bundles of some streams. `incarnation` is larger than any that it had before."""
+
+    def __init__(
+        self,
+        config: RepositoryConfig,
+        streams: Iterable[str],
+        incarnation: int,
+        restored: dict[str, bytes] | None = None,
+        trusts: Trust = trust_everybody,
+    ) -> None:
+        self.name, self.config, self._trusts = config.name, config, trusts
+        self.streams: dict[str, Managed] = {}
+        self._reads: dict[int, tuple[str, str, object]] = {}
+        self._tokens = 0
+        self._committing = 0
+        self._ticking_s = 0.0
+        self._nak_timing = False
+        for stream in streams:
+            managed = Managed(config, check_pattern(stream), incarnation, self._token)
+            self.streams[stream] = managed
+            managed.keeping.restore(restored or {}, config.level, incarnation)
+            managed.dissemination.restore(restored or {})
+            managed.bundle.restore(restored or {})
+
+    def _token(self, stream: str, kind: str, what: object) -> int:
+        """A token for something that the store is asked for; 0 if it is asked for too much at once."""
+        if len(self._reads) >= self.config.reads_max:
+            return 0
+        self._tokens += 1
+        self._reads[self._tokens] = (stream, kind, what)
+        return self._tokens
+
+    # --------------------------------------------------------------------------------------------------- entry points
+
+    def start(self, now: float, wall_ns: int = 0) -> Effects:
+        effects: Effects = []
+        for stream, managed in self.streams.items():
+            managed.keeping.wall_ns = wall_ns - int(now * 1e9)
+            managed.bundle.begin(now)
+            topics = (inbox_topic(stream, self.name), gossip_topic(stream), bundle_topic(stream), stream)
+            effects += [Listen(topic) for topic in topics]
+            effects += managed.bundle.gossip(now, asks=True)
+        return [*effects, *self._keep_time(now, anew=True)]
+
+    def heard(self, batch: Batch, now: float) -> Effects:
+        if not batch.topic.startswith("~narada/"):
+            for stream, managed in self.streams.items():
+                if matches(stream, batch.topic) and managed.keeping.state != "left":
+                    managed.intake.on_message(batch, now)
+            return []
+        effects: Effects = []
+        for payload in batch.payload_list():
+            event = decode(payload)
+            if event is None:
+                effects.append(Report("nonsense", detail=f"on {batch.topic} from {batch.publisher}"))
+                continue
+            managed_one = self.streams.get(event.stream)
+            if managed_one is None:
+                continue
+            if managed_one.keeping.state != "left":
+                effects += self._on_event(managed_one, event, now)
+            elif isinstance(event, Gossip):
+                effects += self._remind(managed_one, event)
+        return effects
+
+    def _on_event(self, managed: Managed, event: ControlEvent, now: float) -> Effects:  # noqa: PLR0912 - a table
+        match event:
+            case Order():
+                return managed.intake.on_order(event, now)
+            case Retransmit():
+                return managed.intake.on_retransmit(event, now)
+            case SubscriberAck():
+                return managed.dissemination.on_ack(event, managed.bundle.table_of)
+            case Gossip():
+                return self._on_gossip(managed, event, now)
+            case Probe():
+                return self._on_probe(managed, event)
+            case Open():
+                return managed.intake.on_open(event)
+            case Recovery():
+                return managed.dissemination.on_recovery(event)
+            case SubscriberNak():
+                return managed.dissemination.on_nak(event)
+            case Explain():
+                return managed.bundle.on_explain(event)
+            case Fetch():
+                return managed.bundle.on_fetch(event)
+            case Resent():
+                managed.bundle.on_resent(event, now)
+                managed.intake.tidy()
+                return []
+            case Leave():
+                managed.bundle.on_leave(event)
+                return []
+            case Registration():
+                return self._on_registration(managed, event)
+            case AskRegistration():
+                known = managed.keeping.registration
+                return [managed.keeping.say_to(event.asker, known)] if known else []
+            case _:
+                return []
+
+    def timer(self, name: str, now: float) -> Effects:
+        if name == NAK_TIMER:
+            self._nak_timing = False
+            return [effect for managed in self.streams.values() for effect in managed.intake.naks()]
+        self._ticking_s = 0.0
+        return self._tick(now)
+
+    def settle(self, now: float) -> Effects:
+        effects: Effects = []
+        for managed in self.streams.values():
+            effects += managed.intake.acks(managed.bundle.covers())
+        effects += self._commit()
+        if not self._nak_timing and any(managed.intake.wants() for managed in self.streams.values()):
+            self._nak_timing = True
+            effects.append(SetTimer(NAK_TIMER, self.config.nak_s))
+        return [*effects, *self._keep_time(now)]
+
+    # ---- answers of the store
+
+    def _commit(self) -> Effects:
+        if self._committing or not any(managed.keeping.has_changes() for managed in self.streams.values()):
+            return []
+        effects: Effects = []
+        for stream, managed in self.streams.items():
+            if not managed.keeping.has_changes():
+                continue
+            entries, puts = managed.keeping.changes(self.config.level)
+            if entries:
+                effects.append(Append(stream, entries))
+            effects += puts
+        self._tokens += 1
+        self._committing = self._tokens
+        return [*effects, Commit(self._committing, self.config.level)]
+
+    def stored(self, token: int, now: float) -> Effects:  # noqa: ARG002 - every entry point takes the time
+        """The commit is done: say so to whoever waits for it."""
+        if token != self._committing:
+            raise LocalMisuse(f"{self.name} was told that commit {token} is done; {self._committing} is under way.")
+        self._committing = 0
+        effects: Effects = []
+        for managed in self.streams.values():
+            rows = managed.keeping.committed()
+            if rows:
+                managed.bundle.on_stored(rows)
+                effects += managed.dissemination.announce(rows)
+                managed.intake.note_stored()
+        return effects
+
+    def fetched(self, token: int, entries: list[Entry], kept: int, now: float) -> Effects:  # noqa: ARG002
+        """What a `Read` found; everything below `kept` was forgotten by retention."""
+        stream, kind, what = self._reads.pop(token)
+        managed = self.streams[stream]
+        managed.keeping.kept = max(managed.keeping.kept, kept)
+        if managed.keeping.state == "left":
+            return []
+        asker, first, last = msgspec.convert(what, tuple[str, int, int])
+        if kind == "resend":
+            return managed.dissemination.on_fetched(asker, first, last, entries)
+        if kind == "explain":
+            return managed.bundle.on_explain_fetched(asker, first, last, entries)
+        return managed.bundle.on_fetch_read(asker, entries)
+
+    def located(self, token: int, number: int, now: float) -> Effects:  # noqa: ARG002
+        stream, _, what = self._reads.pop(token)
+        if not isinstance(what, Recovery):
+            raise LocalMisuse(f"{self.name} was told where a time begins that it did not ask for.")
+        return self.streams[stream].dissemination.on_located(what, number)
+
+    # ----------------------------------------------------------------------------------------------------------- time
+
+    def _tick(self, now: float) -> Effects:
+        effects: Effects = []
+        for managed in self.streams.values():
+            if managed.keeping.state != "left":
+                effects += self._tick_stream(managed, now)
+        return [*effects, *self._keep_time(now, anew=True)]
+
+    def _tick_stream(self, managed: Managed, now: float) -> Effects:
+        bundle, keeping = managed.bundle, managed.keeping
+        effects = bundle.catch_up(now)
+        for member in list(bundle.members.values()):
+            if managed.dissemination.has_pending(member.name):
+                managed.dissemination.retry(member.name, member.table)
+        managed.intake.on_covers(bundle.covers())
+        before = keeping.state
+        if bundle.learn(now):
+            effects.append(keeping.report(keeping.state))
+            if before == "learning":
+                effects += managed.intake.learned(now)
+            if keeping.serving:
+                managed.intake.note_stored()
+        effects += bundle.gossip(now)
+        if keeping.state == "leaving":
+            effects += self._go(managed, now)
+        return effects
+
+    def _keep_time(self, now: float, anew: bool = False) -> Effects:
+        """Tick often while there is something to do, and else for the sign of life."""
+        busy = any(managed.bundle.busy(now) for managed in self.streams.values())
+        wanted_s = self.config.gossip_s if busy else self.config.beat_s
+        if not anew and self._ticking_s and self._ticking_s <= wanted_s:
+            return []
+        self._ticking_s = wanted_s
+        return [SetTimer(TICK_TIMER, wanted_s)]
+
+    # ------------------------------------------------------------------------------------------------------- the bundle
+
+    def _on_probe(self, managed: Managed, event: Probe) -> Effects:
+        keeping = managed.keeping
+        if not keeping.serving:
+            return []
+        return [keeping.say_to(event.client, ProbeReply(keeping.stream, self.name, event.token))]
+
+    def _on_gossip(self, managed: Managed, event: Gossip, now: float) -> Effects:
+        managed.bundle.on_gossip(event, now)
+        known = managed.keeping.registration
+        version = known.version if known else 0
+        if event.registration > version and event.repository != self.name:
+            ask = AskRegistration(managed.keeping.stream, self.name)
+            return [managed.keeping.say_to(event.repository, ask)]
+        return []
+
+    def _on_registration(self, managed: Managed, event: Registration) -> Effects:
+        keeping = managed.keeping
+        known = keeping.registration
+        if known is not None and event.version <= known.version:
+            return []
+        if (known is not None and known.owner != event.owner) or not self._trusts(event):
+            return [keeping.report("untrusted", f"a registration by {event.owner}")]
+        keeping.registration = event
+        keeping.put(encode(event), "registration")
+        return [keeping.report("registered", f"version {event.version} by {event.owner}")]
+
+    # ------------------------------------------------------------------------------------------------------- commands
+
+    def register(self, registration: Registration) -> Effects:
+        """The owner of a stream says who may publish and subscribe; the other repositories learn it by gossip."""
+        managed = self._managed(registration.stream)
+        return self._on_registration(managed, registration)
+
+    def give_up(self, stream: str, publisher: str, life: int | None = None) -> tuple[int, Effects]:
+        """Give up the places set aside for a publisher that will not come back: how many messages that concerns.
+
+        Subscribers are told of the gap. If another repository has the messages after all, they come late.
+        """
+        keeping = self._managed(stream).keeping
+        count = 0
+        for chain in list(keeping.chains.values()):
+            if chain.publisher == publisher and life in (None, chain.life) and chain.places:
+                count += keeping.give_up(chain, 1, chain.top)
+        report = keeping.report("given_up", f"{count} messages of {publisher}")
+        return count, [report] if count else []
+
+    def leave(self, stream: str, now: float) -> Effects:
+        """Leave the bundle: clients migrate, and when another repository has everything, we are gone."""
+        managed = self._managed(stream)
+        keeping = managed.keeping
+        if not managed.bundle.others_there(now):
+            raise LocalMisuse(
+                f"{self.name} was asked to leave the bundle of {stream}, but no other repository serves it now; "
+                "add one first. It stays."
+            )
+        keeping.state = "leaving"
+        for _, place in list(keeping.place_rows()):
+            # What is missing will not be stored here any more: for those who look it was never to be.
+            keeping.skip(place.first, place.first + place.count - 1)
+        for chain in keeping.chains.values():
+            keeping.places -= len(chain.places)
+            chain.places = []
+        migrate = Migrate(stream, self.name)
+        clients = {chain.publisher for chain in keeping.chains.values() if chain.steering == self.name}
+        effects: Effects = [keeping.say_to(client, migrate) for client in sorted(clients)]
+        return [Say(stable_topic(stream, self.name), encode(migrate)), *effects, *self._keep_time(now, anew=True)]
+
+    def _go(self, managed: Managed, now: float) -> Effects:
+        keeping = managed.keeping
+        if keeping.staged or self._committing or not managed.bundle.may_leave(now):
+            return []
+        keeping.state = "left"
+        keeping.mark()
+        stream = keeping.stream
+        leave = Say(gossip_topic(stream), encode(Leave(stream, self.name, keeping.era)))
+        topics = (bundle_topic(stream), stream)
+        return [leave, *(Unlisten(topic) for topic in topics), keeping.report("left")]
+
+    def _remind(self, managed: Managed, event: Gossip) -> Effects:
+        """Somebody has not heard that we left."""
+        keeping = managed.keeping
+        if not any(name == self.name and era == keeping.era for name, era, _ in event.covers):
+            return []
+        return [keeping.say_to(event.repository, Leave(keeping.stream, self.name, keeping.era))]
+
+    def _managed(self, stream: str) -> Managed:
+        managed = self.streams.get(stream)
+        if managed is None:
+            raise LocalMisuse(
+                f"{self.name} does not manage {stream}; it manages {', '.join(self.streams) or 'nothing'}."
+            )
+        return managed
+
+    # ----------------------------------------------------------------------------------------------------- inspection
+
+    def waiting_for(self) -> list[str]:
+        reasons = []
+        for stream, managed in self.streams.items():
+            keeping = managed.keeping
+            if keeping.state == "left":
+                continue
+            if keeping.state != "serving":
+                reasons.append(f"{stream} to be {keeping.state}")
+            if keeping.has_changes() or self._committing:
+                reasons.append(f"{stream} to be committed")
+            if keeping.places:
+                reasons.append(f"{keeping.places} ranges of places of {stream} to be filled")
+            reasons += [
+                f"{member.name} to be covered"
+                for member in managed.bundle.members.values()
+                if member.cover < member.end
+            ]
+        return reasons
+
+    def status(self) -> dict[str, object]:
+        return {stream: self._stream_status(managed) for stream, managed in self.streams.items()}
+
+    def _stream_status(self, managed: Managed) -> dict[str, object]:
+        keeping = managed.keeping
+        return {
+            "state": keeping.state,
+            "end": keeping.end,
+            "places": sum(place.count for _, place in keeping.place_rows()),
+            "publishers": len(keeping.lives),
+            "members": {one.name: {"cover": one.cover, "end": one.end} for one in managed.bundle.members.values()},
+            "subscribers": {
+                one.name: {"sync": one.sync, "lag": keeping.end - one.sync, "steering": one.steering}
+                for one in managed.dissemination.subscriptions.values()
+            },
+            "buffered": len(keeping.pieces),
+        }
+
+    def check_invariants(self) -> None:
+        for managed in self.streams.values():
+            managed.keeping.check()
+            managed.bundle.check()
+            for one in managed.dissemination.subscriptions.values():
+                assert one.sync <= managed.keeping.end, f"{self.name} has a sync of {one.name} behind its end"

@@ -1,0 +1,394 @@
+"""A durable subscriber: it releases what is stable, once, in the order of the repository that steers it.
+
+| state | meaning | leaves it |
+| --- | --- | --- |
+| choosing | looking for a steering repository | somebody answered the probe → recovering |
+| recovering | asked it where to go on | `Rectify` → steered; silence → choosing; `Refusal` → refused |
+| steered | releasing | silence, `Migrate` or another era of the repository → choosing; `Refusal` → refused |
+| refused | nothing is released any more | never |
+
+A message is stable when both it and its persistence event are here (paper, 3.8). The subscriber holds messages in one
+buffer and persistence events, as rows, in another, and goes through the rows in the order of their sequence numbers.
+What it has released already it knows by identity and passes over; so it may change repositories at any time: each
+repository has every publisher's messages in order, hence what was released is a prefix of each, and what is released
+next continues it. A row without its message is asked for (`SubscriberNak`), a number without a row too (`Recovery`).
+
+A subscriber without memory that restarts goes on behind what it acknowledged; what it released and could not
+acknowledge any more comes again. With `remember`, and a driver that stores releases and memory together, it does not.
+
+Invariants: everything below `position` was released, passed over, or reported as a gap.
+"""
+
+from holdfast.model.batches import Batch
+from holdfast.model.errors import LocalMisuse
+from holdfast.model.filters import Filter, parse_filter
+from holdfast.model.reliable import Entry
+from holdfast.model.topics import check_pattern, matches
+from holdfast.protocols.narada.backlog import Backlog
+from holdfast.protocols.narada.config import SubscriberConfig
+from holdfast.protocols.narada.events import (
+    GIVEN_UP,
+    MESSAGES,
+    ControlEvent,
+    Migrate,
+    Persistent,
+    ProbeReply,
+    Recovery,
+    Rectify,
+    Refusal,
+    Resent,
+    Row,
+    SubscriberAck,
+    SubscriberNak,
+    Sync,
+    bundle_topic,
+    decode,
+    encode,
+    inbox_topic,
+    stable_topic,
+)
+from holdfast.protocols.narada.participant import (
+    Begun,
+    Effects,
+    Gap,
+    Listen,
+    Rejected,
+    Release,
+    Say,
+    Unlisten,
+)
+from holdfast.protocols.narada.pieces import Pieces
+from holdfast.protocols.narada.released import Released
+from holdfast.protocols.narada.steering import PROBE_TIMER, Steering
+from holdfast.protocols.node import CancelTimer, Persist, Report, SetTimer
+
+DUE_TIMER, ACK_TIMER = "due", "ack"
+MEMORY_KEY = "released"
+NAK_RANGES_MAX = 64
+
+
+class Subscriber:
+    """One durable subscription on one stream."""
+
+    def __init__(self, config: SubscriberConfig, restored: dict[str, bytes] | None = None) -> None:
+        self.name, self.config = config.name, config
+        self.pattern = check_pattern(config.pattern or config.stream)
+        self._filters: tuple[Filter, ...] | None = (parse_filter(config.where),) if config.where else None
+        self.state = "choosing"
+        self.era = 0
+        self.synced = 0
+        """How far the repository is known to know what was released."""
+        self.backlog = Backlog(config.rows_max, config.buffer_bytes_max)
+        self.released = Released()
+        if restored and restored.get(MEMORY_KEY):
+            self.released.restore(restored[MEMORY_KEY])
+        self.unconsumed_bytes = 0
+        self._pieces = Pieces(config.buffer_bytes_max)
+        self._steering = Steering(config.steering, config.stream, config.name)
+        self._begun = False
+        self._due_s = config.nak_s
+        self._due = False
+        self._ack_due = self._ack_soon = False
+        self._listening = ""
+
+    # --------------------------------------------------------------------------------------------------- entry points
+
+    def start(self, now: float) -> Effects:
+        inbox = inbox_topic(self.config.stream, self.name)
+        return [Listen(inbox), Listen(self.pattern), *self._steering.look(now)]
+
+    def heard(self, batch: Batch, now: float) -> Effects:
+        if self.state == "refused":
+            return []
+        if not batch.topic.startswith("~narada/"):
+            self._pieces.add(batch)
+            return self._go_on(now)
+        effects: Effects = []
+        for payload in batch.payload_list():
+            event = decode(payload)
+            if event is None:
+                effects.append(Report("nonsense", detail=f"on {batch.topic} from {batch.publisher}"))
+            elif event.stream == self.config.stream:
+                effects += self._on_event(event, now)
+        return effects
+
+    def _on_event(self, event: ControlEvent, now: float) -> Effects:
+        match event:
+            case ProbeReply():
+                return self._steering.on_reply(event, now)
+            case Migrate():
+                found = self._steering.on_migrate(event, now)
+                return self._lost(found) if found else []
+            case Refusal(role="subscribe"):
+                return self._on_refusal(event)
+            case Rectify() | Persistent() | Resent() | Sync():
+                return self._from_repository(event, now)
+            case _:
+                return []
+
+    def timer(self, name: str, now: float) -> Effects:
+        if self.state == "refused":
+            return []
+        if name == PROBE_TIMER:
+            effects = self._steering.on_timer(now)
+            return effects if self._steering.looking else [*effects, *self._recover(now)]
+        if self.state == "choosing":
+            return []
+        if self._steering.is_silent(now):
+            return self._lost(self._steering.give_up(now, "it says nothing"))
+        return self._on_due(now) if name == DUE_TIMER else self._acknowledge(now)
+
+    def settle(self, now: float) -> Effects:  # noqa: ARG002 - the same for every participant
+        return []
+
+    def consumed(self, entry: Entry, now: float) -> Effects:
+        """The application has taken these messages: as many more may be released."""
+        self.unconsumed_bytes -= entry.batch.cost_bytes
+        if self.unconsumed_bytes < 0:
+            raise LocalMisuse(f"the application of {self.name} consumed more than was released to it.")
+        return self._go_on(now) if self.state == "steered" else []
+
+    # ------------------------------------------------------------------------------------------------------- steering
+
+    def _recover(self, now: float) -> Effects:
+        """Somebody steers us: listen to what it stores, and ask where to go on."""
+        repository = self._steering.repository
+        topic = stable_topic(self.config.stream, repository)
+        effects: Effects = []
+        if self._listening != topic:
+            if self._listening:
+                effects.append(Unlisten(self._listening))
+            self._listening = topic
+            effects.append(Listen(topic))
+        self.state = "recovering"
+        self.backlog.begin(0)
+        self.synced = 0
+        self._due_s = self.config.nak_s
+        return [*effects, self._recovery(0, now), *self._wake(now)]
+
+    def _recovery(self, position: int, now: float) -> Say:
+        config = self.config
+        self._steering.asked(now)
+        return self._to_bundle(
+            Recovery(
+                config.stream,
+                self.name,
+                self._steering.repository,
+                self.pattern,
+                config.start,
+                config.value,
+                position,
+                () if position else self.released.cut(),
+                config.anew and not self._begun and not position,
+            )
+        )
+
+    def _lost(self, effects: Effects) -> Effects:
+        self.state = "choosing"
+        self._due = self._ack_due = self._ack_soon = False
+        return [CancelTimer(DUE_TIMER), CancelTimer(ACK_TIMER), *effects]
+
+    def _on_refusal(self, event: Refusal) -> Effects:
+        effects = self._lost([CancelTimer(PROBE_TIMER), Rejected(self.config.stream, 0, True, event.reason)])
+        self.state = "refused"
+        return effects
+
+    # -------------------------------------------------------------------------------------------- what is said to us
+
+    def _from_repository(self, event: Rectify | Persistent | Resent | Sync, now: float) -> Effects:
+        if self.state == "choosing" or event.repository != self._steering.repository:
+            return []
+        self._steering.heard_from(event.repository)
+        if self.state == "recovering":
+            if isinstance(event, Rectify):
+                return self._begin(event, now)
+            return []
+        if event.era != self.era:
+            # It has lost what it had, and counts anew: our position there means nothing.
+            return self._recover(now)
+        match event:
+            case Rectify():
+                self._take_rows(event.rows)
+                self.backlog.end = max(self.backlog.end, event.end)
+                self.synced = max(self.synced, event.sync)
+            case Persistent():
+                self._take_rows(event.rows)
+                self.backlog.end = max(self.backlog.end, event.end)
+            case Resent():
+                for entry in event.entries:
+                    self.backlog.add_entry(entry)
+            case Sync():
+                self.synced = max(self.synced, event.sync)
+                self.backlog.end = max(self.backlog.end, event.end)
+                if event.sync < self.backlog.position - 1 and event.sync < self.synced:
+                    # The repository knows less than it did: it has restarted. Tell it again.
+                    self.synced = event.sync
+        return self._go_on(now)
+
+    def _begin(self, event: Rectify, now: float) -> Effects:
+        self.state = "steered"
+        self.era = event.era
+        self.backlog.begin(event.first)
+        self.backlog.end = max(self.backlog.end, event.end)
+        self.synced = event.first - 1
+        effects: Effects = []
+        if not self._begun:
+            self._begun = True
+            effects.append(Begun(self.config.stream, event.repository))
+        if event.cut:
+            self.released.skip(event.cut)
+        self._take_rows(event.rows)
+        return [*effects, *self._go_on(now), *self._schedule_ack()]
+
+    def _take_rows(self, rows: tuple[Row, ...]) -> None:
+        for row in rows:
+            self.backlog.add_row(row)
+
+    # ------------------------------------------------------------------------------------------------------ releasing
+
+    def _go_on(self, now: float) -> Effects:
+        """Release what is due, and be woken if what is due next is missing."""
+        if self.state != "steered":
+            return []
+        before = self.backlog.position
+        effects: Effects = []
+        while self.unconsumed_bytes < self.config.unconsumed_bytes_max and self._step(effects):
+            pass
+        if any(isinstance(effect, Release | Gap) for effect in effects) and self.config.remember:
+            effects.append(Persist(MEMORY_KEY, self.released.save()))
+        if self.backlog.position != before:
+            self._due_s = self.config.nak_s
+            effects += self._schedule_ack()
+        return [*effects, *self._wake(now)]
+
+    def _step(self, effects: Effects) -> bool:
+        """Deal with what is due next; whether that was possible."""
+        backlog = self.backlog
+        entry = backlog.entry()
+        if entry is not None:
+            self._release(entry.part(backlog.position, entry.last), effects)
+            backlog.advance(entry.last + 1)
+            return True
+        row = backlog.row()
+        if row is None:
+            return False
+        if row.kind == MESSAGES and not self._release_row(row, effects):
+            return False
+        if row.kind == GIVEN_UP:
+            for first, last in self.released.pass_over(row.publisher, row.cat, row.count):
+                effects.append(Gap(self.config.stream, row.publisher, first, last))
+        backlog.advance(row.last + 1)
+        return True
+
+    def _release_row(self, row: Row, effects: Effects) -> bool:
+        if not matches(self.pattern, row.topic) or not self.released.new_part(row.publisher, row.cat, row.count):
+            self.released.add(row.publisher, row.cat, row.count)
+            self._pieces.discard(row.publisher, row.seq, row.count, row.crc)
+            return True
+        batch = self._pieces.take(row.publisher, row.seq, row.count, row.crc)
+        if batch is None:
+            return False
+        self._release(Entry(row.first, row.cat, batch, 0), effects)
+        return True
+
+    def _release(self, entry: Entry, effects: Effects) -> None:
+        publisher, count = entry.publisher, entry.count
+        new = self.released.new_part(publisher, entry.cat, count)
+        self.released.add(publisher, entry.cat, count)
+        if not matches(self.pattern, entry.batch.topic):
+            return
+        for cat_first, cat_last in new:
+            part = entry.cat_part(cat_first, cat_last)
+            shift = part.first - part.batch.first
+            for batch in part.batch.matching(self._filters):
+                one = Entry(batch.first + shift, part.cat + batch.first - part.batch.first, batch, part.time_ns)
+                self.unconsumed_bytes += batch.cost_bytes
+                effects.append(Release(self.config.stream, self._steering.repository, one))
+
+    # --------------------------------------------------------------------------------------------- asking for the rest
+
+    def _stuck(self) -> bool:
+        if self.unconsumed_bytes >= self.config.unconsumed_bytes_max:
+            return False
+        return self.state == "recovering" or self.backlog.position <= self.backlog.end
+
+    def _wake(self, now: float) -> Effects:  # noqa: ARG002
+        if self._stuck() == self._due:
+            return []
+        self._due = not self._due
+        return [SetTimer(DUE_TIMER, self._due_s)] if self._due else [CancelTimer(DUE_TIMER)]
+
+    def _on_due(self, now: float) -> Effects:
+        self._due = False
+        if not self._stuck():
+            return []
+        self._due_s = min(2 * self._due_s, self.config.beat_s)
+        if self.state == "recovering":
+            return [self._recovery(0, now), *self._wake(now)]
+        if self.backlog.unknown():
+            return [self._recovery(self.backlog.position, now), *self._wake(now)]
+        ranges = self.backlog.missing(self._pieces, NAK_RANGES_MAX)
+        row = self.backlog.row()
+        if row is not None and not ranges:
+            # What we heard under that number is something else.
+            ranges = [(row.first, row.last)]
+        nak = SubscriberNak(self.config.stream, self.name, self._steering.repository, tuple(ranges))
+        self._steering.asked(now)
+        return [self._to_bundle(nak), *self._wake(now)]
+
+    # ------------------------------------------------------------------------------------------------ acknowledgements
+
+    def _schedule_ack(self) -> Effects:
+        """Acknowledge soon if there is something to acknowledge, else when it is time for a sign of life."""
+        soon = self.synced < self.backlog.position - 1
+        if self._ack_due and (self._ack_soon or not soon):
+            return []
+        self._ack_due, self._ack_soon = True, soon
+        return [SetTimer(ACK_TIMER, self.config.ack_s if soon else self.config.beat_s)]
+
+    def _acknowledge(self, now: float) -> Effects:
+        self._ack_due = self._ack_soon = False
+        if self.state != "steered":
+            return []
+        behind = self.backlog.position - 1
+        ranges = ((self.synced + 1, behind),) if behind > self.synced else ()
+        again = self._schedule_ack()
+        self._steering.asked(now)
+        repository = self._steering.repository
+        ack = SubscriberAck(self.config.stream, self.name, repository, self.era, ranges)
+        return [self._to_bundle(ack), *again]
+
+    def _to_bundle(self, event: Recovery | SubscriberAck | SubscriberNak) -> Say:
+        return Say(bundle_topic(self.config.stream), encode(event))
+
+    # ----------------------------------------------------------------------------------------------------- inspection
+
+    def waiting_for(self) -> list[str]:
+        if self.state == "refused":
+            return []
+        if self.state != "steered":
+            return ["a repository that steers it"]
+        reasons = []
+        if self.backlog.position <= self.backlog.end:
+            reasons.append(f"sequence number {self.backlog.position} of {self._steering.repository}")
+        if self.synced < self.backlog.position - 1:
+            reasons.append(f"{self._steering.repository} to know of its acknowledgement")
+        return reasons
+
+    def status(self) -> dict[str, object]:
+        return {
+            "stream": self.config.stream,
+            "state": self.state,
+            "steering": self._steering.repository,
+            "position": self.backlog.position,
+            "end": self.backlog.end,
+            "synced": self.synced,
+            "buffered": len(self._pieces),
+            "unconsumed_bytes": self.unconsumed_bytes,
+            "failovers": self._steering.failovers,
+        }
+
+    def check_invariants(self) -> None:
+        self.backlog.check()
+        assert self.unconsumed_bytes >= 0, f"{self.name} has given back more than it had"
+        assert self._pieces.bytes >= 0, f"{self.name} has a buffer of less than nothing"

@@ -1,0 +1,213 @@
+"""What reliable topics promise, checked from outside: by what applications saw and what is in the stores at the end.
+
+| fault | promise that was broken |
+| --- | --- |
+| lost | what was acknowledged to its publisher as synced is stored at every repository of the bundle |
+| twice | a message is stored once at each |
+| gap | a publisher's messages are stored without gaps, but for places that were given up |
+| order | they are stored in their publisher's order |
+| unreleased | a durable subscriber gets everything that is stored and that it wants |
+| repeated | and each message once |
+| disorder | and each publisher's messages in their order, what a life knew of an earlier one before its own |
+| created | and nothing else |
+| unstable | and nothing before the repository that it has it from has stored it |
+| ahead | no repository believes that a subscriber has what it does not have |
+"""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from holdfast.model.reliable import Entry, Level
+from holdfast.model.topics import matches
+from holdfast.protocols.narada.events import life_of, number_of
+from holdfast.simulation.reliable.history import History, Identity, Released, identities
+
+if TYPE_CHECKING:
+    from holdfast.simulation.reliable.hosts import RepositoryHost, SubscriberHost
+    from holdfast.simulation.reliable.world import ReliableWorld
+
+Fault = Literal["lost", "twice", "gap", "order", "unreleased", "repeated", "disorder", "created", "unstable", "ahead"]
+EXAMPLES_MAX = 5
+EVERYTHING = 1 << 60
+
+
+class Judgement(Struct):
+    """How often each promise was broken, and the first few cases."""
+
+    faults: dict[Fault, int]
+    examples: list[str]
+    releases: int = 0
+    stored: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
+    def add(self, fault: Fault, sentence: str) -> None:
+        self.faults[fault] = self.faults.get(fault, 0) + 1
+        if len(self.examples) < EXAMPLES_MAX:
+            self.examples.append(f"{fault}: {sentence}")
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {fault}" for fault, count in self.faults.items())
+        return f"{counts or 'nothing broken'}. " + " ".join(self.examples)
+
+
+def judge(world: "ReliableWorld") -> Judgement:
+    """Judge a run that has come to rest."""
+    judgement = Judgement({}, [])
+    members = [host for host in world.repositories.values() if host.up and _state(host, world.stream) != "left"]
+    contents = {host.name: _contents(host, world.stream) for host in members}
+    given = _given_up(members, world.stream)
+    for host in members:
+        _check_store(judgement, host.name, contents[host.name], given)
+        judgement.stored += sum(entry.count for entry in contents[host.name])
+    forgetful = any(host.config.level is not Level.FSYNCED and host.lives > 1 for host in world.repositories.values())
+    if not forgetful:
+        _check_acknowledged(judgement, world.history, contents)
+    stored = {identity: topic for entries in contents.values() for identity, topic in _topics(entries)}
+    for subscriber in world.subscribers.values():
+        releases = world.history.releases[subscriber.name]
+        judgement.releases += len(releases)
+        _check_releases(judgement, world.history, subscriber, releases)
+        if subscriber.up and subscriber.machine.state != "refused":
+            _check_complete(judgement, subscriber, releases, stored)
+            if not forgetful:
+                for host in members:
+                    _check_sync(judgement, host, subscriber, releases, contents[host.name])
+    return judgement
+
+
+# ------------------------------------------------------------------------------------------------------------- stores
+
+
+def _state(host: "RepositoryHost", stream: str) -> str:
+    return host.machine.streams[stream].keeping.state
+
+
+def _contents(host: "RepositoryHost", stream: str) -> list[Entry]:
+    return host.store.read(stream, 1, EVERYTHING, EVERYTHING)
+
+
+def _topics(entries: list[Entry]) -> list[tuple[Identity, str]]:
+    return [(identity, entry.batch.topic) for entry in entries for identity in identities(entry)]
+
+
+def _given_up(members: list["RepositoryHost"], stream: str) -> set[Identity]:
+    return {
+        (row.publisher, life_of(row.cat), number_of(row.cat) + index)
+        for host in members
+        for row in host.machine.streams[stream].keeping.voids
+        if row.publisher
+        for index in range(row.count)
+    }
+
+
+def _check_store(judgement: Judgement, name: str, entries: list[Entry], given: set[Identity]) -> None:
+    lives: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for entry in entries:
+        for publisher, life, number in identities(entry):
+            lives[publisher, life].append(number)
+    for (publisher, life), numbers in lives.items():
+        who = f"{name} has of {publisher} in its life {life}"
+        if len(set(numbers)) < len(numbers):
+            judgement.add("twice", f"{who} {numbers}.")
+        missing = set(range(1, max(numbers) + 1)) - set(numbers)
+        if any((publisher, life, number) not in given for number in missing):
+            judgement.add("gap", f"{who} {numbers}, without {sorted(missing)}.")
+        on_time = [number for number in numbers if (publisher, life, number) not in given]
+        if on_time != sorted(on_time):
+            judgement.add("order", f"{who} {numbers}.")
+
+
+def _check_acknowledged(judgement: Judgement, history: History, contents: dict[str, list[Entry]]) -> None:
+    reached: dict[tuple[str, int], int] = {}
+    for ack in history.acknowledgements:
+        reached[ack.publisher, ack.life] = max(reached.get((ack.publisher, ack.life), 0), ack.number)
+    for name, entries in contents.items():
+        there = {identity for entry in entries for identity in identities(entry)}
+        for (publisher, life), upto in reached.items():
+            lost = [number for number in range(1, upto + 1) if (publisher, life, number) not in there]
+            if lost:
+                who = f"{publisher} in its life {life}"
+                judgement.add("lost", f"{name} lacks {lost} of {who}, which were acknowledged.")
+
+
+# -------------------------------------------------------------------------------------------------------- subscribers
+
+
+def _check_releases(
+    judgement: Judgement, history: History, subscriber: "SubscriberHost", releases: list[Released]
+) -> None:
+    name, remembers = subscriber.name, subscriber.config.remember
+    seen: dict[int, set[Identity]] = defaultdict(set)
+    highest: dict[tuple[int, str, int], int] = {}
+    gaps = {
+        (publisher, life, number)
+        for publisher, life, first, last in history.gaps[name]
+        for number in range(first, last + 1)
+    }
+    for one in releases:
+        publication = history.publications.get(one.identity)
+        if publication is None or (publication.topic, publication.payload) != (one.topic, one.payload):
+            judgement.add("created", f"{name} got {one.identity} with {one.payload!r} on {one.topic}.")
+        if not one.stable:
+            judgement.add("unstable", f"{name} got {one.identity} before {one.repository} had stored it.")
+        own_life = 0 if remembers else one.life
+        if one.identity in seen[own_life]:
+            judgement.add("repeated", f"{name} got {one.identity} again, from {one.repository}, at {one.time_s:.3f} s.")
+        seen[own_life].add(one.identity)
+        if one.identity not in gaps:
+            _check_order(judgement, history, name, own_life, one.identity, highest)
+
+
+def _check_order(
+    judgement: Judgement,
+    history: History,
+    name: str,
+    own_life: int,
+    identity: Identity,
+    highest: dict[tuple[int, str, int], int],
+) -> None:
+    publisher, life, number = identity
+    before = highest.get((own_life, publisher, life), 0)
+    if number < before:
+        judgement.add("disorder", f"{name} got {identity} after {before}.")
+    highest[own_life, publisher, life] = max(before, number)
+    for (other_life, other, later), _ in list(highest.items()):
+        after = history.after.get((publisher, later), 0)
+        if (other_life, other) == (own_life, publisher) and life < later and (life << 32 | number) <= after:
+            judgement.add("disorder", f"{name} got {identity} after the life {later}, which knew of it.")
+
+
+def _check_complete(
+    judgement: Judgement, subscriber: "SubscriberHost", releases: list[Released], stored: dict[Identity, str]
+) -> None:
+    if subscriber.config.start != "start" or subscriber.config.where:
+        return
+    pattern = subscriber.machine.pattern
+    wanted = {identity for identity, topic in stored.items() if matches(pattern, topic)}
+    missing = wanted - {one.identity for one in releases}
+    if missing:
+        judgement.add("unreleased", f"{subscriber.name} did not get {sorted(missing)[:5]}.")
+
+
+def _check_sync(
+    judgement: Judgement,
+    host: "RepositoryHost",
+    subscriber: "SubscriberHost",
+    releases: list[Released],
+    entries: list[Entry],
+) -> None:
+    [managed] = host.machine.streams.values()
+    known = managed.dissemination.subscriptions.get(subscriber.name)
+    if known is None or subscriber.config.start != "start" or subscriber.config.where:
+        return
+    got, pattern = {one.identity for one in releases}, subscriber.machine.pattern
+    for entry in entries:
+        if entry.last <= known.sync and matches(pattern, entry.batch.topic):
+            missing = [identity for identity in identities(entry) if identity not in got]
+            if missing:
+                judgement.add("ahead", f"{host.name} believes that {subscriber.name} has {missing[0]}.")

@@ -1,0 +1,93 @@
+"""What happened in a run of reliable topics, as its applications and stores saw it: what the checkers judge."""
+
+from collections import defaultdict
+
+from msgspec import Struct
+
+from holdfast.model.reliable import Entry
+from holdfast.protocols.narada.events import life_of, number_of
+
+Identity = tuple[str, int, int]
+"""Publisher, life and number."""
+
+
+class Published(Struct, frozen=True):
+    topic: str
+    payload: bytes
+    time_s: float
+
+
+class Acknowledged(Struct, frozen=True):
+    publisher: str
+    life: int
+    number: int
+    """Everything up to it."""
+    level: str
+    copies: int
+
+
+class Released(Struct, frozen=True):
+    life: int
+    """Of the subscriber."""
+    identity: Identity
+    repository: str
+    topic: str
+    payload: bytes
+    stable: bool
+    """Whether the repository had stored it by then."""
+    time_s: float
+
+
+class History:
+    """Everything that was published, acknowledged, stored and released, in order."""
+
+    def __init__(self) -> None:
+        self.publications: dict[Identity, Published] = {}
+        self.acknowledgements: list[Acknowledged] = []
+        self.after: dict[tuple[str, int], int] = {}
+        """By publisher and life: the catenation number of earlier lives that came before it."""
+        self.lives: dict[tuple[str, int], int] = {}
+        self.releases: dict[str, list[Released]] = defaultdict(list)
+        self.gaps: dict[str, list[tuple[str, int, int, int]]] = defaultdict(list)
+        self.rejections: list[tuple[str, int, int, bool]] = []
+        self.beginnings: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        self.stores: dict[str, set[Identity]] = defaultdict(set)
+        """By repository: what was ever committed there."""
+
+    def published(self, name: str, host_life: int, number: int, topic: str, payload: bytes, now: float) -> None:
+        self.publications[name, self.lives.get((name, host_life), host_life), number] = Published(topic, payload, now)
+
+    def opened(self, name: str, host_life: int, life: int, last: int) -> None:
+        if life != host_life:
+            for key in [key for key in self.publications if key[:2] == (name, host_life)]:
+                self.publications[name, life, key[2]] = self.publications.pop(key)
+            self.lives[name, host_life] = life
+        self.after[name, life] = last
+
+    def acknowledged(self, name: str, host_life: int, number: int, level: str, copies: int) -> None:
+        life = self.lives.get((name, host_life), host_life)
+        self.acknowledgements.append(Acknowledged(name, life, number, level, copies))
+
+    def rejected(self, name: str, life: int, first: int, definite: bool) -> None:
+        self.rejections.append((name, life, first, definite))
+
+    def begun(self, name: str, life: int, repository: str) -> None:
+        self.beginnings[name].append((life, repository))
+
+    def committed(self, repository: str, entry: Entry) -> None:
+        self.stores[repository].update(identities(entry))
+
+    def released(self, name: str, life: int, repository: str, entry: Entry, now: float) -> None:
+        stored = self.stores[repository]
+        payloads = entry.batch.payload_list()
+        for identity, payload in zip(identities(entry), payloads, strict=True):
+            one = Released(life, identity, repository, entry.batch.topic, payload, identity in stored, now)
+            self.releases[name].append(one)
+
+    def gap(self, name: str, publisher: str, first: int, last: int) -> None:
+        self.gaps[name].append((publisher, life_of(first), number_of(first), number_of(last)))
+
+
+def identities(entry: Entry) -> list[Identity]:
+    life, number = life_of(entry.cat), number_of(entry.cat)
+    return [(entry.publisher, life, number + index) for index in range(entry.count)]

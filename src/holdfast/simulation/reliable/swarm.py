@@ -1,0 +1,332 @@
+"""Random runs of reliable topics: one number makes a bundle, its clients, what they publish, and what befalls them.
+
+A class says what befalls them beside a bus that loses, repeats, delays and reorders whatever is said on it. By the end
+of a run everything is healed and everybody is back who means to come back; then all must drain, and be judged.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from time import perf_counter
+from typing import ClassVar, Literal, get_args
+
+from msgspec import Struct
+
+from holdfast.model.errors import HoldfastError
+from holdfast.model.reliable import Level
+from holdfast.protocols.narada import (
+    PublisherConfig,
+    Registration,
+    RepositoryConfig,
+    SteeringConfig,
+    SubscriberConfig,
+)
+from holdfast.simulation.kernel import stream
+from holdfast.simulation.reliable.bus import BusConfig
+from holdfast.simulation.reliable.checkers import Judgement
+from holdfast.simulation.reliable.world import ReliableWorld
+
+PROTOCOL = "narada"
+ReliableClass = Literal[
+    "lossy",
+    "publisher",
+    "subscriber",
+    "repository",
+    "all-but-one",
+    "everybody",
+    "partition",
+    "join",
+    "leave",
+    "registration",
+    "levels",
+    "bounds",
+    "storm",
+]
+RELIABLE_CLASSES: tuple[ReliableClass, ...] = get_args(ReliableClass)
+
+BUNDLE_MAX = 5
+BEGIN_S = 1.0
+SPANS_S = (0.2, 1.0, 3.0)
+LIMIT_S = 120.0
+TOPICS = ("bank/a", "bank/b", "bank/b/c")
+STREAM = "bank/#"
+PATTERNS = ("", "", "", "bank/b/#", "bank/+")
+STEERING = SteeringConfig(probe_s=0.2, probe_max_s=1.0, grace_s=0.01, failover_s=0.6)
+
+WorldFactory = Callable[..., ReliableWorld]
+
+
+class ReliableOutcome(Struct, frozen=True):
+    """What one random run came to, and how to see it again."""
+
+    seed: int
+    failure: ReliableClass
+    judgement: Judgement | None
+    error: str
+    replay: str
+    messages: int
+    events: int
+    virtual_s: float
+    wall_s: float
+
+    @property
+    def ok(self) -> bool:
+        return not self.error and self.judgement is not None and self.judgement.ok
+
+    def what(self) -> str:
+        if self.error:
+            return self.error.split(":")[0][:40]
+        return ",".join(self.judgement.faults) if self.judgement else ""
+
+    def complaint(self) -> str:
+        return f"{self.error or self.judgement}\nto see it again: {self.replay}"
+
+
+def replay_command(seed: int, failure: ReliableClass) -> str:
+    return f"holdfast campaign --protocol {PROTOCOL} --seeds {seed}..{seed} --faults {failure}"
+
+
+def run_reliable(
+    seed: int, failure: ReliableClass, check_invariants: bool = False, make: WorldFactory = ReliableWorld
+) -> ReliableOutcome:
+    """Make the random run of that number and judge it."""
+    began = perf_counter()
+    author = Author(seed, failure, check_invariants, make)
+    world, judgement, error = author.world, None, ""
+    try:
+        author.write()
+        world.run_until_drained(LIMIT_S)
+        judgement = world.check()
+    except (HoldfastError, AssertionError, LookupError, TypeError, ValueError, AttributeError) as broken:
+        error = f"{type(broken).__name__}: {broken}"
+    return ReliableOutcome(
+        seed,
+        failure,
+        judgement,
+        error,
+        replay_command(seed, failure),
+        len(world.history.publications),
+        world.kernel.events,
+        world.kernel.now,
+        perf_counter() - began,
+    )
+
+
+class Author:
+    """Makes up one run."""
+
+    def __init__(self, seed: int, failure: ReliableClass, check_invariants: bool, make: WorldFactory) -> None:
+        self.failure = failure
+        self.chance = chance = stream(seed, f"reliable {failure}")
+        self.span_s = chance.choice(SPANS_S)
+        self.world = make(seed, STREAM, self._bus(chance), check_invariants)
+        least = 2 if failure in ("all-but-one", "partition", "leave", "join") else 1
+        self.repositories = [f"r{number}" for number in range(1, chance.randint(least, BUNDLE_MAX) + 1)]
+        self.publishers = [f"p{number}" for number in range(1, chance.randint(1, 3) + 1)]
+        self.subscribers = [f"s{number}" for number in range(1, chance.randint(1, 3) + 1)]
+        self.end_s = BEGIN_S + self.span_s + 4.0
+
+    def _bus(self, chance: Random) -> BusConfig:
+        lost = chance.choice((0.0, 0.02, 0.1, 0.25))
+        return BusConfig(
+            lost=lost,
+            repeated=chance.choice((0.0, 0.05, 0.2)),
+            split=chance.choice((0.0, 0.3)),
+            latency_s=chance.choice((0.0005, 0.003, 0.01)),
+            jitter_s=chance.choice((0.0, 0.01, 0.05)),
+            straggling=chance.choice((0.0, 0.0, 0.03)),
+        )
+
+    # ------------------------------------------------------------------------------------------------------- the cast
+
+    def write(self) -> None:
+        chance = self.chance
+        config = self._repository_config()
+        for name in self.repositories:
+            self.world.repository(name, config)
+        for name in self.publishers:
+            copies = chance.choice((1, 1, 2)) if len(self.repositories) > 1 and self.failure != "leave" else 1
+            self.world.publisher(name, self._publisher_config(name, copies))
+        for name in self.subscribers:
+            self.world.subscriber(name, self._subscriber_config(name), consume_s=chance.choice((0.0, 0.0, 0.002)))
+        for name in self.publishers:
+            self._publications(name)
+        self.classes[self.failure](self)
+        self.world.at(self.end_s, self.world.bus.heal)
+        self.world.at(self.end_s, self.world.recover(*self.repositories, *self.publishers, *self.subscribers))
+
+    def _repository_config(self) -> RepositoryConfig:
+        chance, level = self.chance, Level.FSYNCED
+        if self.failure == "levels":
+            level = chance.choice((Level.MEMORY, Level.WRITTEN))
+        if self.failure != "bounds":
+            return RepositoryConfig("*", level=level, beat_s=0.5)
+        return RepositoryConfig(
+            "*",
+            level=level,
+            beat_s=0.5,
+            buffer_bytes_max=chance.choice((100, 1000, 10_000)),
+            orders_max=chance.choice((1, 4, 64)),
+            places_max=chance.choice((1, 3, 16)),
+            table_rows_max=chance.choice((2, 8, 64)),
+            pending_max=chance.choice((1, 4)),
+            read_bytes_max=chance.choice((1, 100, 1000)),
+            reads_max=chance.choice((1, 2, 8)),
+        )
+
+    def _publisher_config(self, name: str, copies: int) -> PublisherConfig:
+        chance = self.chance
+        tight = self.failure == "bounds"
+        return PublisherConfig(
+            name,
+            STREAM,
+            copies,
+            buffer_count_max=chance.choice((2, 5, 20)) if tight else 1000,
+            batch_count_max=chance.choice((1, 3, 100)),
+            resend_s=chance.choice((0.1, 0.3)),
+            resend_max_s=0.5,
+            resend_runs_max=2 if tight else 64,
+            steering=STEERING,
+        )
+
+    def _subscriber_config(self, name: str) -> SubscriberConfig:
+        chance = self.chance
+        tight = self.failure == "bounds"
+        return SubscriberConfig(
+            name,
+            STREAM,
+            chance.choice(PATTERNS),
+            remember=chance.random() < 0.6,
+            buffer_bytes_max=chance.choice((100, 1000)) if tight else 8 << 20,
+            rows_max=chance.choice((1, 3, 16)) if tight else 4096,
+            unconsumed_bytes_max=chance.choice((1, 200)) if tight else 4 << 20,
+            beat_s=0.4,
+            steering=STEERING,
+        )
+
+    def _publications(self, name: str) -> None:
+        chance, world = self.chance, self.world
+        for number in range(chance.randint(3, 25)):
+            time_s = self._moment()
+            burst = chance.choice((1, 1, 2, 5))
+            topic = chance.choice(TOPICS)
+
+            def publish(number: int = number, burst: int = burst, topic: str = topic) -> None:
+                for index in range(burst):
+                    world.publishers[name].publish(topic, f"{name} {number}.{index} at {world.kernel.now:.6f}".encode())
+
+            world.at(time_s, publish)
+
+    def _moment(self) -> float:
+        return BEGIN_S + self.chance.random() * self.span_s
+
+    # --------------------------------------------------------------------------------------------------------- classes
+
+    def _lossy(self) -> None:
+        pass
+
+    def _down(self, name: str, returns: bool = True) -> None:
+        """Somebody crashes, and comes back sooner or later."""
+        begin_s = self._moment()
+        self.world.at(begin_s, self.world.crash(name))
+        if returns:
+            later_s = self.chance.choice((0.01, 0.1, 0.5, 2.0)) * self.chance.uniform(0.5, 1.5)
+            self.world.at(min(begin_s + later_s, self.end_s), self.world.recover(name))
+
+    def _each(self, names: list[str]) -> None:
+        for name in self.chance.sample(names, self.chance.randint(1, len(names))):
+            for _ in range(self.chance.randint(1, 2)):
+                self._down(name)
+
+    def _publisher(self) -> None:
+        self._each(self.publishers)
+
+    def _subscriber(self) -> None:
+        self._each(self.subscribers)
+
+    def _repository(self) -> None:
+        self._each(self.repositories)
+
+    def _all_but_one(self) -> None:
+        """Everybody but one goes down at once, another one may be next."""
+        begin_s = self._moment()
+        spared = self.chance.choice(self.repositories)
+        for name in self.repositories:
+            if name != spared:
+                self.world.at(begin_s + self.chance.choice((0.0, 0.05)) * self.chance.random(), self.world.crash(name))
+                self.world.at(begin_s + 0.5 + 2 * self.chance.random(), self.world.recover(name))
+        if self.chance.random() < 0.5:
+            begin_s += 3.0 * self.chance.random()
+            self.world.at(begin_s, self.world.crash(spared))
+            self.world.at(begin_s + 1.0, self.world.recover(spared))
+
+    def _everybody(self) -> None:
+        self._each([*self.repositories, *self.publishers, *self.subscribers])
+
+    def _partition(self) -> None:
+        names = [*self.repositories, *self.publishers, *self.subscribers]
+        for _ in range(self.chance.randint(1, 2)):
+            side = self.chance.sample(names, self.chance.randint(1, len(names) - 1))
+            rest = [name for name in names if name not in side]
+            begin_s = self._moment()
+            self.world.at(begin_s, self.world.part(side, rest))
+            self.world.at(min(begin_s + self.chance.choice((0.3, 1.0, 3.0)), self.end_s), self.world.bus.heal)
+        if self.chance.random() < 0.3:
+            self._each(names)
+
+    def _join(self) -> None:
+        for number in range(self.chance.randint(1, 2)):
+            self.world.at(self._moment(), partial(self.world.repository, f"new{number}", self._repository_config()))
+        if self.chance.random() < 0.5:
+            self._each(self.repositories)
+
+    def _leave(self) -> None:
+        """Some leave, never all: those that stay are the bundle."""
+        for name in self.chance.sample(self.repositories, self.chance.randint(1, len(self.repositories) - 1)):
+            self.world.at(self._moment(), self.world.leave(name))
+        if self.chance.random() < 0.4:
+            self._each([*self.publishers, *self.subscribers])
+
+    def _registration(self) -> None:
+        """The owner lets some in and others not, and changes its mind."""
+        for version in range(1, self.chance.randint(1, 3) + 1):
+            publishers = tuple(name for name in self.publishers if self.chance.random() < 0.7)
+            subscribers = tuple(name for name in self.subscribers if self.chance.random() < 0.7)
+            registration = Registration(STREAM, "owner", version, publishers, subscribers)
+            time_s = 0.0 if self.chance.random() < 0.4 else self._moment()
+            self.world.at(time_s, partial(self._register, registration))
+        if self.chance.random() < 0.3:
+            self._each(self.repositories)
+
+    def _register(self, registration: Registration) -> None:
+        up = [host for host in self.world.repositories.values() if host.up]
+        if up:
+            host = self.chance.choice(up)
+            host.enter(host.machine.register(registration))
+
+    def _levels(self) -> None:
+        self._each(self.repositories)
+
+    def _bounds(self) -> None:
+        if self.chance.random() < 0.5:
+            self._everybody()
+
+    def _storm(self) -> None:
+        for act in self.chance.sample((self._everybody, self._partition, self._join, self._everybody), 3):
+            act()
+
+    classes: ClassVar[dict[str, Callable[["Author"], None]]] = {
+        "lossy": _lossy,
+        "publisher": _publisher,
+        "subscriber": _subscriber,
+        "repository": _repository,
+        "all-but-one": _all_but_one,
+        "everybody": _everybody,
+        "partition": _partition,
+        "join": _join,
+        "leave": _leave,
+        "registration": _registration,
+        "levels": _levels,
+        "bounds": _bounds,
+        "storm": _storm,
+    }

@@ -1,0 +1,214 @@
+"""A world of reliable topics in virtual time: repositories, publishers and subscribers on a bus that promises nothing.
+
+    world = ReliableWorld(seed=7, bus=BusConfig(lost=0.1))
+    world.repository("r1"), world.repository("r2")
+    alice, bob = world.publisher("alice"), world.subscriber("bob")
+    world.at(1.0, lambda: alice.publish("orders", b"a"))
+    world.at(1.1, world.crash("r1"))
+    world.run_until_drained(60.0)
+    assert world.payloads("bob") == [b"a"]
+
+One seed gives one run.
+"""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from holdfast.model.batches import Batch
+from holdfast.model.errors import HoldfastError
+from holdfast.protocols.narada import PublisherConfig, RepositoryConfig, SubscriberConfig
+from holdfast.protocols.narada.participant import Emit, Say
+from holdfast.simulation.kernel import Kernel, stream
+from holdfast.simulation.reliable.bus import Bus, BusConfig
+from holdfast.simulation.reliable.checkers import Judgement, judge
+from holdfast.simulation.reliable.history import History
+from holdfast.simulation.reliable.hosts import (
+    ParticipantHost,
+    PublisherHost,
+    RepositoryHost,
+    SubscriberHost,
+    batch_of,
+)
+
+POLL_S = 0.5
+CALM_S = 2.0
+
+
+class NotDrained(HoldfastError):  # noqa: N818 - it says what happened
+    """Raised when a run has not come to rest in time: who waits for what."""
+
+
+class _BusMedium:
+    """Participants speak on the bus directly."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.attach, self.detach, self.listen, self.unlisten = bus.attach, bus.detach, bus.listen, bus.unlisten
+        self._bus = bus
+
+    def publish(self, name: str, effect: Emit | Say, seq: int) -> int:
+        self._bus.say(name, batch_of(name, effect, seq))
+        return seq
+
+
+class ReliableWorld:
+    """One run."""
+
+    def __init__(
+        self,
+        seed: int = 0,
+        stream_name: str = "orders",
+        bus: BusConfig | None = None,
+        check_invariants: bool = True,
+    ) -> None:
+        self.seed, self.stream = seed, stream_name
+        self.kernel = Kernel()
+        self.bus = Bus(self.kernel, bus or BusConfig(), stream(seed, "bus"))
+        self.medium = _BusMedium(self.bus)
+        self.history = History()
+        self._check = check_invariants
+        self.repositories: dict[str, RepositoryHost] = {}
+        self.publishers: dict[str, PublisherHost] = {}
+        self.subscribers: dict[str, SubscriberHost] = {}
+        self._planned = 0
+
+    # ------------------------------------------------------------------------------------------------------- the cast
+
+    def repository(self, name: str, config: RepositoryConfig | None = None, start: bool = True) -> RepositoryHost:
+        config = replace(config or RepositoryConfig(name), name=name)
+        chance = stream(self.seed, f"repository {name}")
+        host = RepositoryHost(config, [self.stream], self.kernel, self.medium, self.history, self._check, chance)
+        self.repositories[name] = host
+        if start:
+            host.start()
+        return host
+
+    def publisher(self, name: str, config: PublisherConfig | None = None, start: bool = True) -> PublisherHost:
+        config = replace(config or PublisherConfig(name, self.stream), name=name, stream=self.stream)
+        host = PublisherHost(config, self.kernel, self.medium, self.history, self._check)
+        self.publishers[name] = host
+        if start:
+            host.start()
+        return host
+
+    def subscriber(
+        self, name: str, config: SubscriberConfig | None = None, start: bool = True, consume_s: float = 0.0
+    ) -> SubscriberHost:
+        config = replace(config or SubscriberConfig(name, self.stream), name=name, stream=self.stream)
+        host = SubscriberHost(config, self.kernel, self.medium, self.history, self._check, consume_s)
+        self.subscribers[name] = host
+        if start:
+            host.start()
+        return host
+
+    def host(self, name: str) -> ParticipantHost:
+        return {**self.repositories, **self.publishers, **self.subscribers}[name]
+
+    def hosts(self) -> list[ParticipantHost]:
+        return [*self.repositories.values(), *self.publishers.values(), *self.subscribers.values()]
+
+    # -------------------------------------------------------------------------------------------------- the timetable
+
+    def at(self, time_s: float, action: Callable[[], object]) -> None:
+        self._planned += 1
+
+        def act(_: object) -> None:
+            self._planned -= 1
+            action()
+
+        self.kernel.at(time_s, act)
+
+    def crash(self, *names: str) -> Callable[[], None]:
+        def act() -> None:
+            for name in names:
+                self.host(name).crash()
+
+        return act
+
+    def recover(self, *names: str) -> Callable[[], None]:
+        def act() -> None:
+            for name in names:
+                self.host(name).start()
+
+        return act
+
+    def part(self, side: list[str], rest: list[str]) -> Callable[[], None]:
+        """Nothing passes between the two sides, until `bus.heal`."""
+
+        def act() -> None:
+            for a in side:
+                for b in rest:
+                    self.bus.cut(a, b)
+
+        return act
+
+    def leave(self, name: str) -> Callable[[], None]:
+        def act() -> None:
+            host = self.repositories[name]
+            if host.up and host.machine.streams[self.stream].bundle.others_there(self.kernel.now):
+                host.enter(host.machine.leave(self.stream, self.kernel.now))
+
+        return act
+
+    def run(self, until_s: float) -> None:
+        self.kernel.run(until_s)
+
+    def run_until_drained(self, limit_s: float, operator: bool = True) -> None:
+        """Run until nobody waits for anything for a while; an operator gives up what no life can send any more."""
+        calm_since: float | None = None
+        while True:
+            self.kernel.run(self.kernel.now + POLL_S)
+            reasons = self._reasons()
+            if not reasons and not self._planned:
+                calm_since = self.kernel.now if calm_since is None else calm_since
+                if self.kernel.now - calm_since >= CALM_S:
+                    return
+                continue
+            calm_since = None
+            if self.kernel.now > limit_s:
+                raise NotDrained(f"not drained after {self.kernel.now:.1f} s: " + "; ".join(reasons[:12]))
+            if operator and not self._planned:
+                self._operate()
+
+    def _reasons(self) -> list[str]:
+        return [f"{host.name} waits for {reason}" for host in self.hosts() for reason in host.waiting_for()]
+
+    def _operate(self) -> None:
+        """Give up the places of lives that are over, where no repository has the messages."""
+        serving = [host for host in self.repositories.values() if host.up]
+        held = [managed.keeping for host in serving for managed in host.machine.streams.values()]
+        held = [keeping for keeping in held if keeping.state != "left"]
+        if any(not keeping.serving or keeping.staged for keeping in held):
+            return
+        for host in serving:
+            keeping = host.machine.streams[self.stream].keeping
+            if keeping.state == "left":
+                continue
+            for chain, place in list(keeping.place_rows()):
+                publisher = self.publishers.get(chain.publisher)
+                over = publisher is None or not publisher.up or publisher.machine.life != chain.life
+                # With a weak level, what a publisher was told is stored may be gone all the same.
+                over = over or publisher is None or publisher.machine.stored_number >= place.last
+                somewhere = any(
+                    other.chains[chain.publisher, chain.life].taken.new_part(place.number, place.last)
+                    != [(place.number, place.last)]
+                    for other in held
+                    if (chain.publisher, chain.life) in other.chains
+                )
+                if over and not somewhere:
+                    _, effects = host.machine.give_up(self.stream, chain.publisher, chain.life)
+                    host.enter(effects)
+
+    # ------------------------------------------------------------------------------------------------------ inspection
+
+    def payloads(self, subscriber: str) -> list[bytes]:
+        return [one.payload for one in self.history.releases[subscriber]]
+
+    def check(self) -> Judgement:
+        return judge(self)
+
+
+def heard_by(world: ReliableWorld, name: str, batch: Batch) -> None:
+    """Let a participant hear something, as if somebody had said it."""
+    host = world.host(name)
+    host.enter(host.machine.heard(batch, world.kernel.now))
