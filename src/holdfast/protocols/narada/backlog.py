@@ -101,7 +101,9 @@ class Backlog:
         start = max(0, bisect_right(self._firsts, self.position) - 1)
         for first in self._firsts[start:]:
             row = self._rows[first]
-            if row.kind != MESSAGES or self._has(row.first) or pieces.has(row.publisher, row.seq):
+            # Whatever we heard under the number that is due, it is not what we wait for, or not all of it.
+            heard = row.first > self.position and pieces.has(row.publisher, row.seq)
+            if row.kind != MESSAGES or self._has(max(row.first, self.position)) or heard:
                 continue
             if ranges and ranges[-1][1] + 1 == row.first:
                 ranges[-1] = (ranges[-1][0], row.last)

@@ -328,10 +328,6 @@ class Subscriber:
         if self.backlog.unknown():
             return [self._recovery(self.backlog.position, now), *self._wake(now)]
         ranges = self.backlog.missing(self._pieces, NAK_RANGES_MAX)
-        row = self.backlog.row()
-        if row is not None and not ranges:
-            # What we heard under that number is something else.
-            ranges = [(row.first, row.last)]
         nak = SubscriberNak(self.config.stream, self.name, self._steering.repository, tuple(ranges))
         self._steering.asked(now)
         return [self._to_bundle(nak), *self._wake(now)]

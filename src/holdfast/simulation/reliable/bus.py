@@ -42,20 +42,26 @@ class Bus:
         self._patterns: dict[str, dict[str, None]] = {}
         self._hear: dict[str, Hear] = {}
         self._cuts: set[frozenset[str]] = set()
+        self._listeners: dict[str, list[str]] = {}
+        """Who listens to a topic, until somebody begins or ends to listen to something."""
         self.said = self.delivered = 0
 
     def attach(self, name: str, hear: Hear) -> None:
+        self._listeners.clear()
         self._hear[name] = hear
         self._patterns[name] = {}
 
     def detach(self, name: str) -> None:
+        self._listeners.clear()
         self._hear.pop(name, None)
         self._patterns.pop(name, None)
 
     def listen(self, name: str, pattern: str) -> None:
+        self._listeners.clear()
         self._patterns[name][pattern] = None
 
     def unlisten(self, name: str, pattern: str) -> None:
+        self._listeners.clear()
         self._patterns[name].pop(pattern, None)
 
     def cut(self, a: str, b: str) -> None:
@@ -71,10 +77,15 @@ class Bus:
     def say(self, sender: str, batch: Batch) -> None:
         """Every listener gets it, or not."""
         self.said += 1
-        for name, patterns in self._patterns.items():
-            if frozenset((sender, name)) in self._cuts:
-                continue
-            if any(matches(pattern, batch.topic) for pattern in patterns):
+        listeners = self._listeners.get(batch.topic)
+        if listeners is None:
+            listeners = self._listeners[batch.topic] = [
+                name
+                for name, patterns in self._patterns.items()
+                if any(matches(pattern, batch.topic) for pattern in patterns)
+            ]
+        for name in listeners:
+            if not self._cuts or frozenset((sender, name)) not in self._cuts:
                 self._send(name, batch)
 
     def _send(self, name: str, batch: Batch) -> None:
