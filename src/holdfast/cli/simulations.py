@@ -19,6 +19,8 @@ from holdfast.model.guarantees import GUARANTEES
 from holdfast.model.verdicts import Verdict
 from holdfast.protocols.registry import PROTOCOLS, find_protocol
 from holdfast.simulation.failures import FAILURE_CLASSES, TOLERANCE_MIN, FailureClass, classes_for
+from holdfast.simulation.reliable.swarm import PROTOCOL as NARADA
+from holdfast.simulation.reliable.swarm import RELIABLE_CLASSES, ReliableClass
 from holdfast.simulation.scenarios import load_scenario
 from holdfast.simulation.workloads import FaultKind, Trouble
 from holdfast.simulation.world import Simulation
@@ -147,29 +149,32 @@ def campaign(
     seed is run once for each class of failures, and the tree has to repair itself. For every run that broke a promise,
     or did not come to rest, the command that repeats it is printed. Exit code 1 if there is any.
 
+    With `--protocol narada` it is the participants of reliable topics that are tried, on a bus that loses, repeats and
+    reorders whatever is said; its classes of failures are its own.
+
     \b
     Examples
       holdfast campaign --seeds 1..2000
       holdfast campaign --protocol ginger --seeds 42 --fault reset
       holdfast campaign --faults crash,root,two --tolerance 1 --seeds 1..1000
       holdfast campaign --seeds 1..1000000 --spark --master spark://host:7077
+      holdfast campaign --protocol narada --faults all --seeds 1..100
     """
-    find_protocol(protocol)
-    troubles, numbers = _troubles(protocol, faults or [], failures, tolerance), parse_seeds(seeds)
+    kinds, numbers = _kinds(protocol, faults or [], failures, tolerance), parse_seeds(seeds)
     tallies = []
     with progress() as advance, sweeping(master) if spark else nullcontext() as swept:
-        for trouble in troubles:
-            tally = Tally(trouble.failure or "")
+        for kind in kinds:
+            tally = Tally(kind.name)
             tallies.append(tally)
             began = monotonic()
 
             def on_result(result: Result, tally: Tally = tally) -> None:
                 tally.add(result)
                 done, broken = sum(one.runs for one in tallies), sum(len(one.broken) for one in tallies)
-                advance("runs", done, len(numbers) * len(troubles))
-                advance("broken", broken, len(numbers) * len(troubles))
+                advance("runs", done, len(numbers) * len(kinds))
+                advance("broken", broken, len(numbers) * len(kinds))
 
-            _make_runs(Kind(protocol, trouble), numbers, swept or workers, on_result)
+            _make_runs(kind, numbers, swept or workers, on_result)
             tally.seconds = monotonic() - began
     _say_campaign(protocol, tallies, as_json=as_json)
     if any(tally.broken for tally in tallies):
@@ -182,6 +187,25 @@ def _make_runs(kind: Kind, seeds: range, how: Sweep | int, on_result: OnResult) 
         run_campaign(kind, seeds, how, on_result)
     else:
         how(partial(run_seed, kind), seeds, Result, lambda _, result: on_result(result))
+
+
+def _kinds(protocol: str, faults: list[str], failures: str, tolerance: int) -> list[Kind]:
+    if protocol == NARADA:
+        if faults or tolerance:
+            raise ConfigError(
+                f"--protocol {NARADA} has neither --fault nor --tolerance: its bus always loses; say --faults."
+            )
+        return [Kind(protocol, reliable=failure) for failure in _reliable_classes(failures)]
+    find_protocol(protocol)
+    return [Kind(protocol, trouble) for trouble in _troubles(protocol, faults, failures, tolerance)]
+
+
+def _reliable_classes(text: str) -> list[ReliableClass]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in (*RELIABLE_CLASSES, "all"):
+            raise ConfigError(f"--faults {name!r} is no class of {NARADA}; choose among {', '.join(RELIABLE_CLASSES)}.")
+    return [name for name in RELIABLE_CLASSES if name in names or "all" in names or not names]
 
 
 def _troubles(protocol: str, faults: list[str], failures: str, tolerance: int) -> list[Trouble]:

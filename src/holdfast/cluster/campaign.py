@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.cluster.workers import Worker, say, settings_of_this_process, share_out
+from holdfast.simulation.reliable.swarm import ReliableClass, run_reliable
 from holdfast.simulation.workloads import CALM, Trouble, run_one
 
 MODULE = "holdfast.cluster.campaign"
@@ -27,6 +28,13 @@ class Kind(Struct, frozen=True):
 
     protocol: str
     trouble: Trouble = CALM
+    reliable: ReliableClass | None = None
+    """If it is not a broker protocol that is tried, but reliable topics: what befalls their participants."""
+
+    @property
+    def name(self) -> str:
+        """The class of failures, if there is one."""
+        return self.reliable or self.trouble.failure or ""
 
 
 class Result(Struct, frozen=True):
@@ -81,6 +89,8 @@ OnResult = Callable[[Result], None]
 
 def run_seed(kind: Kind, seed: int) -> Result:
     """Make the run of that seed and judge it."""
+    if kind.reliable is not None:
+        return _run_reliable(kind.reliable, seed)
     outcome = run_one(seed, kind.protocol, kind.trouble)
     return Result(
         seed,
@@ -90,6 +100,20 @@ def run_seed(kind: Kind, seed: int) -> Result:
         outcome.replay,
         outcome.messages,
         outcome.verdict.deliveries if outcome.verdict else 0,
+        outcome.events,
+    )
+
+
+def _run_reliable(failure: ReliableClass, seed: int) -> Result:
+    outcome = run_reliable(seed, failure)
+    return Result(
+        seed,
+        outcome.ok,
+        outcome.what(),
+        "" if outcome.ok else outcome.complaint(),
+        outcome.replay,
+        outcome.messages,
+        outcome.judgement.releases if outcome.judgement else 0,
         outcome.events,
     )
 

@@ -362,7 +362,7 @@ def _skipped(row: Row, acked: RangeTracker) -> Row:
     """A row that the subscriber has acknowledged already is nothing that it need release."""
     if acked.new_part(row.first, row.last):
         return row
-    return Row(row.first, row.count, "", 0, SKIPPED)
+    return Row(row.first, row.count, row.publisher, row.cat, SKIPPED)
 
 
 def read_upto(entries: list[Entry], last: int, bytes_max: int) -> int:

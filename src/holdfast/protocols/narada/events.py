@@ -65,7 +65,8 @@ class Row(Struct, frozen=True, array_like=True, gc=False):
     """What lies under consecutive sequence numbers of one repository.
 
     `kind` says whether these are messages, places that were given up, numbers that were never used, or places that are
-    set aside. Messages of which a subscriber is told carry what it takes to find them in its buffer.
+    set aside. Numbers that a subscriber need not look at, since it has acknowledged them, count as never used, with the
+    messages that lie there. Messages of which a subscriber is told carry what it takes to find them in its buffer.
     """
 
     first: Number

@@ -64,6 +64,8 @@ class Member:
         self.table = RowTable(config.table_rows_max)
         self.known = RangeTracker(ranges_max=KNOWN_RANGES_MAX, start=cover)
         """Of which of its numbers we know what lies there."""
+        self.hole_at = -1
+        """Behind that number it has set a place aside itself: it was asked, and could not say what lies there."""
         self.lagging_since: float | None = None
         self.asked_at = -1e9
         self.asked_s = config.fetch_s
@@ -115,7 +117,10 @@ class Bundle:
         for name, era, cover in event.covers:
             if name == keeping.name and era == keeping.era:
                 member.covers_us = max(member.covers_us, min(cover, keeping.end))
+        known = member.known.prefix
         for row in event.rows:
+            if len(member.table) >= member.table.rows_max:
+                self._advance(member)  # What we have of it need not be remembered.
             member.learn(row)
             if row.kind == MESSAGES and keeping.state != "learning":
                 # Whichever of a publisher's lives we hear of first, the earlier one comes first.
@@ -124,6 +129,11 @@ class Bundle:
         self.dissemination.on_gossip(member.name, event.syncs, member.table)
         if event.asks:
             self._answer_due = True
+        if event.upto and member.known.prefix > known:
+            # There may be more to be explained: ask at once.
+            member.asked_at, member.asked_s = -1e9, keeping.config.fetch_s
+        elif event.first <= known + 1 <= event.upto:
+            member.hole_at = known
         if event.upto and member.name == self.assistant and keeping.state == "learning":
             self._set_aside(event, now)
 
@@ -382,8 +392,11 @@ class Bundle:
         return keeping.state != state
 
     def _lacks(self, assistant: Member) -> bool:
-        missing = self._missing(assistant, 1)
-        return bool(missing) and missing[0][0] <= self._target
+        missing, known = self._missing(assistant, 1), assistant.known
+        if missing and missing[0][0] <= self._target:
+            return True
+        explained = known.prefix == assistant.hole_at and known.highest >= self._target
+        return known.prefix < self._target and not explained
 
     def begin(self, now: float) -> None:
         self._progress_at = now

@@ -303,6 +303,14 @@ class Keeping:
             for place in chain.places:
                 yield chain, place
 
+    def status_of_places(self) -> list[tuple[str, int, int]]:
+        """Publisher, life and number of each message that is missing, for people."""
+        return [
+            (chain.publisher, chain.life, place.number + index)
+            for chain, place in self.place_rows()
+            for index in range(place.count)
+        ]
+
     def refusal(self, client: str, role: str) -> str:
         return "" if self.registration is None else self.registration.refusal(client, role)
 

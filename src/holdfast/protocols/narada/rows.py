@@ -38,7 +38,12 @@ class RowTable:
         return self._firsts[0] if self._firsts else 0
 
     def add(self, row: Row) -> None:
-        """Learn a row; of what is known already nothing is taken twice."""
+        """Learn a row; of what is known already nothing is taken twice.
+
+        A row without messages takes the place of others: a repository that did not wait for its disk has lost them.
+        """
+        if row.kind != MESSAGES:
+            self._clear(row.first, row.last)
         first = row.first
         for known in self.between(row.first, row.last):
             if known.first > first:
@@ -46,6 +51,18 @@ class RowTable:
             first = known.last + 1
         if first <= row.last:
             self._insert(row.part(first, row.last))
+
+    def _clear(self, first: int, last: int) -> None:
+        start = max(0, bisect_right(self._firsts, first) - 1)
+        stop = bisect_right(self._firsts, last)
+        met = [row for row in self._rows[start:stop] if row.last >= first and row.kind == MESSAGES]
+        for row in met:
+            at = bisect_left(self._firsts, row.first)
+            self._drop(at, at + 1)
+            if row.first < first:
+                self._insert(row.part(row.first, first - 1))
+            if row.last > last:
+                self._insert(row.part(last + 1, row.last))
 
     def _insert(self, row: Row) -> None:
         at = bisect_right(self._firsts, row.first)

@@ -29,6 +29,7 @@ from holdfast.protocols.narada.config import SubscriberConfig
 from holdfast.protocols.narada.events import (
     GIVEN_UP,
     MESSAGES,
+    SKIPPED,
     ControlEvent,
     Migrate,
     Persistent,
@@ -277,6 +278,9 @@ class Subscriber:
         if row.kind == GIVEN_UP:
             for first, last in self.released.pass_over(row.publisher, row.cat, row.count):
                 effects.append(Gap(self.config.stream, row.publisher, first, last))
+        elif row.publisher and row.kind == SKIPPED:
+            # We acknowledged it in an earlier life. Another repository may not know that.
+            self.released.add(row.publisher, row.cat, row.count)
         backlog.advance(row.last + 1)
         return True
 

@@ -45,6 +45,8 @@ class Bus:
         self._listeners: dict[str, list[str]] = {}
         """Who listens to a topic, until somebody begins or ends to listen to something."""
         self.said = self.delivered = 0
+        self.loses: Callable[[str, str, Batch], bool] | None = None
+        """Whether what this one says gets lost on its way to that one: for scripted losses."""
 
     def attach(self, name: str, hear: Hear) -> None:
         self._listeners.clear()
@@ -85,7 +87,9 @@ class Bus:
                 if any(matches(pattern, batch.topic) for pattern in patterns)
             ]
         for name in listeners:
-            if not self._cuts or frozenset((sender, name)) not in self._cuts:
+            if self._cuts and frozenset((sender, name)) in self._cuts:
+                continue
+            if self.loses is None or not self.loses(sender, name, batch):
                 self._send(name, batch)
 
     def _send(self, name: str, batch: Batch) -> None:

@@ -15,7 +15,6 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from holdfast.model.batches import Batch
 from holdfast.model.errors import HoldfastError
 from holdfast.protocols.narada import PublisherConfig, RepositoryConfig, SubscriberConfig
 from holdfast.protocols.narada.participant import Emit, Say
@@ -187,6 +186,7 @@ class ReliableWorld:
             for chain, place in list(keeping.place_rows()):
                 publisher = self.publishers.get(chain.publisher)
                 over = publisher is None or not publisher.up or publisher.machine.life != chain.life
+                over = over or publisher is None or publisher.machine.state == "refused"
                 # With a weak level, what a publisher was told is stored may be gone all the same.
                 over = over or publisher is None or publisher.machine.stored_number >= place.last
                 somewhere = any(
@@ -206,9 +206,3 @@ class ReliableWorld:
 
     def check(self) -> Judgement:
         return judge(self)
-
-
-def heard_by(world: ReliableWorld, name: str, batch: Batch) -> None:
-    """Let a participant hear something, as if somebody had said it."""
-    host = world.host(name)
-    host.enter(host.machine.heard(batch, world.kernel.now))
