@@ -64,3 +64,19 @@ def stored(world: ReliableWorld, name: str) -> list[bytes]:
     """The payloads in a repository's store, in the order of its sequence numbers."""
     entries = world.repositories[name].store.read(world.stream, 1, 1 << 60, 1 << 60)
     return [payload for entry in entries for payload in entry.batch.payload_list()]
+
+
+def an_earlier_life_that_was_missed() -> ReliableWorld:
+    """The second repository hears of alice when she has begun anew, and only later of what she published before."""
+    world = world_of(2)
+    ear = Ear(world)
+    ear.lose = lambda who, whom, _: (
+        whom == "r2" and (world.kernel.now < 2.9 if who == "alice" else world.kernel.now < 4)
+    )
+    alice = world.publisher("alice")
+    publish(world, alice, 1, 3, 1.0)
+    world.at(2.0, alice.crash)
+    world.at(2.1, alice.start)
+    publish(world, alice, 4, 6, 3.0)
+    world.run_until_drained(20.0)
+    return world

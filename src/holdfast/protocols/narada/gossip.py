@@ -132,7 +132,9 @@ class Bundle:
         if event.upto and member.known.prefix > known:
             # There may be more to be explained: ask at once.
             member.asked_at, member.asked_s = -1e9, keeping.config.fetch_s
-        elif event.first <= known + 1 <= event.upto:
+        elif event.first <= known + 1 <= event.upto and not any(
+            row.first <= known + 1 <= row.last for row in event.rows
+        ):
             member.hole_at = known
         if event.upto and member.name == self.assistant and keeping.state == "learning":
             self._set_aside(event, now)

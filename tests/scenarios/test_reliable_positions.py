@@ -1,0 +1,153 @@
+"""Where durable subscriptions begin, how they are told apart, and what happens at the bounds."""
+
+import pytest
+
+from holdfast.model.errors import LocalMisuse
+from holdfast.protocols.narada import BufferFull, Publisher, PublisherConfig, RepositoryConfig
+from holdfast.protocols.narada.events import Resent
+from tests.support.reliable import STEERING, Ear, keeping, numbers, publish, stored, subscriber, world_of
+
+
+def _ten_are_stored(repositories: int = 1):
+    world = world_of(repositories)
+    alice = world.publisher("alice")
+    publish(world, alice, 1, 10, 1.0)
+    world.run(2.0)
+    return world, alice
+
+
+@pytest.mark.parametrize(
+    ("settings", "first"),
+    [
+        ({}, 1),
+        ({"start": "seq", "value": 4}, 4),
+        ({"start": "seq", "value": 99}, 11),
+        ({"start": "time", "value": 1_055_000_000}, 7),
+        ({"start": "live"}, 11),
+    ],
+)
+def test_a_new_subscription_begins_where_it_says(settings: dict[str, object], first: int):
+    world, alice = _ten_are_stored()
+    world.subscriber("bob", subscriber("bob", **settings))
+    publish(world, alice, 11, 15, 3.0)
+    world.run_until_drained(20.0)
+    assert world.payloads("bob") == numbers(first, 15)
+
+
+def test_a_known_subscription_goes_on_where_it_was_whatever_its_start_says():
+    world, alice = _ten_are_stored()
+    bob = world.subscriber("bob", subscriber("bob"))
+    world.at(3.0, bob.crash)
+    world.at(3.1, lambda: setattr(bob, "config", subscriber("bob", start="live")))
+    publish(world, alice, 11, 12, 3.5)
+    world.at(4.0, bob.start)
+    world.run_until_drained(20.0)
+    assert world.payloads("bob") == numbers(1, 12)
+
+
+def test_a_subscription_may_begin_anew():
+    world, _ = _ten_are_stored()
+    bob = world.subscriber("bob", subscriber("bob"))
+    world.at(3.0, bob.crash)
+    world.at(3.1, lambda: setattr(bob, "config", subscriber("bob", start="seq", value=9, anew=True)))
+    world.at(4.0, bob.start)
+    world.run_until_drained(20.0)
+    assert world.payloads("bob") == [*numbers(1, 10), b"9", b"10"]
+
+
+def test_a_live_subscription_that_changes_its_repository_gets_nothing_older():
+    world, alice = _ten_are_stored(2)
+    bob = world.subscriber("bob", subscriber("bob", start="live"))
+    world.run(3.0)
+    publish(world, alice, 11, 60, 3.0)
+    world.at(3.2, world.crash(str(bob.machine.status()["steering"])))
+    world.run_until_drained(30.0)
+    assert world.payloads("bob") == numbers(11, 60)
+
+
+def test_a_pattern_and_a_filter_choose_what_is_released():
+    world = world_of(1)
+    world.stream = "bank/#"
+    world.repositories.clear()
+    world.repository("r9")
+    alice = world.publisher("alice")
+    config = subscriber("bob", pattern="bank/+/orders", where="amount > 5")
+    world.subscriber("bob", config)
+    world.run(1.5)
+    for amount in (3, 7, 9):
+        alice.machine.publish("bank/lisbon/orders", b"%d" % amount, 1, attributes={"amount": amount})
+    alice.machine.publish("bank/lisbon/news", b"8", 1, attributes={"amount": 8})
+    alice.enter([])
+    world.run(3.0)
+    assert world.payloads("bob") == [b"7", b"9"]
+
+
+def test_a_subscriber_with_memory_gets_each_message_once_though_its_repository_forgot_its_acknowledgements():
+    world, _ = _ten_are_stored(2)
+    ear = Ear(world)
+    bob = world.subscriber("bob", subscriber("bob", remember=True))
+    ear.lose = lambda who, _, __: who == "bob" and world.kernel.now > 2.2
+    world.run(2.4)
+    assert world.payloads("bob") == numbers(1, 10)
+    bob.crash()
+    ear.lose = lambda *_: False
+    bob.start()
+    world.run_until_drained(20.0)
+    assert world.payloads("bob") == numbers(1, 10)
+
+
+# ------------------------------------------------------------------------------------------------------------- bounds
+
+
+def test_a_full_buffer_refuses_what_does_not_fit_and_takes_it_when_there_is_room():
+    publisher = Publisher(PublisherConfig("alice", "orders", buffer_count_max=2), life=1)
+    publisher.publish("orders", b"1", 1)
+    publisher.publish("orders", b"2", 1)
+    assert not publisher.room()
+    with pytest.raises(BufferFull, match="as many as its buffer holds"):
+        publisher.publish("orders", b"3", 1)
+    assert publisher.next_number == 3
+
+
+def test_what_the_stream_does_not_cover_and_what_is_too_large_is_refused():
+    publisher = Publisher(PublisherConfig("alice", "orders"), life=1)
+    with pytest.raises(LocalMisuse, match="does not cover"):
+        publisher.publish("news", b"1", 1)
+    with pytest.raises(LocalMisuse, match="has at most"):
+        publisher.publish("orders", bytes(1 << 20), 1)
+
+
+def test_a_slow_application_leaves_the_rest_in_the_store_and_gets_it_later():
+    world = world_of(1)
+    ear = Ear(world)
+    alice = world.publisher("alice")
+    config = subscriber("bob", buffer_bytes_max=500, rows_max=4, unconsumed_bytes_max=200)
+    bob = world.subscriber("bob", config, consume_s=0.02)
+    publish(world, alice, 1, 100, 1.0, gap_s=0.001)
+    world.run(1.5)
+    assert bob.machine.unconsumed_bytes <= 200 + 66
+    assert len(bob.machine.backlog) <= 4
+    world.run_until_drained(60.0)
+    assert world.payloads("bob") == numbers(1, 100)
+    assert ear.count(Resent, "r1", "bob") > 0
+
+
+def test_more_publishers_than_a_repository_remembers_are_refused():
+    world = world_of(1, config=RepositoryConfig("*", chains_max=1))
+    alice, carol = world.publisher("alice"), world.publisher("carol")
+    publish(world, alice, 1, 1, 1.0)
+    publish(world, carol, 2, 2, 2.0)
+    world.run_until_drained(20.0)
+    assert stored(world, "r1") == [b"1"]
+    assert world.history.rejections == [("carol", 1, 1, False)]
+
+
+def test_a_message_without_an_order_stays_in_the_buffer_only_as_long_as_there_is_room():
+    world = world_of(1, config=RepositoryConfig("*", buffer_bytes_max=300))
+    Ear(world).lose = lambda who, _, event: who == "alice" and event is not None and world.kernel.now > 1.0
+    alice = world.publisher("alice", PublisherConfig("alice", "orders", steering=STEERING))
+    publish(world, alice, 1, 50, 1.5)
+    world.run(2.5)
+    pieces = keeping(world, "r1").pieces
+    assert pieces.bytes <= 300
+    assert pieces.dropped > 0

@@ -1,0 +1,233 @@
+"""Every rule of reliable topics, broken on purpose, is caught by the judges."""
+
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.model.reliable import Entry
+from holdfast.protocols.narada import (
+    backlog,
+    chains,
+    dissemination,
+    events,
+    gossip,
+    intake,
+    keeping,
+    pieces,
+    publisher,
+    repository,
+)
+from holdfast.protocols.narada import released as memory
+from holdfast.protocols.narada import subscriber as subscribers
+from holdfast.protocols.narada.chains import Chain
+from holdfast.protocols.narada.keeping import Keeping
+from holdfast.protocols.trackers import RangeTracker
+from holdfast.simulation.reliable import hosts
+from holdfast.simulation.reliable.swarm import ReliableClass, run_reliable
+from tests.support.reliable import an_earlier_life_that_was_missed, numbers, stored
+
+RUNS_MAX = 30
+Patch = pytest.MonkeyPatch
+
+
+def _any_message_will_do(patch: Patch) -> None:
+    for module in (events, pieces, publisher, keeping):
+        patch.setattr(module, "fingerprint", lambda _: 0)
+
+
+def _acknowledged_before_it_is_stored(patch: Patch) -> None:
+    take = Keeping.take
+    patch.setattr(hosts, "COMMIT_S", 0.2)
+
+    def hasty(self, chain, number, batch, now):
+        done = take(self, chain, number, batch, now)
+        if done:
+            chain.settled.add(number, number + batch.count - 1)
+            chain.ack_due = True
+        return done
+
+    patch.setattr(Keeping, "take", hasty)
+
+
+def _announced_before_it_is_stored(patch: Patch) -> None:
+    commit = repository.Repository._commit
+    patch.setattr(hosts, "COMMIT_S", 0.1)
+
+    def hasty(self):
+        effects = commit(self)
+        for managed in self.streams.values() if effects else ():
+            effects += managed.dissemination.announce([keeping.notice(entry) for entry in managed.keeping.committing])
+        return effects
+
+    patch.setattr(repository.Repository, "_commit", hasty)
+
+
+def _no_places(patch: Patch) -> None:
+    def careless(self, chain, number, batch, now):
+        for first, last in chain.taken.new_part(number, number + batch.count - 1):
+            place = chains.Place(first, self.next, last - first + 1)
+            self.next += place.count
+            chain.top = max(chain.top, last)
+            self._stage_places(chain, [place], number, batch, now)
+            chain.taken.add(first, last)
+            self._dirty_chains[chain.publisher, chain.life] = None
+        return True
+
+    patch.setattr(Keeping, "take", careless)
+
+
+def _a_repository_that_forgets_what_it_has(patch: Patch) -> None:
+    restored = Chain.restored.__func__  # type: ignore[attr-defined]
+
+    def forgetful(cls, publisher, life, value):
+        chain = restored(cls, publisher, life, value)
+        if chain.taken.prefix > 1:
+            chain.taken = RangeTracker(ranges_max=4096, start=chain.taken.prefix - 1)
+            chain.stored = RangeTracker(ranges_max=4096, start=chain.taken.prefix)
+            chain.settled = RangeTracker(ranges_max=4096, start=chain.taken.prefix)
+        return chain
+
+    patch.setattr(Chain, "restored", classmethod(forgetful))
+
+
+def _a_subscriber_that_forgets_at_a_failover(patch: Patch) -> None:
+    recover = subscribers.Subscriber._recover
+
+    def forgetful(self, now):
+        self.released = memory.Released()
+        return recover(self, now)
+
+    patch.setattr(subscribers.Subscriber, "_recover", forgetful)
+
+
+def _released_in_the_order_of_arrival(patch: Patch) -> None:
+    def any_row(self):
+        return self._rows[self._firsts[0]] if self._firsts else None
+
+    patch.setattr(backlog.Backlog, "row", any_row)
+
+
+def _released_before_it_is_stable(patch: Patch) -> None:
+    heard = subscribers.Subscriber.heard
+
+    def hasty(self, batch, now):
+        effects = heard(self, batch, now)
+        if self.state == "steered" and not batch.topic.startswith("~narada/"):
+            effects.append(
+                subscribers.Release(self.config.stream, self._steering.repository, Entry(1, (1 << 32) | 1, batch, 0))
+            )
+            self.unconsumed_bytes += batch.cost_bytes
+        return effects
+
+    patch.setattr(subscribers.Subscriber, "heard", hasty)
+
+
+def _acknowledgements_taken_as_they_are(patch: Patch) -> None:
+    def untranslated(self, one, repository, ranges, table):
+        for first, last in ranges:
+            self._acknowledge(one, first, min(last, self.keeping.end))
+
+    patch.setattr(dissemination.Dissemination, "_translate", untranslated)
+
+
+def _nothing_is_fetched_from_others(patch: Patch) -> None:
+    patch.setattr(gossip.Bundle, "_missing", lambda *_: [])
+
+
+def _nothing_is_asked_for(patch: Patch) -> None:
+    patch.setattr(intake.Intake, "naks", lambda _: [])
+    patch.setattr(gossip.Bundle, "_missing", lambda *_: [])
+
+
+def _every_life_is_the_same(patch: Patch) -> None:
+    patch.setattr(hosts.PublisherHost, "make", lambda self: publisher.Publisher(self.config, 1))
+
+
+def _numbers_are_given_again(patch: Patch) -> None:
+    restore = Keeping._restore_head
+
+    def careless(self, head, level, now_era):
+        head.reserved = 0
+        restore(self, head, level, now_era)
+
+    patch.setattr(Keeping, "_restore_head", careless)
+
+
+def _leaves_at_once(patch: Patch) -> None:
+    patch.setattr(gossip.Bundle, "may_leave", lambda *_: True)
+
+
+def _what_comes_is_not_held_back(patch: Patch) -> None:
+    def at_once(self, now):
+        self.keeping.state = "serving"
+        return True
+
+    patch.setattr(gossip.Bundle, "learn", at_once)
+    patch.setattr(Keeping, "_expect", lambda *_: True)
+
+
+def _gaps_are_skipped_by_themselves(patch: Patch) -> None:
+    set_aside = Keeping.set_aside
+
+    def careless(self, chain, number_last):
+        first = chain.top + 1
+        set_aside(self, chain, number_last)
+        self.give_up(chain, first, number_last)
+
+    patch.setattr(Keeping, "set_aside", careless)
+
+
+def _memory_after_the_fact(patch: Patch) -> None:
+    patch.setattr(subscribers.Subscriber, "_go_on", _go_on_without_memory)
+
+
+def _go_on_without_memory(self, now):
+    config = self.config
+    try:
+        object.__setattr__(self, "config", subscribers.SubscriberConfig(config.name, config.stream, config.pattern))
+        return _go_on(self, now)
+    finally:
+        self.config = config
+
+
+_go_on = subscribers.Subscriber._go_on
+
+MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
+    (_any_message_will_do, "publisher", {"created"}),
+    (_acknowledged_before_it_is_stored, "repository", {"lost"}),
+    (_announced_before_it_is_stored, "lossy", {"unstable"}),
+    (_no_places, "lossy", {"order", "disorder"}),
+    (_a_repository_that_forgets_what_it_has, "repository", {"StoreError", "twice"}),
+    (_a_subscriber_that_forgets_at_a_failover, "all-but-one", {"repeated"}),
+    (_released_in_the_order_of_arrival, "lossy", {"disorder", "unreleased"}),
+    (_released_before_it_is_stable, "lossy", {"unstable", "created"}),
+    (_acknowledgements_taken_as_they_are, "everybody", {"ahead", "unreleased"}),
+    (_nothing_is_fetched_from_others, "repository", {"NotDrained"}),
+    (_nothing_is_asked_for, "lossy", {"NotDrained"}),
+    (_every_life_is_the_same, "publisher", {"created", "lost", "NotDrained"}),
+    (_numbers_are_given_again, "levels", {"unreleased", "StoreError", "AssertionError", "NotDrained"}),
+    (_leaves_at_once, "leave", {"lost"}),
+    (_what_comes_is_not_held_back, "everybody", {"disorder"}),
+    (_gaps_are_skipped_by_themselves, "lossy", {"order", "gap", "disorder", "lost"}),
+    (_memory_after_the_fact, "subscriber", {"repeated"}),
+]
+
+
+def test_earlier_lives_that_are_not_waited_for_are_caught(monkeypatch: pytest.MonkeyPatch):
+    assert stored(an_earlier_life_that_was_missed(), "r2") == numbers(1, 6)
+    monkeypatch.setattr(Keeping, "_expect", lambda *_: True)
+    assert stored(an_earlier_life_that_was_missed(), "r2") != numbers(1, 6)
+
+
+@pytest.mark.parametrize(("mutant", "failure", "faults"), MUTANTS, ids=lambda it: getattr(it, "__name__", ""))
+def test_a_broken_rule_is_caught(
+    monkeypatch: pytest.MonkeyPatch, mutant: Callable[[Patch], None], failure: ReliableClass, faults: set[str]
+):
+    mutant(monkeypatch)
+    said = []
+    for seed in range(1, RUNS_MAX + 1):
+        outcome = run_reliable(seed, failure)
+        if faults & set(outcome.what().split(",")):
+            return
+        said.append(outcome.what())
+    pytest.fail(f"not caught in {RUNS_MAX} runs, which said {said}")
