@@ -1,5 +1,7 @@
 """Each control event of reliable topics in a story of its own (papers/002, sections 3 and 4)."""
 
+from functools import partial
+
 import pytest
 
 from holdfast.model.errors import LocalMisuse
@@ -202,11 +204,11 @@ def test_recovery_costs_what_was_missed_and_not_what_is_stored(stored_before: in
     publishers = [world.publisher(name) for name in ("alice", "bert")]
     for number in range(stored_before // 2):
         for host in publishers:
-            world.at(1.0 + number * 0.001, lambda it=host: it.publish("orders", b"x"))
+            world.at(1.0 + number * 0.001, partial(host.publish, "orders", b"x"))
     world.at(6.0, world.crash("r2"))
     for number in range(50):
         for host in publishers:
-            world.at(7.0 + number * 0.01, lambda it=host: it.publish("orders", b"y"))
+            world.at(7.0 + number * 0.01, partial(host.publish, "orders", b"y"))
     world.at(9.0, world.recover("r2"))
     world.run_until_drained(60.0)
     assert len(stored(world, "r2")) == stored_before + 100

@@ -1,6 +1,7 @@
 """What tests of reliable topics share: worlds on a bus that loses what the test says, and an ear for what is said."""
 
 from collections.abc import Callable
+from functools import partial
 
 from holdfast.model.batches import Batch
 from holdfast.protocols.narada import RepositoryConfig, SteeringConfig, SubscriberConfig
@@ -45,7 +46,7 @@ def world_of(repositories: int = 1, seed: int = 1, config: RepositoryConfig | No
 def publish(world: ReliableWorld, host: PublisherHost, first: int, last: int, at_s: float, gap_s: float = 0.01) -> None:
     """Publish the numbers first..last as payloads, one after the other."""
     for number in range(first, last + 1):
-        world.at(at_s + (number - first) * gap_s, lambda it=number: host.publish("orders", b"%d" % it))
+        world.at(at_s + (number - first) * gap_s, partial(host.publish, "orders", b"%d" % number))
 
 
 def numbers(first: int, last: int) -> list[bytes]:

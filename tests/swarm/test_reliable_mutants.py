@@ -20,7 +20,9 @@ from holdfast.protocols.narada import (
 from holdfast.protocols.narada import released as memory
 from holdfast.protocols.narada import subscriber as subscribers
 from holdfast.protocols.narada.chains import Chain
+from holdfast.protocols.narada.config import SubscriberConfig
 from holdfast.protocols.narada.keeping import Keeping
+from holdfast.protocols.narada.participant import Release
 from holdfast.protocols.trackers import RangeTracker
 from holdfast.simulation.reliable import hosts
 from holdfast.simulation.reliable.swarm import ReliableClass, run_reliable
@@ -113,9 +115,7 @@ def _released_before_it_is_stable(patch: Patch) -> None:
     def hasty(self, batch, now):
         effects = heard(self, batch, now)
         if self.state == "steered" and not batch.topic.startswith("~narada/"):
-            effects.append(
-                subscribers.Release(self.config.stream, self._steering.repository, Entry(1, (1 << 32) | 1, batch, 0))
-            )
+            effects.append(Release(self.config.stream, self._steering.repository, Entry(1, (1 << 32) | 1, batch, 0)))
             self.unconsumed_bytes += batch.cost_bytes
         return effects
 
@@ -184,7 +184,7 @@ def _memory_after_the_fact(patch: Patch) -> None:
 def _go_on_without_memory(self, now):
     config = self.config
     try:
-        object.__setattr__(self, "config", subscribers.SubscriberConfig(config.name, config.stream, config.pattern))
+        object.__setattr__(self, "config", SubscriberConfig(config.name, config.stream, config.pattern))
         return _go_on(self, now)
     finally:
         self.config = config
