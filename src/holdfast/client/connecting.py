@@ -40,7 +40,8 @@ def connect(
     nothing is lost, repeated or reordered. Only after `give_up_s` without an answer is the session lost, and everybody
     who waits for something gets `SessionLost`; subscriptions raise `Gap`.
 
-    - `name` identifies the publisher: `(name, seq)` is a message's identity. Without one a random name is made.
+    - `name` identifies the publisher: `(name, seq)` is a message's identity. A name that was used before, at whatever
+      broker, goes on behind its last number. Without one a random name is made.
     - `cluster` must be the brokers' own; it keeps a client out of the wrong one.
     - `trace` is a directory or a `.jsonl` file for this client's history, or a callable that gets each row of it; `run`
       names the run in it.
@@ -54,7 +55,7 @@ def connect(
     addresses = parse_addresses(address)
     who = _checked_name(random_name() if name is None else name)
     config = ClientConfig(who, cluster=cluster, link=link or LINK, move_s=MOVE_S, give_up_s=give_up_s, patient=patient)
-    settings = ClientSettings(timeout_s=timeout_s, backlog_bytes_max=backlog_bytes_max)
+    settings = ClientSettings(timeout_s=timeout_s, backlog_bytes_max=backlog_bytes_max, recall=name is not None)
 
     async def begin() -> Client:
         left = addresses

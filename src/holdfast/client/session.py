@@ -48,6 +48,8 @@ class ClientSettings(Struct, frozen=True, kw_only=True):
     """How long to wait for the first attachment, and for the last words when closing."""
     backlog_bytes_max: int = 4 << 20
     """`publish` waits while this much is not accepted by the broker yet."""
+    recall: bool = False
+    """Whether somebody may have published under this name before, at whatever broker."""
     limits: ConnectionLimits = ConnectionLimits()
 
 
@@ -129,6 +131,9 @@ class Client:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
                 await self._attachment
+                if self._settings.recall:
+                    # Under a name that was used before, numbers go on where they were, wherever that was.
+                    await self._request(self._machine.recall)
         except TimeoutError:
             await self._shut(linger=False)
             raise ConnectionFailed(

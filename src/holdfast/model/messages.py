@@ -88,6 +88,18 @@ class ConfirmAck(Struct, frozen=True, array_like=True, tag=27, gc=False):
     token: Counter
 
 
+class Recall(Struct, frozen=True, array_like=True, tag=35, gc=False):
+    """What is the highest number that anybody here, or behind the receiver, knows of this publisher?"""
+
+    token: Counter
+    publisher: Name
+
+
+class Recalled(Struct, frozen=True, array_like=True, tag=36, gc=False):
+    token: Counter
+    last: Counter
+
+
 class Rejected(Struct, frozen=True, array_like=True, tag=28, gc=False):
     """A request of a client that surely was not carried out: `token` for a request, `first..last` for publications."""
 
@@ -310,6 +322,8 @@ SessionMessage = (
     | Interests
     | Confirm
     | ConfirmAck
+    | Recall
+    | Recalled
     | Rejected
     | TotalRequest
     | TotalMarker

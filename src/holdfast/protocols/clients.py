@@ -24,6 +24,8 @@ from holdfast.model.messages import (
     Hello,
     Levels,
     Publish,
+    Recall,
+    Recalled,
     Refusal,
     Rejected,
     SessionMessage,
@@ -219,6 +221,16 @@ class ClientNode:
             raise LocalMisuse(f"client {self.name} has not published #{seq}")
         return self._request("confirm", topic, "", lambda token: Confirm(token, topic, self.name, seq), now)
 
+    def recall(self, now: float) -> tuple[int, Effects]:
+        """Go on behind whatever was published under this name, wherever that was; `Completed(token)` when it is known.
+
+        Nothing may be published before that.
+        """
+        self._check_open("publish")
+        if self.accepted_seq + 1 != self.next_seq:
+            raise LocalMisuse(f"client {self.name} has published already: it is too late to ask for its numbers")
+        return self._request("recall", "", "", lambda token: Recall(token, self.name), now)
+
     def _request(
         self, verb: str, pattern: str, where: str, make: Callable[[int], SessionMessage], now: float
     ) -> tuple[int, Effects]:
@@ -399,6 +411,10 @@ class ClientNode:
             return
         self._hub.consumed(link, message)
         if isinstance(message, SubscribeAck | UnsubscribeAck | ConfirmAck):
+            self._on_done(message.token)
+        elif isinstance(message, Recalled):
+            if message.token in self._requests and message.last >= self.next_seq:
+                self.next_seq, self.accepted_seq = message.last + 1, message.last
             self._on_done(message.token)
         elif isinstance(message, Confirm):
             # It stands behind the publication that it asks about: we have it.

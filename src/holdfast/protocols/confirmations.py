@@ -1,42 +1,53 @@
-"""Receipts of delivery on request.
+"""Questions that go through the tree, and whose answers are gathered on the way back.
 
 A publisher that wants to know whether everybody has a message sends a `Confirm` after it. On FIFO streams the question
-travels behind the message along every link that the message took, so whoever answers has the message; answers are
-gathered on the way back. Nothing is paid for messages about which nobody asks.
+travels behind the message along every link that the message took, so whoever answers has the message. Nothing is paid
+for messages about which nobody asks.
+
+Whoever begins a session under a name that it had before asks with a `Recall` which numbers are used: every broker says
+what it knows of that publisher, and the highest number counts.
 """
 
 from collections.abc import Callable, Sequence
 
-from holdfast.model.messages import Confirm, ConfirmAck, SessionMessage
+from msgspec.structs import replace
+
+from holdfast.model.messages import Confirm, ConfirmAck, Recall, Recalled, SessionMessage
+
+Known = Callable[[str, int], None]
 
 
 class _Question:
-    __slots__ = ("awaiting", "confirm", "source")
+    __slots__ = ("asked", "awaiting", "last", "source")
 
-    def __init__(self, source: str, confirm: Confirm, awaiting: set[str]) -> None:
-        self.source, self.confirm, self.awaiting = source, confirm, awaiting
+    def __init__(self, source: str, asked: Confirm | Recall, awaiting: set[str], last: int) -> None:
+        self.source, self.asked, self.awaiting, self.last = source, asked, awaiting, last
 
 
 class Confirmations:
-    """The questions that this broker has passed on and not answered."""
+    """The questions that this broker has passed on and not answered.
 
-    def __init__(self, send: Callable[[str, SessionMessage], None]) -> None:
-        self._send = send
+    `known` is called with a publisher and its highest number before somebody hears of it.
+    """
+
+    def __init__(self, send: Callable[[str, SessionMessage], None], known: Known = lambda _name, _last: None) -> None:
+        self._send, self._known = send, known
         self._tokens = 0
         self._open: dict[int, _Question] = {}
 
-    def begin(self, source: str, confirm: Confirm, behind: Sequence[str]) -> None:
-        """Ask everybody `behind` us; answer the source when all have answered."""
+    def begin(self, source: str, asked: Confirm | Recall, behind: Sequence[str], last: int = 0) -> None:
+        """Ask everybody `behind` us; answer the source when all have answered. `last` is what is known here."""
         self._tokens += 1
         token = self._tokens
-        self._open[token] = _Question(source, confirm, set(behind))
+        self._open[token] = _Question(source, asked, set(behind), last)
         for peer in behind:
-            self._send(peer, Confirm(token, confirm.topic, confirm.publisher, confirm.seq))
+            self._send(peer, replace(asked, token=token))
         self._answer_if_done(token)
 
-    def on_ack(self, peer: str, token: int) -> None:
+    def on_ack(self, peer: str, token: int, last: int = 0) -> None:
         question = self._open.get(token)
         if question is not None:
+            question.last = max(question.last, last)
             question.awaiting.discard(peer)
             self._answer_if_done(token)
 
@@ -50,10 +61,14 @@ class Confirmations:
     def rename(self, old: str, new: str) -> None:
         """The old parent's questions died with it; what it was asked waits for the new one."""
         self.forget_source(old)
-        for question in self._open.values():
+        for token, question in list(self._open.items()):
             if old in question.awaiting:
                 question.awaiting.discard(old)
-                question.awaiting.add(new)
+                if isinstance(question.asked, Confirm):
+                    question.awaiting.add(new)
+                else:
+                    # Nobody waits with a new session until those are back who may be out of reach.
+                    self._answer_if_done(token)
 
     def replace(
         self, old: str, joined: Sequence[str], wants: Callable[[str, str], bool], in_doubt: bool = False
@@ -65,13 +80,13 @@ class Confirmations:
         self.forget_source(old)
         for token, question in list(self._open.items()):
             if old in question.awaiting:
-                if not in_doubt:
+                asked = question.asked
+                if not in_doubt or isinstance(asked, Recall):
                     question.awaiting.discard(old)
-                confirm = question.confirm
                 for peer in joined:
-                    if wants(peer, confirm.topic):
+                    if isinstance(asked, Recall) or wants(peer, asked.topic):
                         question.awaiting.add(peer)
-                        self._send(peer, Confirm(token, confirm.topic, confirm.publisher, confirm.seq))
+                        self._send(peer, replace(asked, token=token))
                 self._answer_if_done(token)
 
     def forget_source(self, source: str) -> None:
@@ -81,13 +96,24 @@ class Confirmations:
 
     def _answer_if_done(self, token: int) -> None:
         question = self._open[token]
-        if not question.awaiting:
-            del self._open[token]
-            self._send(question.source, ConfirmAck(question.confirm.token))
+        if question.awaiting:
+            return
+        del self._open[token]
+        asked = question.asked
+        if isinstance(asked, Confirm):
+            self._send(question.source, ConfirmAck(asked.token))
+        else:
+            self._known(asked.publisher, question.last)
+            self._send(question.source, Recalled(asked.token, question.last))
 
     def waiting_for(self) -> list[str]:
         """In words, who has not answered what."""
         return [
-            f"{', '.join(sorted(question.awaiting))} to confirm {question.confirm.publisher}#{question.confirm.seq}"
-            for question in self._open.values()
+            f"{', '.join(sorted(question.awaiting))} to {_words(question.asked)}" for question in self._open.values()
         ]
+
+
+def _words(asked: Confirm | Recall) -> str:
+    if isinstance(asked, Confirm):
+        return f"confirm {asked.publisher}#{asked.seq}"
+    return f"say which numbers {asked.publisher} has used"

@@ -18,6 +18,8 @@ from holdfast.model.messages import (
     Hello,
     Levels,
     Publish,
+    Recall,
+    Recalled,
     Refusal,
     Rejected,
     SessionMessage,
@@ -31,7 +33,7 @@ from holdfast.protocols.links import Link
 from holdfast.protocols.node import Effects, Report
 from holdfast.protocols.publishers import PublicationRefused, PublisherMemory, accept_publication, request_problem
 
-FROM_CLIENTS = (Publish, Subscribe, Unsubscribe, Confirm, ConfirmAck)
+FROM_CLIENTS = (Publish, Subscribe, Unsubscribe, Confirm, ConfirmAck, Recall)
 ONLY_FOR_CLIENTS = (Rejected,)
 
 
@@ -175,6 +177,10 @@ class EdgeBroker:
         taken: SessionMessage | None = message
         if isinstance(message, Publish):
             taken = self._accepted(link.peer, message)
+        elif isinstance(message, Recall):
+            # A client asks for itself, whatever it says.
+            self._recall(link.peer, Recall(message.token, link.peer))
+            taken = None
         elif not isinstance(message, ConfirmAck):
             problem = request_problem(message)
             if problem:
@@ -184,6 +190,10 @@ class EdgeBroker:
             self._take(link, taken, message)
         else:
             self.hub.consumed(link, message)
+
+    def _recall(self, peer: str, recall: Recall) -> None:
+        """Say which numbers of a publisher are known; whoever asks goes on behind them. The edge knows its own."""
+        self._send(peer, Recalled(recall.token, self.publishers.last(recall.publisher)))
 
     def _accepted(self, client: str, message: Publish) -> Publish | None:
         """What is new of a publication. Its numbers are used now, not when it goes on: its next session may ask."""

@@ -78,6 +78,11 @@ class PublisherMemory:
         self.uncertain.discard(name)
         self._remember(name, RangeTracker(ranges_max=0, start=last))
 
+    def note(self, name: str, last: int) -> None:
+        """Somebody else knows that everything up to `last` was published under this name."""
+        if last > self.last(name):
+            self.resume(name, last)
+
     def take(self, name: str, first: int, last: int) -> tuple[int, int] | None:
         """Use the numbers first..last; which of them are new, or `None`. Numbers may not be skipped: `WindowFull`."""
         tracker = self._seen.pop(name, None) or RangeTracker(ranges_max=0)

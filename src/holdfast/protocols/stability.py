@@ -140,6 +140,10 @@ class StabilityLog:
     def find(self, record_id: RecordId) -> Record | None:
         return self._by_id.get(record_id)
 
+    def batches_of(self, publisher: str) -> list[Batch]:
+        """What is kept of a publisher."""
+        return [record.batch for (name, _), record in self._by_id.items() if name == publisher]
+
     def change(self, record: Record, batch: Batch) -> None:
         """The record is of this batch: what a client has asked for one by one may be released together."""
         if batch.count != record.batch.count:

@@ -383,3 +383,21 @@ def test_a_client_that_comes_back_under_its_name_goes_on_with_its_numbers():
                     assert receipt.seq == first
 
     holdfast.run(story())
+
+
+@pytest.mark.parametrize("tolerance", [0, 1])
+def test_a_name_that_comes_back_at_another_broker_goes_on_behind_its_last_number(tolerance: int):
+    async def story() -> None:
+        async with (
+            chain_here(3, tolerance=tolerance) as (top, middle, edge),
+            holdfast.connect(address_of(top)) as reader,
+        ):
+            messages = await reader.subscribe("t")
+            for broker, payloads in ((edge, b"12"), (middle, b"345"), (edge, b"6")):
+                async with holdfast.connect(address_of(broker), name="alice") as alice:
+                    for payload in payloads:
+                        await alice.publish("t", bytes([payload]))
+            received = [await messages.get(10) for _ in range(6)]
+            assert [(one.seq, one.payload) for one in received] == [(seq, b"%d" % seq) for seq in range(1, 7)]
+
+    holdfast.run(story())

@@ -24,6 +24,8 @@ from holdfast.model.messages import (
     ConfirmAck,
     Interests,
     Publish,
+    Recall,
+    Recalled,
     SessionMessage,
     Subscribe,
     SubscribeAck,
@@ -63,7 +65,7 @@ class GingerBroker(EdgeBroker):
         super().__init__(config, incarnation)
         self.interests = InterestMap(self._send)
         self.cuts = CutMap(self, self.interests, self._send)
-        self.confirmations = Confirmations(self._send)
+        self.confirmations = Confirmations(self._send, self.publishers.note)
         self._lanes: dict[str, deque[_Held]] = {}
         self._under_way: dict[str, BatchId] = {}
         self._retrying = self._retry_again = False
@@ -201,6 +203,10 @@ class GingerBroker(EdgeBroker):
             self.cuts.on_ack(peer, message)
         elif isinstance(message, TotalProcessed):
             self.cuts.on_processed(peer, message)
+        elif isinstance(message, Recall):
+            self._recall(peer, message)
+        elif isinstance(message, Recalled):
+            self.confirmations.on_ack(peer, message.token, message.last)
         elif isinstance(message, Interests):
             self.interests.learn(peer, message.entries)
             if message.complete and self.phase is Phase.JOINING:
@@ -232,6 +238,14 @@ class GingerBroker(EdgeBroker):
             if destination != peer or destination not in self.interests.neighbours
         ]
         self.confirmations.begin(peer, confirm, behind)
+
+    def _recall(self, peer: str, recall: Recall) -> None:
+        behind = [name for name in self.interests.neighbours if name != peer]
+        self.confirmations.begin(peer, recall, behind, self._highest(recall.publisher))
+
+    def _highest(self, publisher: str) -> int:
+        """The highest number that is known here of a publisher."""
+        return self.publishers.last(publisher)
 
     # -------------------------------------------------------------------------------------------- the cuts' owner
 

@@ -38,6 +38,11 @@ class RecordingBroker(GingerBroker):
     def is_processed(self, publisher: str, seq: int) -> bool:
         return seq <= self.processed.get(publisher, 0)
 
+    def _highest(self, publisher: str) -> int:
+        # Of a total batch whose order is not settled yet only the log knows.
+        waiting = max((batch.last for batch in self.log.batches_of(publisher)), default=0)
+        return max(super()._highest(publisher), self.processed.get(publisher, 0), waiting)
+
     def _pass_on(self, message: Publish, arrived_from: str) -> None:
         batch = message.batch
         last = self.processed.get(batch.publisher, 0)
