@@ -1,12 +1,13 @@
 """How fast stores store and find, beside a bare loop that writes the same bytes with the same syncs in the same run.
 
-    python benchmarks/stores.py                          # SQLite and segments, every level and size
+    python benchmarks/stores.py                          # SQLite and segments, written and fsynced, every size
     python benchmarks/stores.py --url postgresql:///db   # and this one
     python benchmarks/stores.py --recovery               # reading 1,000 messages out of 10,000 and of 1,000,000
 
-Each row: microseconds a message, for appending and for reading, and how much is left of the rate of two bare loops in
-the same run. Both write each commit's payloads and nothing else: one to a file, with one `write` and, where the level
-asks for it, one `fdatasync`; the other into one column of a table of the same database, with the same settings.
+Each row: microseconds a message, for appending and for reading, and how much is left of the rate of two bare loops that
+take turns with the store, commit by commit. Both write the payloads of each commit and nothing else: one to a file, with
+one `write` and, where the level asks for it, one `fdatasync`; the other into one column of a table of the same database,
+with the same settings.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from holdfast.model.batches import make_batch
@@ -43,21 +45,27 @@ def commits(size: int, total: int, alone: bool) -> Iterator[list[Entry]]:
         first += a_commit
 
 
-def bare(path: Path, prepared: list[list[Entry]], level: Level) -> float:
-    """Seconds to write the payloads of these commits, and nothing else."""
+Writer = Callable[[list[Entry]], None]
+"""Writes one commit."""
+
+
+@contextmanager
+def bare_file(path: Path, level: Level) -> Iterator[Writer]:
+    """Payloads, one commit behind the other."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    begin = time.perf_counter()
-    for entries in prepared:
+
+    def write(entries: list[Entry]) -> None:
         os.write(descriptor, b"".join([entry.batch.payloads for entry in entries]))
         if level is Level.FSYNCED:
             os.fdatasync(descriptor)
-    spent = time.perf_counter() - begin
+
+    yield write
     os.close(descriptor)
     path.unlink()
-    return spent
 
 
-def bare_sqlite(path: Path, prepared: list[list[Entry]], level: Level) -> float:
+@contextmanager
+def bare_sqlite(path: Path, level: Level) -> Iterator[Writer]:
     """The same into a table of SQLite."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
@@ -65,18 +73,19 @@ def bare_sqlite(path: Path, prepared: list[list[Entry]], level: Level) -> float:
     db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES_MAX}")
     db.execute(f"PRAGMA synchronous = {'FULL' if level is Level.FSYNCED else 'NORMAL'}")
     db.execute("CREATE TABLE bare (id INTEGER PRIMARY KEY, payloads BLOB)")
-    begin = time.perf_counter()
-    for entries in prepared:
+
+    def write(entries: list[Entry]) -> None:
         db.execute("BEGIN")
         db.executemany("INSERT INTO bare (payloads) VALUES (?)", [(entry.batch.payloads,) for entry in entries])
         db.execute("COMMIT")
-    spent = time.perf_counter() - begin
+
+    yield write
     db.close()
     path.unlink()
-    return spent
 
 
-def bare_postgresql(url: str, prepared: list[list[Entry]], level: Level) -> float:
+@contextmanager
+def bare_postgresql(url: str, level: Level) -> Iterator[Writer]:
     """The same into a table of PostgreSQL."""
     import psycopg  # noqa: PLC0415
 
@@ -85,30 +94,49 @@ def bare_postgresql(url: str, prepared: list[list[Entry]], level: Level) -> floa
         cursor.execute("CREATE TABLE bare (id bigserial PRIMARY KEY, payloads bytea)")
         cursor.execute("ALTER TABLE bare ALTER COLUMN payloads SET STORAGE EXTERNAL")
         cursor.execute(f"SET synchronous_commit = {'on' if level is Level.FSYNCED else 'off'}")
-        begin = time.perf_counter()
-        for entries in prepared:
+
+        def write(entries: list[Entry]) -> None:
             with db.transaction():
                 cursor.executemany("INSERT INTO bare (payloads) VALUES (%s)", [(e.batch.payloads,) for e in entries])
-        spent = time.perf_counter() - begin
+
+        yield write
         cursor.execute("DROP TABLE bare")
+
+
+def bare_in_kind(url: str, place: Path, level: Level) -> AbstractContextManager[Writer]:
+    """The bare loop into what the store keeps things in."""
+    if url.startswith("sqlite"):
+        return bare_sqlite(place / "bare.db", level)
+    if url.startswith("segments"):
+        return bare_file(place / "bare.log", level)
+    return bare_postgresql(url.partition("#")[0], level)
+
+
+def timed(writers: list[Writer], prepared: list[list[Entry]]) -> list[float]:
+    """Seconds that each has spent. They take turns, so that whatever disturbs the machine disturbs all of them."""
+    spent = [0.0] * len(writers)
+    for entries in prepared:
+        for at, write in enumerate(writers):
+            begin = time.perf_counter()
+            write(entries)
+            spent[at] += time.perf_counter() - begin
     return spent
 
 
-def bare_in_kind(url: str, place: Path, prepared: list[list[Entry]], level: Level) -> float:
-    """The bare loop into what the store keeps things in."""
-    if url.startswith("sqlite"):
-        return bare_sqlite(place / "bare.db", prepared, level)
-    if url.startswith("segments"):
-        return bare(place / "bare", prepared, level)
-    return bare_postgresql(url.partition("#")[0], prepared, level)
+def rates_of(url: str, place: Path, level: Level, prepared: list[list[Entry]]) -> list[float]:
+    """Seconds a message: into the store, into a file, into the same kind of storage; and read again."""
+    stored = sum(entry.count for entries in prepared for entry in entries)
+    with open_store(url) as store:
 
+        def write(entries: list[Entry]) -> None:
+            store.append(STREAM, entries)
+            store.commit(level)
 
-def appended(store: Store, prepared: list[list[Entry]], level: Level) -> float:
-    begin = time.perf_counter()
-    for entries in prepared:
-        store.append(STREAM, entries)
-        store.commit(level)
-    return time.perf_counter() - begin
+        with bare_file(place / "bare", level) as file, bare_in_kind(url, place, level) as own:
+            spent = timed([write, file, own], prepared)
+        reading, count = read(store)
+    assert count == stored
+    return [*(one / stored for one in spent), reading / count]
 
 
 def read(store: Store) -> tuple[float, int]:
@@ -126,20 +154,13 @@ def rates(urls: dict[str, str], place: Path, messages: int, alone: bool) -> None
     print(f"{'store':12}{'level':10}{'bytes':>7}" + "".join(f"{title:>11}" for title in titles))
     for size in SIZES:
         total = min(messages, 200) if alone else max(messages * 1024 // max(size, 256), COMMIT_MESSAGES[size])
-        for level in LEVELS:
+        prepared = list(commits(size, total, alone))
+        for level in LEVELS[1:]:
             for name, url in urls.items():
-                prepared = list(commits(size, total, alone))
-                stored = sum(entry.count for entries in prepared for entry in entries)
-                least, own = bare(place / "bare", prepared, level), bare_in_kind(url, place, prepared, level)
-                with open_store(url.replace("NUMBER", f"{name}_{size}_{level}_{int(alone)}")) as store:
-                    spent = appended(store, prepared, level)
-                    least = (least + bare(place / "bare", prepared, level)) / 2
-                    own = (own + bare_in_kind(url, place, prepared, level)) / 2
-                    reading, count = read(store)
-                assert count == stored
-                figures = (spent / stored, least / stored, least / spent, own / stored, own / spent, reading / count)
-                shown = [value if at in (2, 4) else value * 1e6 for at, value in enumerate(figures)]
-                print(f"{name:12}{level:10}{size:7}" + "".join(f"{value:11.2f}" for value in shown))
+                where = url.replace("NUMBER", f"{name}_{size}_{level}_{int(alone)}")
+                own, file, bare, reading = rates_of(where, place, level, prepared)
+                figures = (own * 1e6, file * 1e6, file / own, bare * 1e6, bare / own, reading * 1e6)
+                print(f"{name:12}{level:10}{size:7}" + "".join(f"{value:11.2f}" for value in figures), flush=True)
 
 
 def recovery(urls: dict[str, str], stored: tuple[int, ...], alone: bool) -> None:
