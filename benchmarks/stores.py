@@ -5,9 +5,9 @@
     python benchmarks/stores.py --recovery               # reading 1,000 messages out of 10,000 and of 1,000,000
 
 Each row: microseconds a message, for appending and for reading, and how much is left of the rate of two bare loops that
-take turns with the store, commit by commit. Both write the payloads of each commit and nothing else: one to a file, with
-one `write` and, where the level asks for it, one `fdatasync`; the other into one column of a table of the same database,
-with the same settings.
+take turns with the store, commit by commit. Both write the payloads of each commit and nothing else: one to a file,
+with one `write` and, where the level asks for it, one `fdatasync`; the other into one column of a table of the same
+database, with the same settings.
 """
 
 import argparse
