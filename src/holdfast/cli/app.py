@@ -19,6 +19,7 @@ from holdfast.cli import (
     faults,
     messages,
     pipeline,
+    repositories,
     simulations,
     stores,
 )
@@ -68,6 +69,7 @@ for panel, commands in (
         (faults.crash, faults.freeze, faults.thaw, faults.restart, faults.cut, faults.heal, faults.why),
     ),
     ("Messages", (messages.pub, messages.sub)),
+    ("Reliable topics", (repositories.repository, repositories.topics)),
     ("Runs in virtual time, and proofs", (simulations.simulate, simulations.campaign, audits.audit)),
     ("Figures", (benchmarks.bench, experiments.experiment, simulations.protocols)),
 ):

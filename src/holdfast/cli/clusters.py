@@ -84,6 +84,11 @@ async def _start(cluster: Cluster, state: Path, trace: str, *, with_clients: boo
             advance("brokers", len(ready), len(cluster.brokers))
 
         await processes.start_brokers(on_ready)
+    try:
+        await processes.start_repositories()
+    except BaseException:
+        await processes.stop()
+        raise
     if with_clients:
         for client in cluster.clients:
             processes.start_replica(client)

@@ -11,9 +11,9 @@ import typer
 from holdfast.cli.options import STATE_DIRECTORY, StateDirectory
 from holdfast.cli.output import note, print_line
 from holdfast.cluster.config import Cluster
-from holdfast.cluster.processes import Processes, kill_broker, signal_broker
+from holdfast.cluster.processes import Processes, kill_node, signal_node
 from holdfast.cluster.state import State, locked, running_state, write_state
-from holdfast.cluster.status import broker_status, cluster_status, tell
+from holdfast.cluster.status import broker_status, cluster_status, health_of, tell
 from holdfast.model.errors import ConfigError
 
 BrokerName = Annotated[str, typer.Argument(help="A broker of the cluster, as `holdfast status` names it.")]
@@ -31,8 +31,8 @@ def crash(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
       holdfast restart 1
     """
     running = _running(state, name)
-    asyncio.run(kill_broker(running.running, name))
-    note(f"broker {name} is killed; {_what_follows(running.cluster)}")
+    title = asyncio.run(kill_node(running.running, name))
+    note(f"{title} is killed; {_what_follows(running.cluster, title)}")
 
 
 def freeze(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
@@ -46,8 +46,8 @@ def freeze(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
       holdfast freeze 2 && sleep 2 && holdfast thaw 2
     """
     running = _running(state, name)
-    signal_broker(running.running, name, signal.SIGSTOP)
-    note(f"broker {name} is frozen; {_what_follows(running.cluster)}")
+    title = signal_node(running.running, name, signal.SIGSTOP)
+    note(f"{title} is frozen; {_what_follows(running.cluster, title)}")
 
 
 def thaw(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
@@ -58,8 +58,8 @@ def thaw(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
       holdfast thaw 2
     """
     running = _running(state, name)
-    signal_broker(running.running, name, signal.SIGCONT)
-    note(f"broker {name} goes on")
+    title = signal_node(running.running, name, signal.SIGCONT)
+    note(f"{title} goes on")
 
 
 def restart(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
@@ -77,7 +77,7 @@ def restart(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
         processes = Processes(running.cluster, state, attached=False, trace=running.trace)
         processes.running = list(running.running)
         asyncio.run(_restart(processes, name, state, running.trace))
-    note(f"broker {name} is ready")
+    note(f"{'repository' if _is_repository(running.cluster, name) else 'broker'} {name} is ready")
 
 
 async def _restart(processes: Processes, name: str, state: Path, trace: str) -> None:
@@ -142,30 +142,44 @@ def why(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
       holdfast why 1
     """
     running = _running(state, name)
-    answer = asyncio.run(broker_status(running.cluster.broker(name)))
-    if not answer.answers:
-        process = next((one.process for one in running.alive() if one.title == f"broker {name}"), None)
+    cluster = running.cluster
+    if _is_repository(cluster, name):
+        one = cluster.repository(name)
+        title, silence = f"repository {name}", "nobody listens on its health port"
+        said = asyncio.run(health_of(cluster.broker(one.broker).host, one.health_port))
+    else:
+        answer = asyncio.run(broker_status(cluster.broker(name)))
+        title, silence, said = f"broker {name}", answer.reason, answer.status
+    if not said:
+        process = next((one.process for one in running.alive() if one.title == title), None)
         if process is None:
-            print_line(f"broker {name} is not running; `holdfast restart {name}` starts it again")
+            print_line(f"{title} is not running; `holdfast restart {name}` starts it again")
         elif process.is_frozen():
-            print_line(f"broker {name} is frozen; `holdfast thaw {name}` lets it go on")
+            print_line(f"{title} is frozen; `holdfast thaw {name}` lets it go on")
         else:
-            print_line(f"broker {name} does not answer: {answer.reason}")
+            print_line(f"{title} does not answer: {silence}")
         raise typer.Exit(1)
-    reasons = [str(reason) for reason in answer.status.get("waiting_for", ())]
+    reasons = [str(reason) for reason in said.get("waiting_for", ())]
     for reason in reasons:
-        print_line(f"broker {name} waits for {reason}")
+        print_line(f"{title} waits for {reason}")
     if not reasons:
-        print_line(f"broker {name} waits for nothing")
+        print_line(f"{title} waits for nothing")
 
 
 def _running(state: Path, name: str) -> State:
     running = running_state(state)
-    running.cluster.broker(name)
+    if not _is_repository(running.cluster, name):
+        running.cluster.broker(name)
     return running
 
 
-def _what_follows(cluster: Cluster) -> str:
+def _is_repository(cluster: Cluster, name: str) -> bool:
+    return any(one.name == name for one in cluster.repositories)
+
+
+def _what_follows(cluster: Cluster, title: str) -> str:
+    if title.startswith("repository"):
+        return "the other repositories of its topics stand in for it, if there are any; `holdfast topics` shows them"
     if cluster.tolerance:
         return "the others repair the tree; `holdfast status` shows it"
     return "this cluster has no tolerance, so whatever is behind it waits until it is back"

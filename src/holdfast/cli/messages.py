@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,9 +24,12 @@ from holdfast.cli.options import (
 )
 from holdfast.cli.output import note, print_json, print_line
 from holdfast.client import Receipt, Subscription, connect
+from holdfast.client.durable import DurableReceipt
+from holdfast.client.names import random_name
 from holdfast.client.recording import record
 from holdfast.cluster.config import CLUSTER_NAME
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, Message
+from holdfast.model.errors import ConfigError
 from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import check_guarantee
 from holdfast.model.topics import check_pattern, check_topic
@@ -51,6 +55,9 @@ def pub(
     ] = None,
     count: Annotated[int, typer.Option("--count", "-c", min=1, help="Publish every payload that many times.")] = 1,
     confirm: Annotated[bool, typer.Option("--confirm", help="Wait until every subscriber has the last one.")] = False,
+    durable: Annotated[
+        bool, typer.Option("--durable", help="Have it stored by the topic's repositories, and wait until it is.")
+    ] = False,
     address: Address = DEFAULT_ADDRESS,
     cluster: ClusterName = CLUSTER_NAME,
     name: Name = None,
@@ -65,6 +72,7 @@ def pub(
       holdfast pub bank/lisbon "hello"
       holdfast pub bank/lisbon 120 -g total -k PT50-1 --attr amount=120 --confirm
       seq 1000 | holdfast pub numbers
+      holdfast pub bank/orders "keep this" --durable
     """
     check_topic(topic)
     check_guarantee(guarantee)
@@ -75,9 +83,11 @@ def pub(
         async with connect(address, name=name, cluster=cluster) as client:
             async for payload in _given(payloads) if payloads else _lines_of_stdin():
                 for _ in range(count):
-                    receipt = await client.publish(topic, payload, guarantee, keys or (), described)
+                    receipt = await client.publish(topic, payload, guarantee, keys or (), described, durable=durable)
                     published += 1
             if receipt is not None:
+                if durable:
+                    await receipt.stored()
                 await (receipt.confirmed() if confirm else receipt.accepted())
         return published, receipt
 
@@ -95,7 +105,8 @@ def _say_published(topic: str, published: int, receipt: Receipt | None, *, as_js
         )
         return
     which = f"{receipt.publisher}#{last}" if first == last else f"{receipt.publisher}#{first}..{last}"
-    print_line(f"{which} on {topic}: {receipt.level}")
+    storage = f" ({receipt.storage})" if isinstance(receipt, DurableReceipt) else ""
+    print_line(f"{which} on {topic}: {receipt.level}{storage}")
 
 
 async def _given(payloads: list[str]) -> AsyncIterator[bytes]:
@@ -152,6 +163,16 @@ def sub(
     name: Name = None,
     raw: Annotated[bool, typer.Option("--raw", help="Print payloads alone, byte for byte.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each message as a line of JSON.")] = False,
+    durable: Annotated[
+        str, typer.Option("--durable", metavar="NAME", help="A durable subscription: go on where NAME was.")
+    ] = "",
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Everything that is stored, then what comes.")
+    ] = False,
+    from_seq: Annotated[int, typer.Option("--from", metavar="SEQ", min=0, help="Stored from this number on.")] = 0,
+    from_time: Annotated[
+        str, typer.Option("--from-time", metavar="T", help="Stored since then, such as 2026-11-15T20:00.")
+    ] = "",
     recording: Annotated[
         Path | None, typer.Option("--record", metavar="DIR", help="Write to this recording instead of printing.")
     ] = None,
@@ -164,14 +185,18 @@ def sub(
       holdfast sub bank/+ --where "amount > 100 and currency = 'EUR'" --json
       holdfast sub numbers --count 1000 --raw > numbers.txt
       holdfast sub 'bank/#' --record recordings/bank
+      holdfast sub bank/orders --durable billing
+      holdfast sub bank/orders --from-time 2026-11-15T20:00
     """
     check_pattern(pattern)
     if where:
         parse_filter(where)
+    start = _start_of(from_start, from_seq, from_time)
+    kept = durable or (random_name() if start is not None else "")
 
     async def follow() -> None:
         async with connect(address, name=name, cluster=cluster) as client:
-            messages = await client.subscribe(pattern, where)
+            messages = await client.subscribe(pattern, where, durable=kept, start="start" if start is None else start)
             note(f"{client.name} is subscribed to {pattern} at broker {client.broker}")
             if recording is not None:
                 await _record(messages, recording, count)
@@ -184,6 +209,18 @@ def sub(
                     return
 
     run(follow())
+
+
+def _start_of(from_start: bool, seq: int, time: str) -> str | int | datetime | None:
+    """Where a subscription to what is stored begins; `None` if nothing was said of it."""
+    if from_start + bool(seq) + bool(time) > 1:
+        raise ConfigError("a subscription has one beginning: choose one of --from-start, --from and --from-time.")
+    if time:
+        try:
+            return datetime.fromisoformat(time)
+        except ValueError:
+            raise ConfigError(f"--from-time {time!r} is no time; write it as 2026-11-15T20:00:00.") from None
+    return seq or ("start" if from_start else None)
 
 
 async def _record(messages: Subscription, path: Path, count: int) -> None:

@@ -6,6 +6,7 @@ from holdfast.client.errors import MessageError
 from holdfast.model.batches import ATTRIBUTES_MAX, KEY_BYTES_MAX, KEYS_MAX, Attributes, Keys
 from holdfast.model.filters import Value
 from holdfast.model.guarantees import GUARANTEES, GuaranteeError, check_guarantee
+from holdfast.model.topics import CHECKED_MAX, check_topic
 
 ATTRIBUTE_NAME_BYTES_MAX = 256
 ATTRIBUTE_TEXT_BYTES_MAX = 4096
@@ -44,6 +45,11 @@ def checked_attributes(attributes: Mapping[str, Value]) -> Attributes:
         _text("attribute's name", name, ATTRIBUTE_NAME_BYTES_MAX): _value(name, value)
         for name, value in attributes.items()
     }
+
+
+def checked_extras(keys: Iterable[str], attributes: Mapping[str, Value] | None) -> tuple[Keys, Attributes | None]:
+    """Keys and attributes, which most messages do not have."""
+    return checked_keys(keys) if keys else (), checked_attributes(attributes) if attributes else None
 
 
 def checked_rank(guarantee: str, ranks: Mapping[str, int], protocol: str) -> int:
@@ -90,3 +96,14 @@ def _text(what: str, text: object, bytes_max: int) -> str:
     if size > bytes_max:
         raise MessageError(f"{what} {text[:40]!r}... has {size} bytes; at most {bytes_max} are allowed")
     return str(text)
+
+
+def checked_topic(topic: str, known: dict[str, str]) -> str:
+    """The topic if one can publish on it; those that were checked are remembered in `known`."""
+    found = known.get(topic)
+    if found is None:
+        found = str(check_topic(topic))
+        if len(known) >= CHECKED_MAX:
+            known.clear()
+        known[found] = found
+    return found

@@ -6,7 +6,8 @@ from ssl import SSLContext
 from holdfast.client.addresses import parse_addresses
 from holdfast.client.names import random_name
 from holdfast.client.opening import Opening
-from holdfast.client.session import Client, ClientSettings
+from holdfast.client.session import Client
+from holdfast.client.settings import ClientSettings
 from holdfast.model.errors import ConfigError, Refused
 from holdfast.protocols.config import ClientConfig, LinkConfig
 from holdfast.runtime.process import new_incarnation

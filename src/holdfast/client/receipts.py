@@ -4,7 +4,9 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-Level = Literal["sent", "accepted", "held", "confirmed", "refused"]
+from holdfast.model.errors import LocalMisuse
+
+Level = Literal["sent", "accepted", "held", "stored", "confirmed", "refused"]
 
 
 class Publisher(Protocol):
@@ -30,6 +32,7 @@ class Receipt(Struct, gc=False, eq=False):
       brokers repair their tree the client keeps its copy: a broker that is lost with it is given it again.
     - `held`: so many brokers have it that the cluster's tolerated losses cannot take it; the client keeps no copy any
       more. Only where brokers repair their tree: elsewhere one broker is all there is, and `accepted` says it.
+    - `stored`: a repository of its reliable topic has it, as safely as `storage` says. Only of durable publications.
     - `confirmed`: every subscriber that it was promised to has it.
     - `refused`: the broker declined it; it was delivered to nobody.
     """
@@ -59,6 +62,12 @@ class Receipt(Struct, gc=False, eq=False):
         """
         await self.client.wait_held(self.seq)
         return self
+
+    async def stored(self) -> "Receipt":
+        """Wait until a repository has stored the message; for durable publications."""
+        raise LocalMisuse(
+            f"{self.publisher}#{self.seq} was published without durable=True: nobody was asked to store it."
+        )
 
     async def confirmed(self) -> "Receipt":
         """Wait until everybody whose subscription matched has the message."""

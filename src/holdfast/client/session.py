@@ -9,48 +9,37 @@ import asyncio
 from asyncio import sleep
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from ssl import SSLContext
 from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from msgspec import Struct
-
 from holdfast.client.acceptance import Acceptance
 from holdfast.client.addresses import Address, AddressBook, shown
-from holdfast.client.checks import checked_attributes, checked_keys, checked_payload, checked_rank, size_bytes
+from holdfast.client.checks import checked_extras, checked_payload, checked_rank, checked_topic, size_bytes
 from holdfast.client.deliveries import Deliveries
+from holdfast.client.durable import Durables
 from holdfast.client.errors import ClientClosed, ConnectionFailed, SessionLost
 from holdfast.client.opening import Opening
 from holdfast.client.receipts import Level, Receipt
+from holdfast.client.settings import ClientSettings
 from holdfast.client.subscriptions import Delivery, Subscription
+from holdfast.client.waiting import Holders, Requests, fail
 from holdfast.model.batches import BATCH_BYTES_MAX, PAYLOAD_BYTES_MAX, Attributes, Batch, Keys
 from holdfast.model.errors import HoldfastError, Refused
 from holdfast.model.filters import Value, parse_filter
 from holdfast.model.guarantees import GUARANTEES, RANKS
-from holdfast.model.topics import CHECKED_MAX, check_pattern, check_topic
+from holdfast.model.topics import check_pattern
 from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.moving import MovingClient
 from holdfast.protocols.node import Accepted, Attached, Completed, Deliver, Effect, Ended, Failed
-from holdfast.runtime.connection import ConnectionLimits
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.logs import Log
 from holdfast.runtime.tracing import Trace
 
 TURN_BYTES = 4 * BATCH_BYTES_MAX
 """A publisher that never pauses hands its messages over, and lets the loop run, every few full batches."""
-
-
-class ClientSettings(Struct, frozen=True, kw_only=True):
-    """How a client behaves beyond who it is (`ClientConfig`)."""
-
-    timeout_s: float = 10.0
-    """How long to wait for the first attachment, and for the last words when closing."""
-    backlog_bytes_max: int = 4 << 20
-    """`publish` waits while this much is not accepted by the broker yet."""
-    recall: bool = False
-    """Whether somebody may have published under this name before, at whatever broker."""
-    limits: ConnectionLimits = ConnectionLimits()
 
 
 class Client:
@@ -82,7 +71,7 @@ class Client:
             handlers={
                 Attached: self._on_attached,
                 Accepted: self._on_accepted,
-                Completed: self._on_completed,
+                Completed: lambda effect: self._requests.completed(effect.token),
                 Failed: self._on_failed,
                 Ended: self._on_ended,
                 Deliver: lambda effect: self._deliveries.arrive(effect.batch),
@@ -100,9 +89,10 @@ class Client:
         self._acceptance = Acceptance(
             self.name, lambda: machine.accepted_seq, lambda: machine.backlog_bytes, self._hurry
         )
-        self._held: list[tuple[int, asyncio.Future[None]]] = []
+        self._holders = Holders()
         self._deliveries = Deliveries(self._consumed)
-        self._requests: dict[int, asyncio.Future[None]] = {}
+        self._requests = Requests()
+        self._durables = Durables(self)
         loop = asyncio.get_running_loop()
         self._attachment: asyncio.Future[None] = loop.create_future()
         self._goodbye: asyncio.Future[None] = loop.create_future()
@@ -132,7 +122,6 @@ class Client:
             async with asyncio.timeout(self._settings.timeout_s):
                 await self._attachment
                 if self._settings.recall:
-                    # Under a name that was used before, numbers go on where they were, wherever that was.
                     await self._request(self._machine.recall)
         except TimeoutError:
             await self._shut(linger=False)
@@ -180,13 +169,20 @@ class Client:
         guarantee: str = "causal",
         keys: Iterable[str] = (),
         attributes: Mapping[str, Value] | None = None,
+        *,
+        durable: bool | str = False,
     ) -> Receipt:
         """Publish a message; returns at once unless too much is under way, with the receipt to ask about it.
 
         `guarantee` is `eventual`, `fifo`, `causal` (the default) or `total`. `keys` say what a `total` message is in
         one order with; without any it is in one order with the topic's other `total` messages that have none.
         `attributes` are what subscribers filter on. A publish that is cancelled while it waits did not happen.
+
+        `durable` messages are stored by the repositories of a reliable topic: `await receipt.stored()`. `True` finds
+        the stream that covers the topic; else it is the stream's name.
         """
+        if durable:
+            return await self._durables.publish(self.checked(topic, payload, guarantee, keys, attributes), durable)
         rank = self._ranks.get(guarantee)
         if (
             rank is None
@@ -225,6 +221,19 @@ class Client:
             seq = machine.publish(topic, payload, rank, checked_keys, attributes)
         return Receipt(self, topic, seq) if seq else None
 
+    def publish_nowait(
+        self, topic: str, payload: bytes, rank: int, keys: Keys = (), attributes: Attributes | None = None
+    ) -> int:
+        """Publish what is known to be right without waiting for room, and return its number."""
+        self._check_open()
+        self._driver.settle_soon()
+        return self._machine.publish(topic, payload, rank, keys, attributes)
+
+    @property
+    def backlog_bytes(self) -> int:
+        """How much the broker has not accepted yet."""
+        return self._machine.backlog_bytes
+
     async def publish_checked(
         self, topic: str, payload: bytes, rank: int, keys: Keys, attributes: Attributes | None
     ) -> Receipt:
@@ -242,19 +251,8 @@ class Client:
         rank = self._ranks.get(guarantee)
         if rank is None:
             rank = checked_rank(guarantee, self._ranks or RANKS, self.protocol)
-        known = self._topics.get(topic)
-        if known is None:
-            known = str(check_topic(topic))
-            if len(self._topics) >= CHECKED_MAX:
-                self._topics.clear()
-            self._topics[known] = known
-        return (
-            known,
-            checked_payload(payload, self._payload_bytes_max),
-            rank,
-            checked_keys(keys) if keys else (),
-            checked_attributes(attributes) if attributes else None,
-        )
+        found = checked_topic(topic, self._topics)
+        return (found, checked_payload(payload, self._payload_bytes_max), rank, *checked_extras(keys, attributes))
 
     async def _begin_turn(self) -> None:
         """See to it that what is published next is settled; wait while too much is under way.
@@ -290,19 +288,14 @@ class Client:
         await self.wait_accepted(seq)
         while self._machine.keeps and seq > self._machine.held_seq:
             self._check_open()
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._held.append((seq, waiter))
-            self._machine.await_held(min(awaited for awaited, _ in self._held))
+            waiter = self._holders.wait(seq)
+            self._machine.await_held(self._holders.first)
             self._driver.settle_soon()
             await waiter
 
     def _on_accepted(self, effect: Accepted) -> None:
         self._acceptance.advanced(effect.seq)
-        if self._held:
-            waiting, self._held = self._held, []
-            for _, waiter in waiting:
-                if not waiter.done():
-                    waiter.set_result(None)
+        self._holders.wake()
 
     async def wait_confirmed(self, topic: str, seq: int) -> None:
         """Wait until everybody that publication `seq` was promised to has it."""
@@ -327,17 +320,25 @@ class Client:
 
     # ------------------------------------------------------------------------------------------- subscribing
 
-    def subscribe(self, pattern: str, where: str = "") -> Opening[Subscription]:
+    def subscribe(
+        self, pattern: str, where: str = "", *, durable: str = "", start: str | int | datetime = "start"
+    ) -> Opening[Subscription]:
         """Subscribe to a topic pattern, with a filter on attributes if wanted; await it, or use it with `async with`.
 
         It returns when the subscription is confirmed by every broker concerned: whatever is published after that, by
         anyone who knows of it, arrives.
+
+        A `durable` subscription has a name, and goes on where the last one of that name was: see `DurableSubscription`.
+        A new one begins at the `start` of what is stored, `live`, at a sequence number, or at a time.
         """
         check_pattern(pattern)
         wanted = parse_filter(where) if where else None
-        return Opening(lambda: self._subscribe(Subscription(self, str(pattern), where, wanted)))
+        if durable:
+            return Opening(lambda: self._durables.subscribe(durable, pattern, where, start))
+        return Opening(lambda: self.subscribe_as(Subscription(self, str(pattern), where, wanted)))
 
-    async def _subscribe(self, subscription: Subscription) -> Subscription:
+    async def subscribe_as(self, subscription: Subscription) -> Subscription:
+        """Make this subscription known; it gets what arrives, also before it is confirmed."""
         pattern, where = subscription.pattern, subscription.where
         self._check_open()
         # Messages may come before the confirmation: they are the subscription's.
@@ -385,21 +386,13 @@ class Client:
         """Give the machine a command; the future ends with its answer."""
         self._check_open()
         token, effects = command(monotonic())
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._requests[token] = future
+        future = self._requests.add(token)
         self._driver.carry_out(effects)
         self._driver.settle_soon()
         return future
 
-    def _on_completed(self, effect: Completed) -> None:
-        future = self._requests.pop(effect.token, None)
-        if future is not None and not future.done():
-            future.set_result(None)
-
     def _on_failed(self, effect: Failed) -> None:
-        future = self._requests.pop(effect.token, None)
-        if future is not None and not future.done():
-            future.set_exception(Refused(effect.reason))
+        self._requests.failed(effect.token, Refused(effect.reason))
         if effect.last:
             self._acceptance.refused(effect.first, effect.last, effect.reason)
             self._log.warning("publications refused", first=effect.first, last=effect.last, reason=effect.reason)
@@ -436,17 +429,11 @@ class Client:
             return
         self._end = end
         self._ranks = {}
-        for future in (self._attachment, *self._requests.values()):
-            if not future.done():
-                future.set_exception(end)
-                # Somebody who stopped waiting does not make this an error that nobody handled.
-                future.exception()
-        self._requests.clear()
+        fail(self._attachment, end)
+        self._requests.finish(end)
         self._acceptance.finish(end)
-        for _, waiter in self._held:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._held.clear()
+        self._holders.wake()
+        self._durables.finish(end)
         for subscription in self._deliveries:
             if isinstance(end, SessionLost):
                 self._log.warning("gap", pattern=subscription.pattern, where=subscription.where, reason=str(end))
@@ -462,6 +449,10 @@ class Client:
         if self._closing:
             raise self._closed()
 
+    async def wait_ended(self) -> None:
+        """Wait until the session is over."""
+        await asyncio.shield(self._goodbye)
+
     async def close(self) -> None:
         """Flush what was published, unsubscribe, say goodbye. Closing again does nothing.
 
@@ -470,6 +461,7 @@ class Client:
         if self._closing:
             return
         if self._end is None:
+            await self._durables.close(self._settings.timeout_s)
             for subscription in self._deliveries:
                 self._withdraw(subscription)
             self._driver.enter(self._machine.stop)

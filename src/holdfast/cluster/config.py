@@ -19,6 +19,16 @@ latency_ms = 40          # of the link to the parent; for simulations
 [clients.alice]
 broker = "b"
 topics = ["bank/lisbon"]
+
+[repositories.r1]        # keeps what is published durably; several repositories of a topic stand in for each other
+broker = "a"
+streams = ["bank/#"]
+store = "sqlite:r1.db"   # or segments:DIR, or postgresql://...; without it, a file in the state directory
+level = "fsynced"        # what its acknowledgement stands for: memory, written or fsynced
+
+[reliable."bank/#"]      # who may publish and subscribe durably; without it, everybody may
+owner = "bank"
+publishers = ["alice"]
 ```
 
 A broker without a port gets `base_port` plus its place in the file, and its health endpoint `HEALTH_PORT_OFFSET` more.
@@ -36,7 +46,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from holdfast.model.errors import ConfigError, LocalMisuse
+from holdfast.model.reliable import Level
 from holdfast.model.topics import check_pattern
+from holdfast.protocols.narada import Registration
 from holdfast.protocols.registry import PROTOCOLS
 from holdfast.runtime.broker import TOLERANCE_MAX
 
@@ -80,6 +92,17 @@ class Client(Struct, frozen=True):
     topics: tuple[str, ...] = ()
 
 
+class Repository(Struct, frozen=True):
+    """One repository of the cluster: where it is attached, what it keeps, and how."""
+
+    name: str
+    broker: str
+    streams: tuple[str, ...]
+    health_port: int
+    store: str = ""
+    level: Level = Level.FSYNCED
+
+
 class Cluster(Struct, frozen=True):
     """A checked cluster: one root, every parent there, no port twice."""
 
@@ -92,6 +115,8 @@ class Cluster(Struct, frozen=True):
     suspect_s: float | None = None
     join_s: float | None = None
     state_dir: str = ""
+    repositories: tuple[Repository, ...] = ()
+    reliable: tuple[Registration, ...] = ()
 
     @property
     def root(self) -> Broker:
@@ -103,6 +128,15 @@ class Cluster(Struct, frozen=True):
                 return broker
         names = [broker.name for broker in self.brokers]
         raise ConfigError(f"cluster {self.name} has no broker {name!r}{_meant(name, names)}; it has {_listed(names)}.")
+
+    def repository(self, name: str) -> Repository:
+        for one in self.repositories:
+            if one.name == name:
+                return one
+        names = [one.name for one in self.repositories]
+        raise ConfigError(
+            f"cluster {self.name} has no repository {name!r}{_meant(name, names)}; it has {_listed(names)}."
+        )
 
     def children(self, name: str) -> tuple[Broker, ...]:
         return tuple(broker for broker in self.brokers if broker.parent == name)
@@ -121,7 +155,11 @@ class Cluster(Struct, frozen=True):
             msgspec.structs.replace(broker, port=port, health_port=health_port)
             for broker, (port, health_port) in zip(self.brokers, pairs, strict=True)
         )
-        return checked(msgspec.structs.replace(self, brokers=moved), "the ports")
+        next_port = max(broker.health_port for broker in moved) + 1
+        kept = tuple(
+            msgspec.structs.replace(one, health_port=next_port + index) for index, one in enumerate(self.repositories)
+        )
+        return checked(msgspec.structs.replace(self, brokers=moved, repositories=kept), "the ports")
 
     def at_base_port(self, base_port: int) -> "Cluster":
         """The same cluster on consecutive ports."""
@@ -146,6 +184,21 @@ class _ClientEntry(Struct, frozen=True):
     topics: tuple[str, ...] = ()
 
 
+class _RepositoryEntry(Struct, frozen=True):
+    broker: str
+    streams: tuple[str, ...]
+    store: str = ""
+    level: Level = Level.FSYNCED
+    health_port: Port | None = None
+
+
+class _ReliableEntry(Struct, frozen=True):
+    owner: str
+    version: Annotated[int, Meta(ge=1)] = 1
+    publishers: tuple[str, ...] | None = None
+    subscribers: tuple[str, ...] | None = None
+
+
 class _File(Struct, frozen=True):
     brokers: dict[str, dict[str, Any]]
     name: str = CLUSTER_NAME
@@ -158,6 +211,8 @@ class _File(Struct, frozen=True):
     suspect_s: Seconds | None = None
     join_s: Seconds | None = None
     state_dir: str = ""
+    repositories: dict[str, dict[str, Any]] = {}
+    reliable: dict[str, dict[str, Any]] = {}
 
 
 def load_cluster(path: Path) -> Cluster:
@@ -199,7 +254,25 @@ def parse_cluster(text: str, source: str = "cluster file") -> Cluster:
         for name, entry in file.clients.items()
     )
     rest = (file.tolerance, file.silence_s, file.suspect_s, file.join_s, file.state_dir)
-    return checked(Cluster(file.name, file.protocol, brokers, clients, *rest), source)
+    cluster = Cluster(file.name, file.protocol, brokers, clients, *rest)
+    return checked(with_repositories(cluster, file.repositories, file.reliable, source), source)
+
+
+def with_repositories(
+    cluster: Cluster, repositories: Mapping[str, Any], reliable: Mapping[str, Any], source: str
+) -> Cluster:
+    """The cluster with its repositories; each has a health port behind those of the brokers if it names none."""
+    next_port = max(broker.health_port for broker in cluster.brokers) + 1
+    kept = []
+    for index, (name, raw) in enumerate(repositories.items()):
+        entry = _converted(raw, _RepositoryEntry, source, f"repositories.{name}.")
+        port = entry.health_port or next_port + index
+        kept.append(Repository(name, entry.broker, entry.streams, port, entry.store, entry.level))
+    registered = []
+    for stream, raw in reliable.items():
+        said = _converted(raw, _ReliableEntry, source, f"reliable.{stream}.")
+        registered.append(Registration(stream, said.owner, said.version, said.publishers, said.subscribers))
+    return msgspec.structs.replace(cluster, repositories=tuple(kept), reliable=tuple(registered))
 
 
 def _broker(name: str, entry: _BrokerEntry, index: int, file: _File) -> Broker:
@@ -250,6 +323,7 @@ def checked(cluster: Cluster, source: str) -> Cluster:
     _check_tree(cluster, source)
     _check_ports(cluster, source)
     _check_clients(cluster, source)
+    _check_repositories(cluster, source)
     return cluster
 
 
@@ -257,6 +331,7 @@ def _check_names(cluster: Cluster, source: str) -> None:
     named = [("name", cluster.name)]
     named += [(f"brokers.{broker.name}", broker.name) for broker in cluster.brokers]
     named += [(f"clients.{client.name}", client.name) for client in cluster.clients]
+    named += [(f"repositories.{one.name}", one.name) for one in cluster.repositories]
     for key, name in named:
         if not _NAME.match(name):
             raise ConfigError(
@@ -264,9 +339,14 @@ def _check_names(cluster: Cluster, source: str) -> None:
                 "beginning with a letter or digit."
             )
     brokers = {broker.name for broker in cluster.brokers}
-    for client in cluster.clients:
-        if client.name in brokers:
-            raise ConfigError(f"{source}: clients.{client.name}: a broker has that name; every node needs its own.")
+    others = [f"clients.{client.name}" for client in cluster.clients]
+    others += [f"repositories.{one.name}" for one in cluster.repositories]
+    taken = dict.fromkeys(brokers, "a broker")
+    for key in others:
+        kind, _, name = key.partition(".")
+        if name in taken:
+            raise ConfigError(f"{source}: {key}: {taken[name]} has that name; every node needs its own.")
+        taken[name] = {"clients": "a client", "repositories": "a repository"}[kind]
 
 
 def _check_tree(cluster: Cluster, source: str) -> None:
@@ -305,18 +385,48 @@ def _cycle(parents: Mapping[str, str | None]) -> list[str]:
     return []
 
 
+def _check_repositories(cluster: Cluster, source: str) -> None:
+    brokers = [broker.name for broker in cluster.brokers]
+    for one in cluster.repositories:
+        key = f"repositories.{one.name}"
+        if one.broker not in brokers:
+            raise ConfigError(
+                f"{source}: {key}.broker: there is no broker {one.broker!r}{_meant(one.broker, brokers)}; "
+                f"expected {_listed(brokers)}."
+            )
+        if not one.streams:
+            raise ConfigError(f"{source}: {key}.streams: expected at least one topic or pattern to keep.")
+        for stream in one.streams:
+            try:
+                check_pattern(stream)
+            except LocalMisuse as error:
+                raise ConfigError(f"{source}: {key}.streams: {error}") from None
+    kept = {stream for one in cluster.repositories for stream in one.streams}
+    for registration in cluster.reliable:
+        if registration.stream not in kept:
+            raise ConfigError(
+                f"{source}: reliable.{registration.stream}: no repository keeps it; expected {_listed(sorted(kept))}."
+            )
+
+
 def _check_ports(cluster: Cluster, source: str) -> None:
+    asked = [
+        (broker.host, port, f"brokers.{broker.name}.{key}")
+        for broker in cluster.brokers
+        for key, port in (("port", broker.port), ("health_port", broker.health_port))
+    ]
+    asked += [
+        (cluster.broker(one.broker).host, one.health_port, f"repositories.{one.name}.health_port")
+        for one in cluster.repositories
+        if any(broker.name == one.broker for broker in cluster.brokers)
+    ]
     taken: dict[tuple[str, int], str] = {}
-    for broker in cluster.brokers:
-        for key, port in (("port", broker.port), ("health_port", broker.health_port)):
-            where = f"brokers.{broker.name}.{key}"
-            if not 1 <= port <= 65535:
-                raise ConfigError(f"{source}: {where}: {port} is no port; expected 1 to 65535.")
-            other = taken.setdefault((broker.host, port), where)
-            if other != where:
-                raise ConfigError(
-                    f"{source}: {where}: {broker.host}:{port} is taken by {other}; give each its own port."
-                )
+    for host, port, where in asked:
+        if not 1 <= port <= 65535:
+            raise ConfigError(f"{source}: {where}: {port} is no port; expected 1 to 65535.")
+        other = taken.setdefault((host, port), where)
+        if other != where:
+            raise ConfigError(f"{source}: {where}: {host}:{port} is taken by {other}; give each its own port.")
 
 
 def _check_clients(cluster: Cluster, source: str) -> None:

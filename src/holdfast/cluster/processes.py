@@ -18,17 +18,19 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.cluster.broker_process import ATTACHED
-from holdfast.cluster.config import LOOPBACK, Broker, Client, Cluster
+from holdfast.cluster.config import LOOPBACK, Broker, Client, Cluster, Repository
 from holdfast.cluster.pids import ProcessId, process_id
-from holdfast.cluster.status import broker_status
+from holdfast.cluster.status import broker_status, health_of
 from holdfast.cluster.workers import log_tail
 from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.protocols.config import LinkConfig
 from holdfast.runtime.broker import EXIT_MISUSE, JOIN_S, SUSPECT_S, WATCHFUL_LINK, BrokerSettings
 from holdfast.runtime.tracing import RUN
+from holdfast.services.repository import RepositorySettings
 
 BROKER_MODULE = "holdfast.cluster.broker_process"
 REPLICA_MODULE = "holdfast.cluster.replica_process"
+REPOSITORY_MODULE = "holdfast.cluster.repository_process"
 STATE = "state"
 """Where brokers keep their state, in the directory that their logs are in."""
 READY_S = 30.0
@@ -36,6 +38,7 @@ POLL_S = 0.03
 DRAIN_S = 10.0
 STOP_S = DRAIN_S + 5.0
 KILL_S = 5.0
+SERVERS = ("broker", "repository")
 BEATS_PER_SILENCE = 4
 T = TypeVar("T")
 
@@ -94,6 +97,24 @@ def broker_settings(
         trace=trace,
         run=run,
         drain_s=DRAIN_S,
+    )
+
+
+def repository_settings(cluster: Cluster, one: Repository, directory: Path | None = None) -> RepositorySettings:
+    """What the process of that repository is told; without a store of its own it keeps one in that directory."""
+    home = cluster.broker(one.broker)
+    others = [broker.address for broker in cluster.brokers if broker.name != one.broker]
+    default = f"sqlite:{(directory or Path()).resolve() / 'stores' / one.name}.db"
+    return RepositorySettings(
+        name=one.name,
+        addresses=(home.address, *(others if cluster.tolerance else ())),
+        store=one.store or default,
+        streams=one.streams,
+        cluster=cluster.name,
+        level=one.level,
+        owners=tuple(said for said in cluster.reliable if said.stream in one.streams),
+        host=home.host,
+        health_port=one.health_port,
     )
 
 
@@ -160,6 +181,34 @@ class Processes:
         }
         self._start("client", client.name, REPLICA_MODULE, msgspec.json.encode(settings).decode())
 
+    async def start_repositories(self, timeout_s: float = READY_S) -> None:
+        """Start the repositories of the cluster's file, and return when each has caught up with the others."""
+        for one in self.cluster.repositories:
+            self._start_repository(one)
+        for one in self.cluster.repositories:
+            await self.wait_repository(one.name, timeout_s)
+
+    def _start_repository(self, one: Repository) -> None:
+        settings = repository_settings(self.cluster, one, self._logs.parent)
+        if settings.store.startswith("sqlite:"):
+            Path(settings.store.removeprefix("sqlite:")).parent.mkdir(parents=True, exist_ok=True)
+        self._start("repository", one.name, REPOSITORY_MODULE, msgspec.json.encode(settings).decode())
+
+    async def wait_repository(self, name: str, timeout_s: float = READY_S) -> None:
+        """Return when that repository serves all its streams; if it does not, say why."""
+        one, title = self.cluster.repository(name), f"repository {name}"
+        host = self.cluster.broker(one.broker).host
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not (await health_of(host, one.health_port)).get("ready"):
+                    code = self._children[title].poll() if title in self._children else None
+                    if code is not None:
+                        raise self._ended(title, code)
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            tail = log_tail(self._logs / f"repository-{name}.log")
+            raise ProcessError(f"{title} is not ready within {timeout_s:g} s. Its log ends:\n{tail}") from None
+
     def _start(self, kind: str, name: str, module: str, settings: str) -> None:
         self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"{kind}-{name}.log"
@@ -191,7 +240,8 @@ class Processes:
         tail = log_tail(Path(next(one.log for one in self.running if one.title == title)))
         if code == EXIT_MISUSE:
             sentence = tail.strip().splitlines()[-1].strip() if tail else "it did not say why"
-            return ConfigError(f"{title} cannot start: {sentence.removeprefix('holdfast broker: ')}")
+            kind = title.partition(" ")[0]
+            return ConfigError(f"{title} cannot start: {sentence.removeprefix(f'holdfast {kind}: ')}")
         return ProcessError(f"{title} ended with exit code {code} before it was ready. Its log ends:\n{tail}")
 
     async def _not_ready(self, timeout_s: float) -> ProcessError:
@@ -208,10 +258,10 @@ class Processes:
     # ----------------------------------------------------------------------------------------------------- faults
 
     def crash(self, name: str) -> None:
-        """Kill that broker: no last words, no drain."""
-        title = f"broker {name}"
+        """Kill that broker or repository: no last words, no drain."""
+        title = self._title(name)
         self._crashed.add(title)
-        signal_broker(self.running, name, signal.SIGKILL)
+        signal_node(self.running, name, signal.SIGKILL)
         if title in self._children:
             self._children[title].wait()
 
@@ -219,31 +269,47 @@ class Processes:
         """Ask that broker to leave, and wait for it to; returns its exit code."""
         title = f"broker {name}"
         self._crashed.add(title)
-        signal_broker(self.running, name, signal.SIGTERM)
+        signal_node(self.running, name, signal.SIGTERM)
         return self._children[title].wait(timeout_s)
 
     def freeze(self, name: str) -> None:
         """Stop that broker in its tracks; its connections stay open and silent."""
-        signal_broker(self.running, name, signal.SIGSTOP)
+        signal_node(self.running, name, signal.SIGSTOP)
 
     def thaw(self, name: str) -> None:
         """Let a frozen broker go on."""
-        signal_broker(self.running, name, signal.SIGCONT)
+        signal_node(self.running, name, signal.SIGCONT)
 
     def restart(self, name: str) -> None:
-        """Start that broker again, with the same identity; where brokers repair the tree, as a newcomer to it."""
-        broker = self.cluster.broker(name)
-        self.running[:] = [one for one in self.running if one.title != f"broker {name}" or one.process.is_alive()]
-        if any(one.title == f"broker {name}" for one in self.running):
-            raise ConfigError(f"broker {name} is running; crash it first, or thaw it if it is frozen.")
-        earlier = self._children.pop(f"broker {name}", None)
+        """Start that broker or repository again, with the same identity.
+
+        Where brokers repair the tree a broker is a newcomer to it. A repository finds its store again, and gets what it
+        missed from the others.
+        """
+        title = self._title(name)
+        self.running[:] = [one for one in self.running if one.title != title or one.process.is_alive()]
+        if any(one.title == title for one in self.running):
+            raise ConfigError(f"{title} is running; crash it first, or thaw it if it is frozen.")
+        earlier = self._children.pop(title, None)
         if earlier is not None and earlier.stdin is not None:
             earlier.stdin.close()
-        self._start_broker(self.settings_of(broker, newcomer=True))
-        self._crashed.discard(f"broker {name}")
+        if self._is_repository(name):
+            self._start_repository(self.cluster.repository(name))
+        else:
+            self._start_broker(self.settings_of(self.cluster.broker(name), newcomer=True))
+        self._crashed.discard(title)
+
+    def _is_repository(self, name: str) -> bool:
+        return any(one.name == name for one in self.cluster.repositories)
+
+    def _title(self, name: str) -> str:
+        return f"{'repository' if self._is_repository(name) else 'broker'} {name}"
 
     async def wait_ready(self, name: str, timeout_s: float = READY_S) -> None:
-        """Return when that broker serves clients."""
+        """Return when that broker, or repository, serves clients."""
+        if self._is_repository(name):
+            await self.wait_repository(name, timeout_s)
+            return
         try:
             async with asyncio.timeout(timeout_s):
                 await self._wait_ready(self.cluster.broker(name), lambda _name: None)
@@ -293,26 +359,26 @@ class Processes:
         return list(self.running)
 
 
-def signal_broker(running: list[Running], name: str, number: signal.Signals) -> None:
-    """Send a signal to the process of that broker, or say that there is none."""
+def signal_node(running: list[Running], name: str, number: signal.Signals) -> str:
+    """Send a signal to the process of that broker or repository, and return what it is; or say that there is none."""
     for one in running:
-        if one.title == f"broker {name}" and one.process.signal(number):
-            return
-    raise ConfigError(f"broker {name} is not running; start it again with `holdfast restart {name}`.")
+        if one.name == name and one.kind in SERVERS and one.process.signal(number):
+            return one.title
+    raise ConfigError(f"{name} is not running; start it again with `holdfast restart {name}`.")
 
 
-async def kill_broker(running: list[Running], name: str) -> None:
-    """Kill that broker, and return when it is gone."""
-    signal_broker(running, name, signal.SIGKILL)
-    await _wait_gone([one for one in running if one.title == f"broker {name}"], KILL_S)
+async def kill_node(running: list[Running], name: str) -> str:
+    """Kill that broker or repository, and return what it was when it is gone."""
+    title = signal_node(running, name, signal.SIGKILL)
+    await _wait_gone([one for one in running if one.title == title], KILL_S)
+    return title
 
 
 async def stop_processes(running: list[Running]) -> list[str]:
-    """Clients first, then brokers, leaves before the root: SIGTERM, a bounded wait, SIGKILL for whoever remains."""
-    clients = [one for one in running if one.kind == "client"]
-    brokers = [one for one in reversed(running) if one.kind == "broker"]
+    """Clients, repositories, brokers, leaves before the root: SIGTERM, a bounded wait, SIGKILL for whoever remains."""
     killed: list[str] = []
-    for group in (clients, brokers):
+    for kind in ("client", "repository", "broker"):
+        group = [one for one in reversed(running) if one.kind == kind]
         for one in group:
             one.process.signal(signal.SIGTERM)
             # A frozen one hears nothing until it goes on.

@@ -91,6 +91,15 @@ async def broker_status(broker: Broker) -> BrokerStatus:
     return BrokerStatus(broker.name, parent, broker.address, bool(said.get("ready")), _waiting(said), clients, said)
 
 
+async def health_of(host: str, port: int) -> dict[str, Any]:
+    """What whoever answers on that health port says of itself; nothing if nobody does."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            return await _get_json(host, port, "/status")
+    except (TimeoutError, OSError, ValueError):
+        return {}
+
+
 async def tell(broker: Broker, command: str) -> dict[str, Any]:
     """Give a broker that takes part in experiments a command, such as `/heal`."""
     try:

@@ -407,28 +407,28 @@ ROOT = "~narada"
 _QUOTED = str.maketrans({"%": "%25", "/": "%2F", "#": "%23", "+": "%2B"})
 
 
-def _level(name: str) -> str:
+def level(name: str) -> str:
     return name.translate(_QUOTED)
 
 
 def bundle_topic(stream: str) -> str:
     """Where clients speak to every repository of the bundle."""
-    return f"{ROOT}/{_level(stream)}/bundle"
+    return f"{ROOT}/{level(stream)}/bundle"
 
 
 def gossip_topic(stream: str) -> str:
     """Where repositories speak to each other."""
-    return f"{ROOT}/{_level(stream)}/gossip"
+    return f"{ROOT}/{level(stream)}/gossip"
 
 
 def stable_topic(stream: str, repository: str) -> str:
     """Where a repository tells the subscribers that it steers what is stored."""
-    return f"{ROOT}/{_level(stream)}/stable/{_level(repository)}"
+    return f"{ROOT}/{level(stream)}/stable/{level(repository)}"
 
 
 def inbox_topic(stream: str, name: str) -> str:
     """Where one participant is spoken to."""
-    return f"{ROOT}/{_level(stream)}/to/{_level(name)}"
+    return f"{ROOT}/{level(stream)}/to/{level(name)}"
 
 
 # ------------------------------------------------------------------------------------------------------ fingerprints

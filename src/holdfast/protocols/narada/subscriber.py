@@ -19,6 +19,8 @@ acknowledge any more comes again. With `remember`, and a driver that stores rele
 Invariants: everything below `position` was released, passed over, or reported as a gap.
 """
 
+from collections import deque
+
 from holdfast.model.batches import Batch
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.filters import Filter, parse_filter
@@ -84,6 +86,8 @@ class Subscriber:
         if restored and restored.get(MEMORY_KEY):
             self.released.restore(restored[MEMORY_KEY])
         self.unconsumed_bytes = 0
+        self._unconsumed: deque[tuple[str, Entry]] = deque()
+        """What the application has not taken yet, and who gave it its sequence number."""
         self._pieces = Pieces(config.buffer_bytes_max)
         self._steering = Steering(config.steering, config.stream, config.name)
         self._begun = False
@@ -143,11 +147,35 @@ class Subscriber:
         return []
 
     def consumed(self, entry: Entry, now: float) -> Effects:
-        """The application has taken these messages: as many more may be released."""
-        self.unconsumed_bytes -= entry.batch.cost_bytes
-        if self.unconsumed_bytes < 0:
-            raise LocalMisuse(f"the application of {self.name} consumed more than was released to it.")
-        return self._go_on(now) if self.state == "steered" else []
+        """The application has taken these messages, the next of what was released to it, or the first part of them.
+
+        They are acknowledged, and as many more may be released.
+        """
+        source, before = self._unconsumed[0] if self._unconsumed else ("", None)
+        if before is None or before.first != entry.first or entry.last > before.last:
+            raise LocalMisuse(f"the application of {self.name} consumed what is not next of what was released to it.")
+        self.unconsumed_bytes -= before.batch.cost_bytes
+        self._unconsumed.popleft()
+        if entry.last < before.last:
+            rest = before.part(entry.last + 1, before.last)
+            self._unconsumed.appendleft((source, rest))
+            self.unconsumed_bytes += rest.batch.cost_bytes
+        return [*self._go_on(now), *self._schedule_ack()] if self.state == "steered" else []
+
+    def stop(self, now: float) -> Effects:
+        """The application reads no more: say how far it came. Whoever subscribes under this name goes on from there."""
+        return self._acknowledge(now)[:1]
+
+    def _taken(self) -> int:
+        """Up to where the application has taken everything, by the numbers of the repository that steers us."""
+        if not self._unconsumed:
+            return self.backlog.position - 1
+        source, entry = self._unconsumed[0]
+        # What came from another repository has no number here: until it is taken, nothing is acknowledged.
+        return entry.first - 1 if source == self._source() else self.synced
+
+    def _source(self) -> str:
+        return f"{self._steering.repository} {self.era}"
 
     # ------------------------------------------------------------------------------------------------------- steering
 
@@ -307,6 +335,7 @@ class Subscriber:
             for batch in part.batch.matching(self._filters):
                 one = Entry(batch.first + shift, part.cat + batch.first - part.batch.first, batch, part.time_ns)
                 self.unconsumed_bytes += batch.cost_bytes
+                self._unconsumed.append((self._source(), one))
                 effects.append(Release(self.config.stream, self._steering.repository, one))
 
     # --------------------------------------------------------------------------------------------- asking for the rest
@@ -340,7 +369,7 @@ class Subscriber:
 
     def _schedule_ack(self) -> Effects:
         """Acknowledge soon if there is something to acknowledge, else when it is time for a sign of life."""
-        soon = self.synced < self.backlog.position - 1
+        soon = self.synced < self._taken()
         if self._ack_due and (self._ack_soon or not soon):
             return []
         self._ack_due, self._ack_soon = True, soon
@@ -350,7 +379,7 @@ class Subscriber:
         self._ack_due = self._ack_soon = False
         if self.state != "steered":
             return []
-        behind = self.backlog.position - 1
+        behind = self._taken()
         ranges = ((self.synced + 1, behind),) if behind > self.synced else ()
         again = self._schedule_ack()
         self._steering.asked(now)
@@ -371,7 +400,7 @@ class Subscriber:
         reasons = []
         if self.backlog.position <= self.backlog.end:
             reasons.append(f"sequence number {self.backlog.position} of {self._steering.repository}")
-        if self.synced < self.backlog.position - 1:
+        if self.synced < self._taken():
             reasons.append(f"{self._steering.repository} to know of its acknowledgement")
         return reasons
 

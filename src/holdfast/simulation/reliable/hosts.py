@@ -236,16 +236,20 @@ class SubscriberHost(ParticipantHost):
         consume_s: float = 0.0,
     ) -> None:
         super().__init__(config.name, kernel, medium, history, check)
-        self.config, self._consume_s = config, consume_s
+        self.config, self._consume_s, self._busy_until = config, consume_s, 0.0
         self._memory: dict[str, bytes] = {}
 
     def make(self) -> Subscriber:
+        self._busy_until = 0.0
         return Subscriber(self.config, self._memory)
 
     def _release(self, effect: Release) -> None:
         entry = effect.entry
         self.history.released(self.name, self.lives, effect.repository, entry, self.kernel.now)
-        self.later(self._consume_s * entry.count, lambda: self.machine.consumed(entry, self.kernel.now))
+        # One after the other: what is short does not overtake what is long.
+        now = self.kernel.now
+        self._busy_until = max(self._busy_until, now) + self._consume_s * entry.count
+        self.later(self._busy_until - now, lambda: self.machine.consumed(entry, self.kernel.now))
 
     def _gap(self, effect: Gap) -> None:
         self.history.gap(self.name, effect.publisher, effect.first, effect.last)

@@ -1,0 +1,118 @@
+"""`holdfast repository` and `holdfast topics`: who keeps what is published, and how far its readers are."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.table import Table
+
+from holdfast.cli.options import DEFAULT_ADDRESS, Address, AsJson, ClusterName
+from holdfast.cli.output import complain, console, note, print_json
+from holdfast.client import connect
+from holdfast.client.listening import Listener
+from holdfast.cluster.config import CLUSTER_NAME, load_cluster
+from holdfast.cluster.processes import repository_settings
+from holdfast.cluster.repository_process import run_repository
+from holdfast.model.batches import Batch
+from holdfast.model.errors import ConfigError
+from holdfast.model.reliable import LEVELS, Level
+from holdfast.protocols.narada.directory import ASKING_TOPIC, answer_topic, question, read_answer
+from holdfast.runtime.process import run
+from holdfast.services.repository import RepositorySettings
+
+ANSWERS_S = 1.0
+
+
+def repository(
+    name: Annotated[str, typer.Argument(help="Who this repository is; the same name finds its store again.")],
+    streams: Annotated[
+        list[str] | None, typer.Option("--stream", "-s", help="A reliable topic, such as 'bank/#'. Repeatable.")
+    ] = None,
+    store: Annotated[
+        str, typer.Option("--store", help="sqlite:PATH, segments:DIR or postgresql://...; sqlite:NAME.db if not said.")
+    ] = "",
+    level: Annotated[
+        str, typer.Option("--level", help="What its acknowledgement stands for: memory, written or fsynced.")
+    ] = Level.FSYNCED.value,
+    address: Address = DEFAULT_ADDRESS,
+    cluster: ClusterName = CLUSTER_NAME,
+    health_port: Annotated[int, typer.Option("--health-port", min=0, max=65535, help="0: no health endpoint.")] = 0,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Take everything else from a cluster file.")] = None,
+) -> None:
+    """Run one repository in the foreground: it stores what is published on its reliable topics, and hands it on.
+
+    Every repository of a topic stores everything; with N of them, N-1 may be gone. A new one, or one that was away,
+    first gets what it missed from the others. SIGTERM or Ctrl-C ends it; what it has acknowledged is in its store.
+
+    \b
+    Examples
+      holdfast repository r1 --stream 'bank/#'
+      holdfast repository r2 --stream 'bank/#' --store segments:r2 --level written -a 127.0.0.1:7401
+    """
+    if level not in LEVELS:
+        raise ConfigError(f"--level {level!r} is no level; choose one of {', '.join(LEVELS)}.")
+    if file is not None:
+        described = load_cluster(file)
+        raise typer.Exit(run_repository(repository_settings(described, described.repository(name)), complain))
+    if not streams:
+        raise ConfigError("a repository keeps something: name a topic or a pattern with --stream.")
+    settings = RepositorySettings(
+        name=name,
+        addresses=tuple(one.strip() for one in address.split(",")),
+        store=store,
+        streams=tuple(streams),
+        cluster=cluster,
+        level=Level(level),
+        health_port=health_port or None,
+    )
+    raise typer.Exit(run_repository(settings, complain))
+
+
+def topics(address: Address = DEFAULT_ADDRESS, cluster: ClusterName = CLUSTER_NAME, as_json: AsJson = False) -> None:
+    """Show the reliable topics: who keeps them, how much is stored, and how far behind each durable subscriber is.
+
+    Exit code 1 if no repository answers.
+
+    \b
+    Examples
+      holdfast topics
+      holdfast topics --json | jq '.[].streams'
+    """
+    found = run(_ask(address, cluster))
+    if as_json:
+        print_json(found)
+    elif found:
+        console.print(_table(found))
+    if not found:
+        note("no repository answers; start one with `holdfast repository`")
+        raise typer.Exit(1)
+
+
+async def _ask(address: str, cluster: str) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+
+    def hear(batch: Batch) -> None:
+        for payload in batch.payload_list():
+            said = read_answer(payload)
+            if said is not None and said.status:
+                found[said.repository] = msgspec.json.decode(said.status)
+
+    async with connect(address, cluster=cluster) as client:
+        await client.subscribe_as(Listener(client, answer_topic(client.name), hear))
+        client.publish_nowait(ASKING_TOPIC, question(client.name), 0)
+        await asyncio.sleep(ANSWERS_S)
+    return [found[name] for name in sorted(found)]
+
+
+def _table(found: list[dict[str, Any]]) -> Table:
+    table = Table("stream", "repository", "state", "stored", "missing", "durable subscribers", box=None, pad_edge=False)
+    for one in found:
+        for stream, said in one["streams"].items():
+            readers = ", ".join(
+                f"{name} at {about['sync']}" + (f" ({about['lag']} behind)" if about["lag"] else "")
+                for name, about in said["subscribers"].items()
+            )
+            table.add_row(stream, one["name"], said["state"], str(said["end"]), str(said["places"]), readers or "none")
+    return table

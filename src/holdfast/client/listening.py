@@ -1,0 +1,18 @@
+"""A subscription without a reader: what arrives goes to a function, in the turn in which it arrives."""
+
+from collections.abc import Callable
+
+from holdfast.client.subscriptions import Delivery, Source, Subscription
+from holdfast.model.batches import Batch
+
+
+class Listener(Subscription):
+    """Hands every batch to `hear`. When the session is lost, `hear` is called no more; nobody is told."""
+
+    def __init__(self, source: Source, pattern: str, hear: Callable[[Batch], None]) -> None:
+        super().__init__(source, pattern, "", None)
+        self._hear = hear
+
+    def arrive(self, batch: Batch, delivery: Delivery) -> None:
+        self._hear(batch)
+        self._source.batch_taken(delivery)

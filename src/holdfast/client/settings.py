@@ -1,0 +1,17 @@
+"""How a client behaves beyond who it is (`ClientConfig`)."""
+
+from msgspec import Struct
+
+from holdfast.runtime.connection import ConnectionLimits
+
+
+class ClientSettings(Struct, frozen=True, kw_only=True):
+    """What `holdfast.connect` was told of times and bounds."""
+
+    timeout_s: float = 10.0
+    """How long to wait for the first attachment, and for the last words when closing."""
+    backlog_bytes_max: int = 4 << 20
+    """`publish` waits while this much is not accepted by the broker yet."""
+    recall: bool = False
+    """Whether somebody may have published under this name before, at whatever broker."""
+    limits: ConnectionLimits = ConnectionLimits()

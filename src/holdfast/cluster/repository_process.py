@@ -1,0 +1,116 @@
+"""A repository as a process: `python -m holdfast.cluster.repository_process JSON [--attached]`.
+
+It answers `GET /health` and `GET /status` as a broker does, and obeys `POST /give-up?stream=S&publisher=P` and
+`POST /leave?stream=S`. Exit codes are those of a broker.
+"""
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from time import monotonic
+
+import msgspec
+
+from holdfast.cluster.broker_process import ATTACHED, follow_starter
+from holdfast.model.errors import ConfigError, HoldfastError, LocalMisuse
+from holdfast.protocols.narada.participant import Effects
+from holdfast.runtime.broker import EXIT_FAILED, EXIT_MISUSE, EXIT_STOPPED
+from holdfast.runtime.health import Health
+from holdfast.runtime.logs import Log, install
+from holdfast.runtime.process import run, tune_collector
+from holdfast.services.repository import RepositoryService, RepositorySettings
+
+
+class RepositoryCommands:
+    """What a repository is told over its health port."""
+
+    def __init__(self, service: RepositoryService) -> None:
+        self._service = service
+
+    def table(self) -> dict[str, Callable[[dict[str, str]], dict[str, object]]]:
+        return {"/give-up": self.give_up, "/leave": self.leave}
+
+    def give_up(self, query: dict[str, str]) -> dict[str, object]:
+        stream, publisher = _asked(query, "stream"), _asked(query, "publisher")
+        count, effects = self._service.machine.give_up(stream, publisher)
+        self._service.enter(lambda: effects)
+        return {"given_up": count}
+
+    def leave(self, query: dict[str, str]) -> dict[str, object]:
+        effects: Effects = self._service.machine.leave(_asked(query, "stream"), monotonic())
+        self._service.enter(lambda: effects)
+        return {"leaving": True}
+
+
+def _asked(query: dict[str, str], name: str) -> str:
+    value = query.get(name, "")
+    if not value:
+        raise LocalMisuse(f"the question has no {name}; write ?{name}=... behind the path.")
+    return value
+
+
+async def serve(settings: RepositorySettings) -> int:
+    """Take part until a signal ends it; returns the exit code."""
+    log = Log("holdfast.repository", node=settings.name)
+    service = RepositoryService(settings)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, service.stop)
+    health = Health(settings.name, service.ready, service.status, RepositoryCommands(service).table())
+    try:
+        if settings.health_port is not None:
+            port = await health.listen(settings.host, settings.health_port)
+            log.info("listening", host=settings.host, health_port=port)
+        await service.open()
+        log.info("keeping", streams=list(settings.streams), store=settings.store, level=str(settings.level))
+        tune_collector()
+        await service.serve()
+    except LocalMisuse:
+        raise
+    except HoldfastError as error:
+        log.error("failed", error=error)
+        return EXIT_FAILED
+    finally:
+        health.close()
+        await service.close()
+    log.info("stopped")
+    return EXIT_STOPPED
+
+
+def run_repository(settings: RepositorySettings, complain: Callable[[str], object] | None = None) -> int:
+    """Be that repository until a signal ends it; `complain` gets the sentence of exit code 2."""
+    try:
+        install(settings.log, settings.log_level)
+        return run(serve(settings))
+    except LocalMisuse as misuse:
+        (complain or _complain)(str(misuse))
+        return EXIT_MISUSE
+
+
+def _complain(sentence: str) -> None:
+    sys.stderr.write(f"holdfast repository: {sentence}\n")
+
+
+def settings_from_json(text: str) -> RepositorySettings:
+    """The settings in a JSON text, or a sentence that names the key at fault."""
+    try:
+        return msgspec.json.decode(text.encode(), type=RepositorySettings)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"the repository's settings are not what they should be: {error}") from None
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        settings = settings_from_json(arguments[0])
+    except ConfigError as error:
+        _complain(str(error))
+        return EXIT_MISUSE
+    if ATTACHED in arguments[1:]:
+        threading.Thread(target=follow_starter, daemon=True).start()
+    return run_repository(settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,255 @@
+"""A repository as a service: the pure machine over a client's session, a store behind a thread of its own.
+
+What the machine wants stored is collected on the event loop and committed in the thread, one commit at a time: whatever
+comes while the disk is busy is in the next commit. A session that is lost is opened anew; the machine goes on.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import monotonic, time_ns
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.client import Client, connect
+from holdfast.client.listening import Listener
+from holdfast.client.participants import ParticipantDriver
+from holdfast.model.batches import Batch
+from holdfast.model.errors import HoldfastError, LocalMisuse
+from holdfast.model.reliable import Entry, Level
+from holdfast.protocols.narada import Registration, Repository, RepositoryConfig
+from holdfast.protocols.narada import participant as effects
+from holdfast.protocols.narada.directory import ASKING_TOPIC, answer
+from holdfast.runtime.logs import Log
+from holdfast.runtime.process import new_incarnation
+from holdfast.storage.stores import Store, open_store
+
+RECONNECT_S = 0.5
+LEARN_S = 1.5
+"""How long one that begins waits for another to learn from: longer than a busy machine takes to answer."""
+STATUS_BYTES_MAX = 1 << 19
+"""What is told to whoever asks which streams there are; a longer status is cut, and then cannot be read."""
+
+
+class RepositorySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that a repository is told."""
+
+    name: str
+    addresses: tuple[str, ...] = ("holdfast://127.0.0.1:7400",)
+    """Brokers to attach to: the first that takes it in is used, the others when that one is lost."""
+    store: str = ""
+    """Where it keeps things, as `sqlite:PATH`, `segments:DIR` or `postgresql://...`; empty: `sqlite:NAME.db`."""
+    streams: tuple[str, ...] = ()
+    """The reliable topics that it keeps, each a topic or a pattern."""
+    cluster: str = "holdfast"
+    level: Level = Level.FSYNCED
+    """What its acknowledgements stand for."""
+    owners: tuple[Registration, ...] = ()
+    """Who may publish and subscribe, where the owner of a stream says so from the beginning."""
+    host: str = "127.0.0.1"
+    health_port: int | None = None
+    log: str = ""
+    log_level: str = "info"
+
+
+class RepositoryService:
+    """A repository inside the current event loop. `open`, then `serve` until `stop`, or `close` at any time."""
+
+    def __init__(self, settings: RepositorySettings) -> None:
+        if not settings.streams:
+            raise LocalMisuse(f"repository {settings.name} is to keep nothing: name at least one stream.")
+        self.settings = settings
+        self._log = Log("holdfast.repository", node=settings.name)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._loop = asyncio.get_running_loop()
+        self._writes: list[Callable[[Store], None]] = []
+        self._stopped = asyncio.Event()
+        self._client: Client | None = None
+        self._store: Store | None = None
+        self._failure: BaseException | None = None
+        self.commits = 0
+        config = RepositoryConfig(settings.name, settings.level, learn_s=LEARN_S)
+        self.machine = Repository(config, settings.streams, new_incarnation())
+
+    # ---------------------------------------------------------------------------------------------------- beginning
+
+    async def open(self) -> "RepositoryService":
+        """Open the store, connect, and begin to take part."""
+        settings = self.settings
+        store: Store = await self._in_thread(lambda: open_store(settings.store or f"sqlite:{settings.name}.db"))
+        self._store = store
+        restored = await self._in_thread(lambda: dict(store.items()))
+        self.machine = Repository(self.machine.config, settings.streams, new_incarnation(), restored)
+        self._client = await self._connect()
+        self._driver = ParticipantDriver(self._client, self.machine, self._handlers(), self._log)
+        await self._listen_for_questions()
+        self.enter(lambda: self.machine.start(monotonic(), time_ns()))
+        for registration in settings.owners:
+            self.enter(partial(self.machine.register, registration))
+        return self
+
+    def _handlers(self) -> dict[type, Callable[[Any], object]]:
+        return {
+            effects.Append: self._append,
+            effects.Put: self._put,
+            effects.Commit: self._commit,
+            effects.Read: self._read,
+            effects.Locate: self._locate,
+        }
+
+    async def _connect(self) -> Client:
+        settings = self.settings
+        return await connect(settings.addresses, name=settings.name, cluster=settings.cluster)
+
+    async def _listen_for_questions(self) -> None:
+        """Clients ask which streams there are."""
+        client = self._client
+        assert client is not None
+
+        def hear(batch: Batch) -> None:
+            status = msgspec.json.encode(self.status(), enc_hook=str)[:STATUS_BYTES_MAX]
+            for payload in batch.payload_list():
+                said = answer(payload, self.settings.name, self.serving(), status)
+                if said is not None:
+                    client.publish_nowait(*said, 0)
+
+        await client.subscribe_as(Listener(client, ASKING_TOPIC, hear))
+
+    # ---------------------------------------------------------------------------------------------------- the store
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        return await self._loop.run_in_executor(self._thread, work)
+
+    def _open_store(self) -> Store:
+        if self._store is None:
+            raise LocalMisuse(f"repository {self.settings.name} was not opened.")
+        return self._store
+
+    def _append(self, effect: effects.Append) -> None:
+        self._writes.append(lambda store: store.append(effect.stream, effect.entries))
+
+    def _put(self, effect: effects.Put) -> None:
+        self._writes.append(lambda store: store.put(effect.key, effect.value))
+
+    def _commit(self, effect: effects.Commit) -> None:
+        writes, self._writes = self._writes, []
+        store = self._open_store()
+
+        def commit() -> None:
+            for write in writes:
+                write(store)
+            store.commit(effect.level)
+
+        self._ask(commit, lambda _: self.machine.stored(effect.token, monotonic()))
+        self.commits += 1
+
+    def _read(self, effect: effects.Read) -> None:
+        store = self._open_store()
+
+        def read() -> tuple[list[Entry], int]:
+            entries = store.read(effect.stream, effect.first, effect.last, effect.bytes_max)
+            return entries, store.bounds(effect.stream)[0]
+
+        self._ask(read, lambda found: self.machine.fetched(effect.token, found[0], found[1], monotonic()))
+
+    def _locate(self, effect: effects.Locate) -> None:
+        store = self._open_store()
+        self._ask(
+            lambda: store.at_time(effect.stream, effect.time_ns),
+            lambda number: self.machine.located(effect.token, number, monotonic()),
+        )
+
+    def _ask(self, work: Callable[[], Any], then: Callable[[Any], effects.Effects]) -> None:
+        """Have the thread do something, and give the machine the answer. A store that fails ends the repository."""
+        asked = self._loop.run_in_executor(self._thread, work)
+
+        def done(answered: "asyncio.Future[Any]") -> None:
+            if answered.cancelled():
+                return
+            error = answered.exception()
+            if error is None:
+                self.enter(lambda: then(answered.result()))
+            else:
+                self._fail(error)
+
+        asked.add_done_callback(done)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
+        self._log.error("the store failed", error)
+        self._stopped.set()
+
+    # --------------------------------------------------------------------------------------------------------- life
+
+    def enter(self, entry: Callable[[], effects.Effects]) -> None:
+        """Give the machine a command."""
+        self._driver.enter(entry)
+
+    def serving(self) -> list[str]:
+        """The streams whose clients it may steer now."""
+        return [stream for stream, managed in self.machine.streams.items() if managed.keeping.serving]
+
+    def status(self) -> dict[str, object]:
+        broker = self._client.broker if self._client is not None else ""
+        return {
+            "name": self.settings.name,
+            "broker": broker,
+            "store": self.settings.store,
+            "level": str(self.settings.level),
+            "ready": self.ready(),
+            "commits": self.commits,
+            "streams": self.machine.status(),
+            "waiting_for": self.machine.waiting_for(),
+        }
+
+    def ready(self) -> bool:
+        return len(self.serving()) == len(self.settings.streams)
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    async def serve(self) -> None:
+        """Take part until `stop`; a session that is lost is opened anew, for as long as that takes."""
+        while not self._stopped.is_set():
+            client = self._client
+            assert client is not None
+            ended = asyncio.ensure_future(client.wait_ended())
+            stopped = asyncio.ensure_future(self._stopped.wait())
+            await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            ended.cancel()
+            stopped.cancel()
+            if not self._stopped.is_set():
+                await self._reconnect()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _reconnect(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._client = await self._connect()
+            except HoldfastError as error:
+                self._log.warning("no broker takes the repository in", reason=str(error))
+                await asyncio.sleep(RECONNECT_S)
+                continue
+            self._driver.attach(self._client)
+            await self._listen_for_questions()
+            self._log.info("attached again", broker=self._client.broker)
+            return
+
+    async def close(self) -> None:
+        """Stop at once: what is not committed was not acknowledged."""
+        self._stopped.set()
+        if self._client is not None:
+            await self._driver.close()
+            try:
+                await self._client.close()
+            except HoldfastError as error:
+                self._log.info("left without a goodbye", reason=str(error))
+            self._client = None
+        if self._store is not None:
+            await self._in_thread(self._store.close)
+            self._store = None
+        self._thread.shutdown()

@@ -1,0 +1,206 @@
+"""Reliable topics through a real broker, in one process: durable publications, durable subscriptions, refusals."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.client.durable import DurableReceipt, DurableSubscription
+from holdfast.model.errors import LocalMisuse, Refused
+from holdfast.protocols.narada import Registration
+from holdfast.runtime.broker import BrokerProcess
+from holdfast.services.repository import RepositoryService, RepositorySettings
+from tests.integration.support_brokers import address_of, broker_here, until
+
+
+@asynccontextmanager
+async def repository_here(
+    broker: BrokerProcess, name: str = "r1", store: str = "memory:", owners: tuple[Registration, ...] = ()
+) -> AsyncIterator[RepositoryService]:
+    settings = RepositorySettings(
+        name=name, addresses=(address_of(broker),), store=store, streams=("bank/#",), owners=owners
+    )
+    service = await RepositoryService(settings).open()
+    serving = asyncio.ensure_future(service.serve())
+    try:
+        yield service
+    finally:
+        service.stop()
+        await serving
+        await service.close()
+
+
+def numbers(first: int, last: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, last + 1)]
+
+
+async def publish(client: holdfast.Client, first: int, last: int, topic: str = "bank/a") -> None:
+    receipts = [await client.publish(topic, payload, durable=True) for payload in numbers(first, last)]
+    await receipts[-1].stored()
+    assert {receipt.level for receipt in receipts} == {"stored"}
+
+
+async def read(subscription: holdfast.Subscription, count: int) -> list[bytes]:
+    return [(await subscription.get(10)).payload for _ in range(count)]
+
+
+def test_what_was_published_before_anybody_came_is_read_in_order_and_then_what_comes():
+    async def story() -> None:
+        async with broker_here() as broker, repository_here(broker), holdfast.connect(address_of(broker)) as client:
+            await publish(client, 1, 100)
+            late = await client.subscribe("bank/#", durable="late")
+            assert await read(late, 100) == numbers(1, 100)
+            await publish(client, 101, 101, "bank/b")
+            assert await read(late, 1) == numbers(101, 101)
+
+    holdfast.run(story())
+
+
+def test_a_receipt_says_how_safely_the_message_is_stored():
+    async def story() -> None:
+        async with broker_here() as broker, repository_here(broker), holdfast.connect(address_of(broker)) as client:
+            receipt = await client.publish("bank/a", b"x", durable=True)
+            assert receipt.level == "sent"
+            await receipt.stored()
+            assert isinstance(receipt, DurableReceipt)
+            assert receipt.storage == "fsynced by one repository"
+            assert (await receipt.accepted()).seq >= 1
+            assert (await receipt.confirmed()).level == "confirmed"
+            with pytest.raises(LocalMisuse, match="without durable=True"):
+                await (await client.publish("bank/a", b"x")).stored()
+
+    holdfast.run(story())
+
+
+def test_who_comes_back_under_the_same_name_goes_on_behind_the_last_message_that_it_took():
+    async def story() -> None:
+        async with broker_here() as broker, repository_here(broker), holdfast.connect(address_of(broker)) as client:
+            await publish(client, 1, 50)
+            async with client.subscribe("bank/#", durable="billing") as today:
+                assert await read(today, 20) == numbers(1, 20)
+            await publish(client, 51, 60)
+            async with holdfast.connect(address_of(broker)) as other:
+                tomorrow = await other.subscribe("bank/#", durable="billing")
+                assert await read(tomorrow, 40) == numbers(21, 60)
+
+    holdfast.run(story())
+
+
+def test_a_subscription_may_begin_at_a_sequence_number_at_a_time_or_now():
+    async def story() -> None:
+        async with broker_here() as broker, repository_here(broker), holdfast.connect(address_of(broker)) as client:
+            await publish(client, 1, 30)
+            between = datetime.now(UTC)
+            await publish(client, 31, 40)
+            from_21 = await client.subscribe("bank/#", durable="one", start=21)
+            assert await read(from_21, 20) == numbers(21, 40)
+            since = await client.subscribe("bank/#", durable="two", start=between)
+            assert await read(since, 10) == numbers(31, 40)
+            live = await client.subscribe("bank/#", durable="three", start="live")
+            await publish(client, 41, 41)
+            assert await read(live, 1) == numbers(41, 41)
+            with pytest.raises(LocalMisuse, match="begins at 'start'"):
+                await client.subscribe("bank/#", durable="four", start="noon")
+
+    holdfast.run(story())
+
+
+def test_only_messages_that_the_filter_lets_through_are_read():
+    async def story() -> None:
+        async with broker_here() as broker, repository_here(broker), holdfast.connect(address_of(broker)) as client:
+            for amount in (50, 150, 70, 200):
+                receipt = await client.publish("bank/a", b"%d" % amount, attributes={"amount": amount}, durable=True)
+                await receipt.stored()
+            large = await client.subscribe("bank/#", where="amount > 100", durable="large")
+            assert await read(large, 2) == [b"150", b"200"]
+
+    holdfast.run(story())
+
+
+def test_a_topic_that_nobody_keeps_cannot_be_published_to_durably(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("holdfast.client.durable.FIND_S", 0.6)
+
+    async def story() -> None:
+        async with broker_here() as broker, repository_here(broker), holdfast.connect(address_of(broker)) as client:
+            with pytest.raises(LocalMisuse, match="keeps a stream which covers 'shop/a'"):
+                await client.publish("shop/a", b"x", durable=True)
+
+    holdfast.run(story())
+
+
+def test_who_is_not_registered_by_the_owner_is_refused_definitely():
+    owners = (Registration("bank/#", "bank", 1, ("alice",), ("billing",)),)
+
+    async def story() -> None:
+        async with broker_here() as broker, repository_here(broker, owners=owners):
+            async with holdfast.connect(address_of(broker), name="alice") as alice:
+                await publish(alice, 1, 3)
+                billing = await alice.subscribe("bank/#", durable="billing")
+                assert await read(billing, 3) == numbers(1, 3)
+                with pytest.raises(Refused, match="has not registered curious to subscribe"):
+                    await alice.subscribe("bank/#", durable="curious")
+            mallory = await holdfast.connect(address_of(broker), name="mallory")
+            receipt = await mallory.publish("bank/a", b"x", durable=True)
+            with pytest.raises(Refused, match="has not registered mallory to publish"):
+                await receipt.stored()
+            with pytest.raises(Refused):
+                await mallory.close()
+
+    holdfast.run(story())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "segments"])
+def test_a_repository_that_begins_again_has_everything_that_it_acknowledged(tmp_path: Path, kind: str):
+    store = f"{kind}:{tmp_path / 'kept'}"
+
+    async def story() -> None:
+        async with broker_here() as broker, holdfast.connect(address_of(broker)) as client:
+            async with repository_here(broker, store=store):
+                await publish(client, 1, 200)
+            async with repository_here(broker, store=store):
+                everything = await client.subscribe("bank/#", durable="all")
+                assert await read(everything, 200) == numbers(1, 200)
+                await publish(client, 201, 210)
+                assert await read(everything, 10) == numbers(201, 210)
+
+    holdfast.run(story())
+
+
+def test_when_the_steering_repository_is_gone_another_one_takes_over_without_gap_or_repeat():
+    async def story() -> None:
+        async with (
+            broker_here() as broker,
+            repository_here(broker, "r1") as one,
+            repository_here(broker, "r2") as two,
+            holdfast.connect(address_of(broker)) as client,
+        ):
+            reader = await client.subscribe("bank/#", durable="reader")
+            assert isinstance(reader, DurableSubscription)
+            await publish(client, 1, 100)
+            assert await read(reader, 100) == numbers(1, 100)
+            await {"r1": one, "r2": two}[reader.repository].close()
+            await publish(client, 101, 200)
+            assert await read(reader, 100) == numbers(101, 200)
+
+    holdfast.run(story())
+
+
+def test_a_new_repository_gets_what_was_stored_before_it_came():
+    async def story() -> None:
+        async with (
+            broker_here() as broker,
+            holdfast.connect(address_of(broker)) as client,
+            repository_here(broker, "r1") as one,
+        ):
+            await publish(client, 1, 500)
+            async with repository_here(broker, "r2") as two:
+                await until(two.ready, "r2 has caught up")
+                await one.close()
+                reader = await client.subscribe("bank/#", durable="reader")
+                assert await read(reader, 500) == numbers(1, 500)
+
+    holdfast.run(story())
