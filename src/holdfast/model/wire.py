@@ -26,13 +26,10 @@ LENGTH = Layout(">I")
 DATA_TAG, PUBLISH_TAG, REQUEST_TAG, PROCESSED_TAG = 4, 20, 30, 33
 DIRECT_TAGS: dict[type, int] = {Cast: 76, Barred: 80, Passed: 81}
 """Messages whose last field is a batch."""
-BATCH_AT, BATCH_FRONT, ARRAY = 5, 5, 0x90
-"""Where the batch begins in the body of a frame, how many of its fields are always said, and how MessagePack begins an
-array of less than 16."""
 COPIED_BYTES_MAX = 1 << 13
 """Below this size, one piece that was copied costs less than three that were not."""
-SHORT_BYTES, LONG_BYTES = Layout(">BH"), Layout(">BI")
-"""How MessagePack begins a byte string of two or four bytes of length."""
+SHORT_BYTES, LONG_BYTES, NO_BYTES = Layout(">BH"), Layout(">BI"), b"\xc4\x00"
+"""How MessagePack begins a byte string of two or four bytes of length, and one that is empty."""
 
 
 class WireError(PeerViolation):
@@ -41,6 +38,9 @@ class WireError(PeerViolation):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
+raw_decode = _decoder.decode
+"""`decode` for whoever cuts many frames out of one buffer, and turns the errors of all of them into ours at once."""
+NO_FRAME = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def encode(frame: Frame) -> bytes:
@@ -56,7 +56,14 @@ def pieces(frame: Frame) -> list[bytes]:
         batch = frame.message.batch
         if len(batch.payloads) >= COPIED_BYTES_MAX:
             return _around(frame.seq, batch)
-        body = _encode((DATA_TAG, frame.seq, (PUBLISH_TAG, _said(batch))))
+        if batch.count != 1 or batch.lengths:
+            body = _encode(frame)
+        elif batch.keys or batch.attributes:
+            body = _encode((DATA_TAG, frame.seq, (PUBLISH_TAG, _said(batch))))
+        else:
+            # Every message by itself passes here, so what `_said` would say of it is written out.
+            said = batch.publisher, batch.first, batch.topic, batch.guarantee, batch.payloads
+            body = _encode((DATA_TAG, frame.seq, (PUBLISH_TAG, said)))
     else:
         body = _encode(_ordered(frame))
     size = len(body)
@@ -90,19 +97,24 @@ def _ordered(frame: Data) -> Frame | tuple[object, ...]:
 
 def _around(seq: int, batch: Batch) -> list[bytes]:
     """What stands before the payloads of a batch in its frame, the payloads, and what stands behind them."""
-    said, size = _said(batch), len(batch.payloads)
-    if isinstance(said, tuple):
-        columns = said[BATCH_FRONT:]
-    else:
-        columns = (batch.keys, batch.attributes, batch.count, batch.lengths)
-    front = _encode((DATA_TAG, seq, (PUBLISH_TAG, (batch.publisher, batch.first, batch.topic, batch.guarantee))))
-    start = bytes((ARRAY + BATCH_FRONT + len(columns),))
-    header = SHORT_BYTES.pack(0xC5, size) if size <= 0xFFFF else LONG_BYTES.pack(0xC6, size)
+    size, columns = len(batch.payloads), _columns(batch)
+    said = batch.publisher, batch.first, batch.topic, batch.guarantee, b"", *columns
+    bare = _encode((DATA_TAG, seq, (PUBLISH_TAG, said)))
     behind = _encode(columns)[1:] if columns else b""
-    whole = len(front) + len(header) + size + len(behind)
+    header = SHORT_BYTES.pack(0xC5, size) if size <= 0xFFFF else LONG_BYTES.pack(0xC6, size)
+    before = bare[: len(bare) - len(behind) - len(NO_BYTES)] + header
+    whole = len(before) + size + len(behind)
     length = (whole if whole <= FRAME_BYTES_MAX else _refused(whole)).to_bytes(HEADER_BYTES, "big")
-    before = length + front[:BATCH_AT] + start + front[BATCH_AT + 1 :] + header
-    return [before, batch.payloads, behind] if columns else [before, batch.payloads]
+    return [length + before, batch.payloads, behind] if columns else [length + before, batch.payloads]
+
+
+def _columns(batch: Batch) -> tuple[object, ...]:
+    """What is said of a batch behind its payloads."""
+    if batch.count != 1 or batch.lengths:
+        return batch.keys, batch.attributes, batch.count, batch.lengths
+    if batch.attributes:
+        return batch.keys, batch.attributes
+    return (batch.keys,) if batch.keys else ()
 
 
 def header_bytes(batch: Batch) -> int:
@@ -122,9 +134,14 @@ def _refused(size: int) -> NoReturn:
 def decode(body: bytes | memoryview) -> Frame:
     """The frame that a body (without its length) holds."""
     try:
-        return _decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise WireError(f"the peer sent {len(body)} bytes that are no Holdfast frame: {error}") from None
+        return raw_decode(body)
+    except NO_FRAME as error:
+        raise no_frame(len(body), error) from None
+
+
+def no_frame(size: int, error: Exception) -> WireError:
+    """What to raise when `raw_decode` raised one of `NO_FRAME` at so many bytes."""
+    return WireError(f"the peer sent {size} bytes that are no Holdfast frame: {error}")
 
 
 class FrameReader:

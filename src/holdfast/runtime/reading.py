@@ -6,7 +6,16 @@ before the rest of it is read. So a connection that is silent costs no memory, a
 """
 
 from holdfast.model.messages import Frame
-from holdfast.model.wire import FRAME_BYTES_MAX, FRAME_BYTES_MIN, HEADER_BYTES, LENGTH, WireError, decode
+from holdfast.model.wire import (
+    FRAME_BYTES_MAX,
+    FRAME_BYTES_MIN,
+    HEADER_BYTES,
+    LENGTH,
+    NO_FRAME,
+    WireError,
+    no_frame,
+    raw_decode,
+)
 
 READ_BYTES = 1 << 18
 READ_BYTES_MIN = 1 << 15
@@ -84,15 +93,18 @@ class FrameStream:
     def _cut(self, view: memoryview, end: int) -> tuple[list[Frame], int]:
         """The frames in so much of the view, and where the next one begins."""
         frames: list[Frame] = []
-        at, self._need = 0, 0
-        while end - at >= FRAME_BYTES_MIN:
-            size: int = LENGTH.unpack_from(view, at)[0] >> 8
-            if size > FRAME_BYTES_MAX:
-                raise WireError(f"the peer announced a frame of {size} bytes; the limit is {FRAME_BYTES_MAX}")
-            start = at + HEADER_BYTES
-            if start + size > end:
-                self._need = HEADER_BYTES + size
-                break
-            at = start + size
-            frames.append(decode(view[start:at]))
+        at = start = self._need = 0
+        try:
+            while end - at >= FRAME_BYTES_MIN:
+                size: int = LENGTH.unpack_from(view, at)[0] >> 8
+                if size > FRAME_BYTES_MAX:
+                    raise WireError(f"the peer announced a frame of {size} bytes; the limit is {FRAME_BYTES_MAX}")
+                start = at + HEADER_BYTES
+                if start + size > end:
+                    self._need = HEADER_BYTES + size
+                    break
+                at = start + size
+                frames.append(raw_decode(view[start:at]))
+        except NO_FRAME as error:
+            raise no_frame(at - start, error) from None
         return frames, at
