@@ -45,7 +45,7 @@ class Hasty(Core):
 
 class Forgetful(Core):
     def is_known(self, copy: Copy) -> bool:
-        return self.prefix(copy.last, self.name) >= copy.marks[copy.last][self.name]
+        return self.prefix(copy.last) >= copy.marks[copy.last][self.name]
 
 
 class Reckless(Core):

@@ -300,16 +300,12 @@ class Relay(Struct, frozen=True, array_like=True, tag=60, gc=False):
 class Standing(Struct, frozen=True, array_like=True, tag=61):
     """How far the sender is: `column` says up to which number it has processed what each broker had for it.
 
-    Up to `complete`, everybody behind the sender has what the receiver had for it. `sent` is the sender's own number
-    for the receiver, and with everything up to it the receiver has whatever is below `floors`; the sender wants to hear
-    the floors of `wanted`. `asking`: the receiver is to send again what is missing.
+    Up to `complete`, everybody behind the sender has what the receiver had for it. `asking`: the receiver is to send
+    again what is missing.
     """
 
     column: dict[str, Counter]
     complete: Counter
-    sent: Counter
-    floors: tuple[tuple[Name, Name, Counter], ...] = ()
-    wanted: tuple[tuple[Name, Name], ...] = ()
     asking: bool = False
 
 

@@ -37,13 +37,13 @@ class AbsenceAuthor:
 
     def entries(self) -> Iterator[Timed]:
         """What happens, in no particular order."""
-        for _ in range(self.chance.randint(1, 4 + len(self.tree) // 3)):
+        for _ in range(self.chance.randint(1, 6 + len(self.tree) // 2)):
             node, start_s = self.chance.choice(list(self.tree)), self._moment()
             end_s = start_s + self.chance.choice(AWAY_S) * self.chance.uniform(0.5, 1.5)
             if self._allowed(node, start_s, end_s):
                 self._away.append((node, start_s, end_s))
                 yield from self._absence(node, start_s, end_s)
-        for _ in range(self.chance.choice((0, 1, 2, 4))):
+        for _ in range(self.chance.choice((0, 2, 4, 8, 16))):
             yield from self._alarm()
         last_s = max((end_s for _, _, end_s in self._away), default=0.0)
         for node in {node for node, _, _ in self._away}:

@@ -307,7 +307,7 @@ class _Author:
             latency=chance.choice(latencies),
             client_latency=chance.choice((Uniform(0.1, 1.0), Exponential(2.0))),
             speeds=SPEEDS if chance.random() < 0.8 else (),
-            bytes_per_s=chance.choice((None, None, None, 20_000.0)),
+            bytes_per_s=chance.choice((None, None, None, 20_000.0 if self.trouble.failure != "absent" else None)),
             codec_check=chance.random() < 0.1,
         )
 

@@ -281,7 +281,7 @@ class LocamuBroker:
             "kept": len(core.store),
             "waiting": len(self.exchange.buffer),
             "numbers": len(core.past),
-            "gaps": len(core.gapped),
+            "unmarked": len(core.unmarked),
         }
 
     def check_invariants(self) -> None:

@@ -17,13 +17,13 @@ from msgspec import Struct, field
 
 from holdfast.model.batches import Batch
 from holdfast.model.messages import Confirm, Notice, Publish, SessionMessage
-from holdfast.protocols.locamu.copies import Copy, Entry, Marks, Numbers, Pair, Reaches, is_safe, learn, triples
+from holdfast.protocols.locamu.copies import Copy, Entry, Marks, Numbers, Reaches, is_safe, learn, triples
 from holdfast.protocols.locamu.groups import Groups, GroupsImage, Waiter
 from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.protocols.trackers import RangeTracker
 
 GAPS_MAX = 1 << 20
-"""How many separate runs of numbers of one pair are remembered; floors (3.9.2) keep them far below."""
+"""How many separate runs of a forwarder's numbers for us are remembered: as many as copies can overtake each other."""
 
 Tell = Callable[[str, SessionMessage], None]
 
@@ -43,12 +43,21 @@ class Pending(Struct):
     waiters: list[Waiter] = []
 
 
+class Unmarked(Struct):
+    """A message that was processed here before everybody on the way had marked it: more copies may come."""
+
+    missing: list[str]
+    """Those on the way, near enough to number it for us, whose marks we do not know."""
+    marks: Marks
+
+
 class CoreImage(Struct):
     """All of it, for the disk."""
 
     serial: int = 0
     past: Numbers = {}
-    seen: list[tuple[str, str, int, list[tuple[int, int]]]] = []
+    seen: list[tuple[str, int, list[tuple[int, int]]]] = []
+    unmarked: dict[int, Unmarked] = {}
     store: list[Entry] = []
     pending: dict[int, Pending] = {}
     groups: GroupsImage = field(default_factory=GroupsImage)
@@ -61,7 +70,9 @@ class Core:
         self.name, self.near, self.reach, self._tell = near.name, near, reach, tell
         self.serial = 0
         self.past: Numbers = {}
-        self.seen: dict[Pair, RangeTracker] = {}
+        self.seen: dict[str, RangeTracker] = {}
+        """By forwarder, its numbers for us of what was processed here."""
+        self.unmarked: dict[int, Unmarked] = {}
         self.store: dict[int, Entry] = {}
         self.pending: dict[int, Pending] = {}
         self.groups = Groups()
@@ -70,32 +81,38 @@ class Core:
         self._linked = set(near.within(reach.links))
         self._onwards: dict[str, set[str]] = {}
         self._index: dict[tuple[str, str, int], int] = {}
-        self.gapped: set[Pair] = set()
-        """Pairs of which we have seen later numbers and not all before."""
+        """The serial of everything that is kept, or not marked by all, under each of its identifiers."""
 
     # ----------------------------------------------------------------------------------------------------- the rules
 
-    def prefix(self, node: str, target: str) -> int:
-        """Up to which number we have seen everything that the node numbered for the target."""
-        tracker = self.seen.get((node, target))
+    def prefix(self, node: str) -> int:
+        """Up to which number we have processed everything that the node numbered for us."""
+        tracker = self.seen.get(node)
         return 0 if tracker is None else tracker.prefix
 
     def column(self) -> dict[str, int]:
         """What we have processed of what others numbered for us."""
-        return {node: prefix for node in self.numberers if (prefix := self.prefix(node, self.name))}
+        return {node: prefix for node in self.numberers if (prefix := self.prefix(node))}
 
     def lacking(self, copy: Copy) -> list[str]:
         """Whose messages for us must come before this copy may be processed."""
         past, name = copy.past, self.name
-        return [node for node in self.numberers if past.get((node, name), 0) > self.prefix(node, name)]
+        return [node for node in self.numberers if past.get((node, name), 0) > self.prefix(node)]
 
     def is_known(self, copy: Copy) -> bool:
-        """Whether another copy of the same message was processed here."""
-        seen = self.seen
-        return any(
-            (tracker := seen.get((node, target))) is not None and tracker.contains(number)
-            for node, target, number in triples(copy.marks, copy.extra)
-        )
+        """Whether another copy of the same message was processed here.
+
+        Whoever sends us a copy has numbered it for us, or passes on the copy of somebody who has. If we know that
+        number we know the message; else that forwarder's mark was missing, and all identifiers that we had are in the
+        index.
+        """
+        return any(self._has(*triple) for triple in triples(copy.marks, copy.extra))
+
+    def _has(self, node: str, target: str, number: int) -> bool:
+        if target == self.name:
+            tracker = self.seen.get(node)
+            return tracker is not None and tracker.contains(number)
+        return (node, target, number) in self._index
 
     def is_overtaken(self, copy: Copy) -> bool:
         """Whether something was processed here that its forwarders sent after it.
@@ -136,15 +153,12 @@ class Core:
         return bool(last) and column.get(last, 0) < entry.marks[last].get(target, 0)
 
     def is_marked(self, entry: Entry) -> bool:
-        """Whether everybody on the way whose numbers those behind us will hear of has marked the message.
+        """Whether nobody was passed over whose numbers those behind us would have to hear of.
 
         Whoever was passed over processes the message later, and gives it numbers for those behind us, too. Only we can
         tell them which message these belong to: a copy from there, past us, would not be safe.
         """
-        close = entry.path[1 - self.reach.marks :] if self.reach.marks > 1 else ()
-        if all(node in entry.marks or node in entry.extra for node in close):
-            return True
-        return not self._onward(entry.path)
+        return entry.serial not in self.unmarked or not self._onward(entry.path)
 
     def concerned(self, entry: Entry) -> list[str]:
         """Those connected with us who may need the message from us: our targets, and its last forwarder's."""
@@ -181,7 +195,8 @@ class Core:
             copy.notice,
             void,
         )
-        self._note(copy.marks, copy.extra)
+        self._note({**copy.extra, **copy.marks})
+        self._expect_marks(entry)
         for node, target, number in triples(copy.marks, {self.name: own}):
             if self.past.get((node, target), 0) < number and self._keeps(node, target):
                 self.past[node, target] = number
@@ -198,6 +213,15 @@ class Core:
         self.store[entry.serial] = entry
         for triple in triples(entry.marks, entry.extra):
             self._index[triple] = entry.serial
+
+    def _expect_marks(self, entry: Entry) -> None:
+        """Note who on the way has not marked the message: only those can send us a copy that we would not know."""
+        marks = {**entry.extra, **entry.marks}
+        missing = [node for node in entry.path[-self.reach.marks :] if node not in marks]
+        if missing:
+            self.unmarked[entry.serial] = Unmarked(missing, marks)
+            for triple in triples(marks):
+                self._index[triple] = entry.serial
 
     def _targets(self, copy: Copy, way: tuple[str, ...]) -> set[str]:
         """Everybody nearby who takes part in routing the message on."""
@@ -224,22 +248,40 @@ class Core:
 
     def merge(self, marks: Marks) -> Entry | None:
         """Another copy of a message that was processed: its identifiers are the message's, too (3.5)."""
-        entry = None
-        for triple in triples(marks):
-            entry = entry or self.store.get(self._index.get(triple, 0))
+        serial = self._find(marks)
         self._note(marks)
-        if entry is None:
-            return None
+        unmarked = self.unmarked.get(serial)
+        if unmarked is not None:
+            unmarked.marks = {**unmarked.marks, **marks}
+            unmarked.missing = [node for node in unmarked.missing if node not in marks]
+        entry = self.store.get(serial)
+        if entry is not None:
+            self._merge_into(entry, marks)
+        if entry is not None or unmarked is not None:
+            for triple in triples(marks):
+                self._index[triple] = serial
+        if unmarked is not None and not unmarked.missing:
+            del self.unmarked[serial]
+            self._unindex(serial, unmarked.marks)
+        return entry
+
+    def _find(self, marks: Marks) -> int:
+        return next((self._index[triple] for triple in triples(marks) if triple in self._index), 0)
+
+    def _merge_into(self, entry: Entry, marks: Marks) -> None:
         for node, numbers in marks.items():
             if node not in entry.marks:
                 entry.extra[node] = {**entry.extra.get(node, {}), **numbers}
-        for triple in triples(marks):
-            self._index[triple] = entry.serial
         pending = self.pending.get(entry.serial)
         if pending is not None and not pending.up_number:
             pending.up_number = marks.get(pending.up, {}).get(self.name, 0)
         self._add_targets(entry, marks)
-        return entry
+
+    def _unindex(self, serial: int, marks: Marks) -> None:
+        """What is neither kept nor missing a mark is recognised by the numbers for us alone."""
+        if serial not in self.store and serial not in self.unmarked:
+            for triple in triples(marks):
+                self._index.pop(triple, None)
 
     def _add_targets(self, entry: Entry, marks: Marks) -> None:
         """Somebody on the way has numbered the message for brokers behind us that, as we knew it, did not want it.
@@ -255,30 +297,23 @@ class Core:
             self.past[self.name, target] = number + 1
 
     def news_in(self, copy: Copy) -> Marks:
-        """All identifiers of a copy of a known message, if some are new to us; by the others it is found."""
+        """All identifiers of a copy of a known message, if some matter and are new to us."""
         found = {**copy.extra, **copy.marks}
-        is_new = any(not self._has(*triple) and self._keeps(triple[0], triple[1]) for triple in triples(found))
-        return found if is_new else {}
+        if any(
+            self.name in numbers and not self._has(node, self.name, numbers[self.name])
+            for node, numbers in found.items()
+        ):
+            return found
+        serial = self._find(found)
+        entry, unmarked = self.store.get(serial), self.unmarked.get(serial)
+        known = {*(unmarked.marks if unmarked else ()), *((*entry.marks, *entry.extra) if entry else ())}
+        return found if known and any(node not in known for node in found) else {}
 
-    def _has(self, node: str, target: str, number: int) -> bool:
-        tracker = self.seen.get((node, target))
-        return tracker is not None and tracker.contains(number)
-
-    def _note(self, *several: Marks) -> None:
-        for node, target, number in triples(*several):
-            if self._keeps(node, target):
-                self.saw(node, target, number, number)
-
-    def saw(self, node: str, target: str, first: int, last: int) -> None:
-        """These numbers of a pair belong to messages that were processed here, or will never come."""
-        tracker = self.seen.get((node, target))
-        if tracker is None:
-            tracker = self.seen[node, target] = RangeTracker(GAPS_MAX)
-        tracker.add(first, last)
-        if tracker.highest > tracker.prefix:
-            self.gapped.add((node, target))
-        else:
-            self.gapped.discard((node, target))
+    def _note(self, marks: Marks) -> None:
+        for node, numbers in marks.items():
+            if self.name in numbers:
+                tracker = self.seen.setdefault(node, RangeTracker(GAPS_MAX))
+                tracker.add(numbers[self.name], numbers[self.name])
 
     # ------------------------------------------------------------------------------------------------------ delivery
 
@@ -313,7 +348,7 @@ class Core:
     def complete_towards(self, neighbour: str) -> int:
         """Up to which of its numbers for us everybody behind us has what it had for us."""
         waiting = (one.up_number - 1 for one in self.pending.values() if one.up == neighbour and one.up_number)
-        return min(waiting, default=self.prefix(neighbour, self.name))
+        return min(waiting, default=self.prefix(neighbour))
 
     def finish(self, serial: int) -> Pending:
         """Everybody behind us has that notice."""
@@ -326,23 +361,26 @@ class Core:
     def forget(self, serial: int) -> None:
         """Nobody needs that message from us any more."""
         entry = self.store.pop(serial)
-        for triple in triples(entry.marks, entry.extra):
-            if self._index.get(triple) == serial:
-                del self._index[triple]
+        self._unindex(serial, {**entry.extra, **entry.marks})
 
     # ------------------------------------------------------------------------------------------------------- the disk
 
     def image(self) -> CoreImage:
-        seen = [(node, target, one.prefix, one.ranges()) for (node, target), one in self.seen.items()]
-        return CoreImage(self.serial, self.past, seen, list(self.store.values()), self.pending, self.groups.image())
+        seen = [(node, one.prefix, one.ranges()) for node, one in self.seen.items()]
+        return CoreImage(
+            self.serial, self.past, seen, self.unmarked, list(self.store.values()), self.pending, self.groups.image()
+        )
 
     def restore(self, image: CoreImage) -> None:
-        self.serial, self.past, self.pending = image.serial, image.past, image.pending
-        for node, target, prefix, ranges in image.seen:
-            for first, last in ([(1, prefix)] if prefix else []) + ranges:
-                self.saw(node, target, first, last)
+        self.serial, self.past, self.pending, self.unmarked = image.serial, image.past, image.pending, image.unmarked
+        for node, prefix, ranges in image.seen:
+            tracker = self.seen[node] = RangeTracker(GAPS_MAX, prefix)
+            for first, last in ranges:
+                tracker.add(first, last)
         for entry in image.store:
             self._keep(entry)
+        for serial, unmarked in self.unmarked.items():
+            self._index.update((triple, serial) for triple in triples(unmarked.marks))
         self.groups.restore(image.groups)
 
     def check_invariants(self) -> None:
@@ -350,6 +388,7 @@ class Core:
         for serial in self.pending:
             assert serial in self.store, f"somebody waits for notice {serial}, which is not kept"
         for node in self.numberers:
-            pair = (node, self.name)
-            tracker = self.seen.get(pair)
-            assert self.past.get(pair, 0) <= (tracker.highest if tracker else 0), f"{pair} is past, but was never seen"
+            number, tracker = self.past.get((node, self.name), 0), self.seen.get(node)
+            assert number <= (tracker.highest if tracker else 0), f"{number} of {node} is past, but was never seen"
+        kept = self.store.keys() | self.unmarked.keys()
+        assert kept.issuperset(self._index.values()), "an identifier leads to a message that is not kept"

@@ -7,8 +7,7 @@ changes, how far each side is, and everything else follows from that and from wh
 - *Retransmission*: a new session, a suspicion, or a request begins again after what the peer said it has (3.8.6).
   Whoever keeps the copy that somebody else meant for the asker passes that on as it came (Figure 3.10).
 - *Patience*: what a target lacks for long is sent to it directly, active or not, if that is safe.
-- *Garbage*: what all who are concerned have is forgotten (3.9.1). A pair's numbers that will never come are filled up
-  by floors (3.9.2): a broker on the way knows below which number everything that would pass it has passed.
+- *Garbage*: what all who are concerned have is forgotten (3.9.1).
 
 Bounds: copies that wait (`BUFFER_MAX`; one more is dropped, and asked for again), what is under way to one peer
 (`AHEAD_BYTES_MAX`; the rest stays in the store).
@@ -36,7 +35,6 @@ PUSH_S, PUSH_MAX_S = 1.0, 8.0
 """How long a target may lack a message before it is sent directly."""
 BUFFER_MAX = 10_000
 AHEAD_BYTES_MAX = 1 << 16
-WANTED_MAX = 64
 
 Key = tuple[str, int]
 """A last forwarder and its number of a copy for us."""
@@ -211,7 +209,7 @@ class Exchange:
         link = self.hub.links.get(peer.name)
         if not peer.greeted or link is None or not link.is_open:
             return
-        while peer.queue and link.backlog_bytes < AHEAD_BYTES_MAX:
+        while peer.queue and link.unacknowledged_bytes < AHEAD_BYTES_MAX:
             serial = next(iter(peer.queue))
             entry = self.core.store[serial]
             if entry.own[peer.name] > peer.cursor:
@@ -254,9 +252,6 @@ class Exchange:
         else:
             peer.column.update(standing.column)
         peer.greeted, peer.complete = True, max(peer.complete, standing.complete)
-        peer.wanted = standing.wanted
-        if standing.floors:
-            peer.floors.append((standing.sent, standing.floors))
         if advanced:
             peer.patience_s, peer.push_at = PUSH_S, self.now + PUSH_S
         self._strike_off(peer)
@@ -269,7 +264,6 @@ class Exchange:
             self._transmit(peer)
         if standing.asking or name in self.active:
             self._send_identifiers(peer, at_once=standing.asking)
-        self._raise_floors(peer)
         self._stir()
 
     def _strike_off(self, peer: Peer) -> None:
@@ -338,34 +332,7 @@ class Exchange:
     def _standing(self, peer: Peer, asking: bool) -> Standing:
         is_next = self.near.distance(self.name, peer.name) == 1
         complete = self.core.complete_towards(peer.name) if is_next else 0
-        floors = tuple((*pair, floor) for pair in peer.wanted if (floor := self._floor(*pair)))
-        sent = self.core.past.get((self.name, peer.name), 0) if floors else 0
-        return Standing(self.core.column(), complete, sent, floors, self._wanted_from(peer), asking)
-
-    # -------------------------------------------------------------------------------------------------------- floors
-
-    def _floor(self, node: str, target: str) -> int:
-        """Below it, everything of that pair that would pass us has been processed here."""
-        if node == self.name:
-            return self.core.past.get((node, target), 0)
-        return self.core.prefix(node, target)
-
-    def _wanted_from(self, peer: Peer) -> tuple[tuple[str, str], ...]:
-        """The pairs with gaps of which the peer is on the way to us."""
-        found = [
-            (node, target)
-            for node, target in sorted(self.core.gapped)
-            if target != self.name and (peer.name == node or peer.name in self.near.between(node, self.name))
-        ]
-        return tuple(found[:WANTED_MAX])
-
-    def _raise_floors(self, peer: Peer) -> None:
-        has = self.core.prefix(peer.name, self.name)
-        for sent, floors in [one for one in peer.floors if one[0] <= has]:
-            peer.floors.remove((sent, floors))
-            for node, target, floor in floors:
-                if target != self.name and floor > self.core.prefix(node, target):
-                    self.core.saw(node, target, 1, floor)
+        return Standing(self.core.column(), complete, asking)
 
     # ---------------------------------------------------------------------------------------------------------- time
 
@@ -378,14 +345,13 @@ class Exchange:
         """Say how far we are where that has changed, ask for what is missing, send what is lacking for long."""
         self._ticking = False
         for peer in self.peers.values():
-            self._raise_floors(peer)
             self._say(peer)
         if self.buffer and self.now >= self._ask_at:
             self._ask()
         for peer in self.peers.values():
             if peer.awaiting and self.now >= peer.push_at:
                 self._push(peer)
-        if self.buffer or self.core.store:
+        if self.buffer or self.core.store or self.core.unmarked:
             self._stir()
 
     def _ask(self) -> None:
@@ -427,7 +393,10 @@ class Exchange:
             for serial, names in self._lacking.items()
             if names
         ]
-        reasons += [f"somebody on the way to mark message {one}" for one, names in self._lacking.items() if not names]
+        reasons += [
+            f"{', '.join(one.missing)} on the way to mark message {serial}"
+            for serial, one in self.core.unmarked.items()
+        ]
         reasons += [f"everybody to hear of {one.notice}" for one in self.core.pending.values()]
         return reasons
 

@@ -4,8 +4,6 @@ from holdfast.model.messages import Standing
 from holdfast.protocols.locamu.headers import Decoder, Encoder, LinkTerms
 from holdfast.protocols.neighbourhoods import Neighbourhood
 
-Floors = tuple[tuple[str, str, int], ...]
-
 
 class Peer:
     """One broker within reach of a link."""
@@ -28,10 +26,6 @@ class Peer:
         self.awaiting: dict[int, None] = {}
         """Serials of what it may lack."""
         self.said: Standing | None = None
-        self.wanted: tuple[tuple[str, str], ...] = ()
-        """The pairs of which it wants to hear floors."""
-        self.floors: list[tuple[int, Floors]] = []
-        """Floors that count when we have processed everything up to its number for us."""
         self.push_at = 0.0
         self.patience_s = 0.0
         self.resent: dict[int, float] = {}
@@ -41,7 +35,6 @@ class Peer:
         self.terms = terms
         self.encoder, self.decoder = Encoder(terms, own), Decoder(terms, self.name)
         self.greeted, self.said = False, None
-        self.floors.clear()
         self.resent.clear()
 
     def end(self) -> None:
