@@ -19,7 +19,7 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import Hub
 from holdfast.protocols.locamu.copies import Copy, Entry, Reaches
 from holdfast.protocols.locamu.durable import Durable
-from holdfast.protocols.locamu.headers import LinkTerms, relay_overhead
+from holdfast.protocols.locamu.headers import HeaderSize, LinkTerms, relay_overhead
 from holdfast.protocols.locamu.journal import Finished, Learnt, Took
 from holdfast.protocols.locamu.peers import Peer, active
 from holdfast.protocols.neighbourhoods import Neighbourhood
@@ -224,10 +224,14 @@ class Exchange:
         header, size = peer.encoder.encode(copy)
         relay = Relay(header, copy.batch, copy.notice)
         self.hub.send(peer.name, relay)
+        self.weighed(peer, copy, size)
         if copy.batch is not None:
             detail = f"{size.thesis_bytes} {size.thesis_whole_bytes}"
             overhead = relay_overhead(relay, copy.batch)
             self.hub.out.append(Report("relay", copy.batch, peer=peer.name, detail=detail, overhead=overhead))
+
+    def weighed(self, peer: Peer, copy: Copy, size: HeaderSize) -> None:
+        """What a header weighed that has just been sent: for whoever wants to know."""
 
     def acknowledged(self, name: str) -> None:
         """There is room on a link."""
