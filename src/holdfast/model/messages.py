@@ -300,12 +300,14 @@ class Relay(Struct, frozen=True, array_like=True, tag=60, gc=False):
 class Standing(Struct, frozen=True, array_like=True, tag=61):
     """How far the sender is: `column` says up to which number it has processed what each broker had for it.
 
-    Up to `complete`, everybody behind the sender has what the receiver had for it. `asking`: the receiver is to send
-    again what is missing.
+    Up to `complete`, everybody behind the sender has what the receiver had for it. Up to the sender's number `closed`
+    for the receiver, all before the sender have marked what it sent, and the receiver has heard of these marks.
+    `asking`: the receiver is to send again what is missing.
     """
 
     column: dict[str, Counter]
     complete: Counter
+    closed: Counter
     asking: bool = False
 
 

@@ -11,7 +11,7 @@ we had processed *before* the message; its own identifiers, those of earlier for
 Where this differs from the thesis, and why, is in docs/protocols/locamu.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct, field
 
@@ -264,6 +264,28 @@ class Core:
             del self.unmarked[serial]
             self._unindex(serial, unmarked.marks)
         return entry
+
+    def close(self, node: str, number: int) -> list[int]:
+        """Up to that number of its for us, the node knows the marks of all before it, and we have heard what is ours.
+
+        Somebody before it who did not know that we want the message has no number for us, and sends us nothing. Returns
+        the serials of what nobody has yet to mark.
+        """
+        done = []
+        for serial, unmarked in list(self.unmarked.items()):
+            if 0 < unmarked.marks.get(node, {}).get(self.name, 0) <= number:
+                unmarked.missing = [one for one in unmarked.missing if node not in self.near.between(self.name, one)]
+                if not unmarked.missing:
+                    del self.unmarked[serial]
+                    self._unindex(serial, unmarked.marks)
+                    done.append(serial)
+        return done
+
+    def closed_for(self, target: str, lacking: Iterable[int]) -> int:
+        """Up to which number of ours for the target all before us have marked what we sent and it lacks nothing."""
+        serials = {*self.unmarked, *lacking} & self.store.keys()
+        numbers = [self.store[serial].own[target] for serial in serials if target in self.store[serial].own]
+        return min(numbers, default=self.past.get((self.name, target), 0) + 1) - 1
 
     def _find(self, marks: Marks) -> int:
         return next((self._index[triple] for triple in triples(marks) if triple in self._index), 0)

@@ -259,6 +259,8 @@ class Exchange:
         if advanced:
             peer.patience_s, peer.push_at = PUSH_S, self.now + PUSH_S
         self._strike_off(peer)
+        for serial in self.core.close(name, standing.closed):
+            self._forget_if_stable(serial)
         self._complete()
         if first or standing.asking:
             self._go_back(peer)
@@ -336,7 +338,8 @@ class Exchange:
     def _standing(self, peer: Peer, asking: bool) -> Standing:
         is_next = self.near.distance(self.name, peer.name) == 1
         complete = self.core.complete_towards(peer.name) if is_next else 0
-        return Standing(self.core.column(), complete, asking)
+        closed = self.core.closed_for(peer.name, peer.awaiting)
+        return Standing(self.core.column(), complete, closed, asking)
 
     # ---------------------------------------------------------------------------------------------------------- time
 
