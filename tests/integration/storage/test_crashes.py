@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.storage.stores import Store, StoreFailed
-from tests.integration.storage.writer import ENTRIES, MESSAGES, opened, payload
+from tests.integration.storage.writer import ENTRIES, EXIT_FULL, MESSAGES, opened, payload
 from tests.support.postgres import NoServer, PostgresServer, running_server
 
 WRITER = Path(__file__).with_name("writer.py")
@@ -38,8 +38,10 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
             return f"{server.url}#crashes"
 
 
-def started(url: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen([sys.executable, WRITER, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def started(url: str, bytes_max: int = 0) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, WRITER, url, str(bytes_max)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def acknowledged(writer: "subprocess.Popen[str]", commits: int) -> int:
@@ -107,3 +109,13 @@ def test_a_store_goes_on_when_its_server_is_back(postgres: PostgresServer):
             list(store.items())
         postgres.start()
         assert list(store.items()) == []
+
+
+@pytest.mark.parametrize(("scheme", "bytes_max"), [("sqlite", 700_000), ("segments", 150_000)])
+def test_a_disk_that_is_full_is_said_and_loses_nothing_that_was_fsynced(tmp_path: Path, scheme: str, bytes_max: int):
+    url = f"{scheme}:{tmp_path / 'store'}"
+    writer = started(url, bytes_max)
+    number = ended(writer, 0)
+    assert (number > 0, writer.returncode in (0, EXIT_FULL)) == (True, True)
+    with opened(url) as store:
+        check(store, number)

@@ -1,21 +1,24 @@
 """A process that stores as fast as it can and says what it was promised, until somebody kills it.
 
-`python writer.py URL`: commit number N holds the entries N.1 to N.3 and the pair `commit` = N; when it is fsynced, N is
-written to stdout. It goes on where the store ends.
+`python writer.py URL [BYTES]`: commit number N holds the entries N.1 to N.3 and the pair `commit` = N; when it is
+fsynced, N is written to stdout. It goes on where the store ends. No file may become larger than so many bytes; a store
+that says that it cannot go on is asked once more, and then the writer ends.
 """
 
 import random
+import resource
 import sys
 
 from holdfast.model.batches import make_batch
 from holdfast.model.reliable import Entry, Level
-from holdfast.storage.stores import Store, open_store
+from holdfast.storage.stores import Store, StoreFailed, open_store
 from holdfast.storage.stores.segments import SegmentStore
 
 ENTRIES = 3
 MESSAGES = 4
 BYTES_MAX = 3000
 SEGMENT_BYTES = 200_000
+EXIT_FULL = 3
 
 
 def opened(url: str) -> Store:
@@ -37,8 +40,20 @@ def commit_of(number: int) -> list[Entry]:
     ]
 
 
-def main(url: str) -> None:
+def main(url: str, bytes_max: int) -> None:
+    if bytes_max:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_max, bytes_max))
     store = opened(url)
+    try:
+        write(store)
+    except StoreFailed:
+        try:
+            store.commit(Level.FSYNCED)
+        except StoreFailed:
+            sys.exit(EXIT_FULL)
+
+
+def write(store: Store) -> None:
     number = (store.bounds("orders")[1] - 1) // (ENTRIES * MESSAGES)
     while True:
         number += 1
@@ -52,4 +67,4 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0)

@@ -33,7 +33,7 @@ from holdfast.storage.stores.segment_records import (
     entry_of,
     record_at,
 )
-from holdfast.storage.stores.segment_scan import scan
+from holdfast.storage.stores.segment_scan import Contents, scan
 
 INDEXES_MAX = 16
 DESCRIPTORS_MAX = 64
@@ -136,7 +136,12 @@ class SegmentFiles:
 
     def _made(self, number: int) -> SegmentIndex:
         """The index again, from the segment itself."""
-        return scan(self.data(number), number).index
+        return self.contents(number).index
+
+    def contents(self, number: int) -> Contents:
+        """What a full segment says: nobody is writing to it, so whatever stands in it was committed."""
+        data = self.data(number)
+        return scan(data, number, synced=len(data))
 
     def _remember(self, number: int, index: SegmentIndex) -> SegmentIndex:
         self._indexes[number] = index

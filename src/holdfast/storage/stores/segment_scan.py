@@ -87,8 +87,9 @@ def _settle_the_end(found: Contents, waiting: list[_Waiting], synced: int) -> No
         if one.record.end <= synced:
             _add(found, one.placed, one.record)
             found.end = one.record.end
-    found.harmed.append(Harmed(found.end, synced))
-    found.end = synced
+    if found.end < synced:
+        found.harmed.append(Harmed(found.end, synced))
+        found.end = synced
 
 
 def _add(found: Contents, placed: Placed, record: Record | None) -> None:

@@ -27,7 +27,7 @@ def damages_of(files: SegmentFiles, active: int, state: Contents, mark: tuple[in
         index = read_index(files.index_path(number))
         if index is None:
             found.append(_general(f"the index of {files.name(number)} is missing or harmed"))
-        contents = scan(files.data(number), number)
+        contents = files.contents(number)
         suspects += _compared(contents, contents.index if index is None else index, sound)
         if index is None:
             found += _unknown(files.name(number), contents.harmed)

@@ -51,7 +51,10 @@ class SegmentStore(BufferedStore):
     """Keeps streams in the segment files of a directory, which is made if it is not there."""
 
     def __init__(self, path: Path | str, write: bool = True, segment_bytes: int = SEGMENT_BYTES) -> None:
-        """Open the directory; one process at a time may write, and any number may read what there was."""
+        """Open the directory; one process at a time may write.
+
+        Any number may read meanwhile: they see what there was when they opened it.
+        """
         super().__init__()
         self.path = Path(path)
         self._segment_bytes = segment_bytes
@@ -169,13 +172,13 @@ class SegmentStore(BufferedStore):
                 self._write_change(change)
             if level is Level.FSYNCED and self._synced != (self._active, self._end):
                 self._sync()
+            if change.kept:
+                self._remove_forgotten()
         except OSError as error:
             self._broken = 1
             raise StoreFailed(
                 f"{self.path} cannot be written: {error.strerror or error}; make room, and open it again."
             ) from None
-        if change.kept:
-            self._remove_forgotten()
 
     def _write_change(self, change: Change) -> None:
         rows = [(one.stream, row_of(one.stream, one.entry, one.late)) for one in change.entries]

@@ -54,6 +54,7 @@ class SqlStore(BufferedStore):
 
     name: str
     """What people call it: the path or the address."""
+    _write: bool
 
     def __init__(self) -> None:
         super().__init__()
@@ -234,8 +235,17 @@ class SqlStore(BufferedStore):
 
     # --------------------------------------------------------------------------------------------------------- reading
 
+    def _state(self, stream: str) -> StreamRow | None:
+        self._look_again()
+        return self._known.get(stream)
+
+    def _look_again(self) -> None:
+        """Whoever writes knows where the streams stand; whoever only reads has to ask."""
+        if not self._write:
+            self._load()
+
     def read(self, stream: str, first: int, last: int, bytes_max: int) -> list[Entry]:
-        state = self._known.get(stream)
+        state = self._state(stream)
         if state is None or last < max(first, state.kept):
             return []
         first, last = max(first, state.kept), min(last, EVERYTHING)
@@ -246,7 +256,7 @@ class SqlStore(BufferedStore):
         return self._collected(_BY_SEQ, "first", (state.id,), (first, last), part, bytes_max)
 
     def by_identity(self, stream: str, publisher: str, cat_first: int, cat_last: int, bytes_max: int) -> list[Entry]:
-        state = self._known.get(stream)
+        state = self._state(stream)
         if state is None:
             return []
         cat_last = min(cat_last, EVERYTHING)
@@ -285,7 +295,7 @@ class SqlStore(BufferedStore):
             rows = _rows_wanted(len(taken), weight, bytes_max)
 
     def at_time(self, stream: str, time_ns: int) -> int:
-        state = self._known.get(stream)
+        state = self._state(stream)
         if state is None:
             return 1
         where = "FROM entries WHERE stream = ? AND late = ? AND time_ns >= ?"
@@ -295,10 +305,11 @@ class SqlStore(BufferedStore):
         return max(min(found), state.kept) if found else state.next
 
     def info(self, stream: str) -> StreamInfo:
-        state = self._known.get(stream) or StreamRow(0)
+        state = self._state(stream) or StreamRow(0)
         return StreamInfo(state.kept, state.next, state.messages, state.bytes)
 
     def streams(self) -> list[str]:
+        self._look_again()
         return sorted(self._known)
 
     def items(self, prefix: str = "") -> Iterator[tuple[str, bytes]]:
