@@ -7,16 +7,25 @@ session ends, if an order had to be forced, or if more than one tree is left. Lo
 
 import pytest
 
-from holdfast.simulation.failures import FAILURE_CLASSES, TOLERANCE_MIN, FailureClass
+from holdfast.simulation.failures import FAILURE_CLASSES, MOVING, TOLERANCE_MIN, FailureClass
 from holdfast.simulation.workloads import Trouble
 from tests.swarm.seeds import RUNS, chunks, complaints, name
 
 # A quarter as many in all as there are runs without faults.
 SOME = chunks(max(1, RUNS // 4 // len(FAILURE_CLASSES)))
+FEW = chunks(max(1, RUNS // 12 // len(FAILURE_CLASSES)))
+DEGREE_MAX = 3
 
 
 @pytest.mark.parametrize("seeds", SOME, ids=name)
 @pytest.mark.parametrize("failure", FAILURE_CLASSES)
 def test_the_tree_repairs_itself_and_keeps_every_promise(failure: FailureClass, seeds: range):
-    trouble = Trouble((), failure, TOLERANCE_MIN.get(failure, 1))
+    trouble = Trouble((), failure, TOLERANCE_MIN.get(failure, 1), DEGREE_MAX if failure in MOVING else 0)
+    assert "\n\n".join(complaints(seeds, trouble)) == ""
+
+
+@pytest.mark.parametrize("seeds", FEW, ids=name)
+@pytest.mark.parametrize("failure", [None, *(one for one in FAILURE_CLASSES if one not in MOVING)])
+def test_children_are_moved_meanwhile_and_every_promise_is_kept(failure: FailureClass | None, seeds: range):
+    trouble = Trouble((), failure, TOLERANCE_MIN.get(failure or "", 1), DEGREE_MAX)
     assert "\n\n".join(complaints(seeds, trouble)) == ""

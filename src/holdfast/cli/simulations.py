@@ -18,7 +18,7 @@ from holdfast.model.errors import ConfigError
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.model.verdicts import Verdict
 from holdfast.protocols.registry import PROTOCOLS, find_protocol
-from holdfast.simulation.failures import FAILURE_CLASSES, TOLERANCE_MIN, FailureClass, classes_for
+from holdfast.simulation.failures import FAILURE_CLASSES, MOVING, TOLERANCE_MIN, FailureClass, classes_for
 from holdfast.simulation.reliable.swarm import PROTOCOL as NARADA
 from holdfast.simulation.reliable.swarm import RELIABLE_CLASSES, ReliableClass
 from holdfast.simulation.scenarios import load_scenario
@@ -137,6 +137,10 @@ def campaign(
         int,
         typer.Option("--tolerance", min=0, max=8, help="How many adjacent brokers the tree survives the loss of."),
     ] = 0,
+    degree_max: Annotated[
+        int,
+        typer.Option("--degree-max", min=0, help="Neighbours that a broker keeps; it moves children beyond that."),
+    ] = 0,
     workers: Annotated[int, typer.Option("--workers", min=1, max=256, help="How many processes.")] = os.cpu_count()
     or 1,
     spark: OnSpark = False,
@@ -160,7 +164,7 @@ def campaign(
       holdfast campaign --seeds 1..1000000 --spark --master spark://host:7077
       holdfast campaign --protocol narada --faults all --seeds 1..100
     """
-    kinds, numbers = _kinds(protocol, faults or [], failures, tolerance), parse_seeds(seeds)
+    kinds, numbers = _kinds(protocol, faults or [], failures, tolerance, degree_max), parse_seeds(seeds)
     tallies = []
     with progress() as advance, sweeping(master) if spark else nullcontext() as swept:
         for kind in kinds:
@@ -189,15 +193,15 @@ def _make_runs(kind: Kind, seeds: range, how: Sweep | int, on_result: OnResult) 
         how(partial(run_seed, kind), seeds, Result, lambda _, result: on_result(result))
 
 
-def _kinds(protocol: str, faults: list[str], failures: str, tolerance: int) -> list[Kind]:
+def _kinds(protocol: str, faults: list[str], failures: str, tolerance: int, degree_max: int) -> list[Kind]:
     if protocol == NARADA:
-        if faults or tolerance:
+        if faults or tolerance or degree_max:
             raise ConfigError(
-                f"--protocol {NARADA} has neither --fault nor --tolerance: its bus always loses; say --faults."
+                f"--protocol {NARADA} has no --fault, --tolerance or --degree-max: its bus always loses; say --faults."
             )
         return [Kind(protocol, reliable=failure) for failure in _reliable_classes(failures)]
     find_protocol(protocol)
-    return [Kind(protocol, trouble) for trouble in _troubles(protocol, faults, failures, tolerance)]
+    return [Kind(protocol, trouble) for trouble in _troubles(protocol, faults, failures, tolerance, degree_max)]
 
 
 def _reliable_classes(text: str) -> list[ReliableClass]:
@@ -208,12 +212,15 @@ def _reliable_classes(text: str) -> list[ReliableClass]:
     return [name for name in RELIABLE_CLASSES if name in names or "all" in names or not names]
 
 
-def _troubles(protocol: str, faults: list[str], failures: str, tolerance: int) -> list[Trouble]:
+def _troubles(protocol: str, faults: list[str], failures: str, tolerance: int, degree_max: int) -> list[Trouble]:
     kinds = _fault_kinds(faults)
-    found = [Trouble(kinds, failure, tolerance) for failure in _failure_classes(protocol, failures, tolerance)]
+    classes = _failure_classes(protocol, failures, tolerance)
+    if failures == "all" and not degree_max:
+        classes = [name for name in classes if name not in MOVING]
+    found = [Trouble(kinds, failure, tolerance, degree_max) for failure in classes]
     for trouble in found:
         trouble.check()
-    return found or [Trouble(kinds, None, tolerance)]
+    return found or [Trouble(kinds, None, tolerance, degree_max)]
 
 
 def _failure_classes(protocol: str, text: str, tolerance: int) -> list[FailureClass]:

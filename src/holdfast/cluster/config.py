@@ -8,6 +8,7 @@ silence_s = 0.6          # a broker that says nothing for so long is given up: s
 suspect_s = 0.03         # and one without a connection after this time and a few round trips
 join_s = 1.0             # how long those below a lost broker may take to turn to another one
 state_dir = "state"      # where brokers write down what they have to know after a crash; else beside their logs
+degree_max = 8           # neighbours that a broker keeps: children beyond that are moved below others; 0: any number
 
 [brokers.a]
 port = 7400
@@ -48,6 +49,7 @@ from msgspec import Meta, Struct
 from holdfast.model.errors import ConfigError, LocalMisuse
 from holdfast.model.reliable import Level
 from holdfast.model.topics import check_pattern
+from holdfast.protocols.config import degree_problem
 from holdfast.protocols.narada import Registration
 from holdfast.protocols.registry import PROTOCOLS
 from holdfast.runtime.broker import TOLERANCE_MAX
@@ -117,6 +119,7 @@ class Cluster(Struct, frozen=True):
     state_dir: str = ""
     repositories: tuple[Repository, ...] = ()
     reliable: tuple[Registration, ...] = ()
+    degree_max: int = 0
 
     @property
     def root(self) -> Broker:
@@ -213,6 +216,7 @@ class _File(Struct, frozen=True):
     state_dir: str = ""
     repositories: dict[str, dict[str, Any]] = {}
     reliable: dict[str, dict[str, Any]] = {}
+    degree_max: int = 0
 
 
 def load_cluster(path: Path) -> Cluster:
@@ -254,7 +258,7 @@ def parse_cluster(text: str, source: str = "cluster file") -> Cluster:
         for name, entry in file.clients.items()
     )
     rest = (file.tolerance, file.silence_s, file.suspect_s, file.join_s, file.state_dir)
-    cluster = Cluster(file.name, file.protocol, brokers, clients, *rest)
+    cluster = Cluster(file.name, file.protocol, brokers, clients, *rest, degree_max=file.degree_max)
     return checked(with_repositories(cluster, file.repositories, file.reliable, source), source)
 
 
@@ -320,6 +324,8 @@ def checked(cluster: Cluster, source: str) -> Cluster:
             f"{source}: tolerance: {cluster.tolerance} cannot be; expected 0 (nothing is repaired), 1 (one broker at a "
             f"time may be lost) or {TOLERANCE_MAX} (two adjacent ones at once)."
         )
+    if problem := degree_problem(cluster.degree_max, cluster.tolerance):
+        raise ConfigError(f"{source}: degree_max: {problem}.")
     _check_tree(cluster, source)
     _check_ports(cluster, source)
     _check_clients(cluster, source)

@@ -93,6 +93,7 @@ def broker_settings(
         link=link_of(cluster.silence_s) if heals and cluster.silence_s else None,
         suspect_s=cluster.suspect_s or SUSPECT_S,
         join_s=cluster.join_s or JOIN_S,
+        degree_max=cluster.degree_max,
         experiments=broker.host == LOOPBACK,
         trace=trace,
         run=run,

@@ -262,6 +262,39 @@ class Merged(Struct, frozen=True, array_like=True, tag=49, gc=False):
     """Behind what a merge brings: from here on total messages of the majority come before what is published there."""
 
 
+class Move(Struct, frozen=True, array_like=True, tag=50):
+    """One step of moving the broker `name`, a child of the one that decides, below another child of it.
+
+    `serial` is that one's number of the attempt. What the other fields say is told in `protocols.ginger.shaping`.
+    """
+
+    step: Literal[
+        "ask",
+        "ready",
+        "freeze",
+        "frozen",
+        "drained",
+        "thaw",
+        "thawed",
+        "adopt",
+        "adopted",
+        "commit",
+        "committed",
+        "cancel",
+        "declined",
+        "doubt",
+        "no",
+    ]
+    serial: Counter
+    name: Name
+    contact: Contact | None = None
+    twig: Twig | None = None
+    interests: tuple[Interest, ...] = ()
+    position: Counter = 0
+    size: Counter = 0
+    dead: Dead = ()
+
+
 class TotalAbort(Struct, frozen=True, array_like=True, tag=34, gc=False):
     """The cut for this batch is given up; it will be asked for again.
 
@@ -338,6 +371,7 @@ SessionMessage = (
     | Census
     | Counted
     | Merged
+    | Move
     | Enlist
     | Enlisted
     | Roster

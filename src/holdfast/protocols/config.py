@@ -2,6 +2,9 @@
 
 from msgspec import Struct
 
+DEGREE_MAX_LEAST = 3
+"""A parent and two children: with fewer neighbours a tree is a chain."""
+
 
 class LinkConfig(Struct, frozen=True):
     """One link session; both ends may have their own."""
@@ -56,6 +59,21 @@ class BrokerConfig(Struct, frozen=True):
     """How long what those who did not come may lack is kept for them."""
     absent_bytes_max: int = 64 << 20
     """How much of it. Beyond either bound they are given up, and told so when they return."""
+    degree_max: int = 0
+    """How many neighbours a broker keeps: children beyond that are moved below others. 0: as many as there are."""
+    move_pause_s: float = 0.5
+    """How long a broker with too many neighbours waits before it moves one of them, and between two moves."""
+    move_s: float = 0.5
+    """How long the link with a child that is moved may stand still, beside round trips; then the move is given up."""
+
+
+def degree_problem(degree_max: int, tolerance: int) -> str:
+    """Why that cannot be the number of neighbours that brokers keep; empty if it can."""
+    if degree_max and degree_max < DEGREE_MAX_LEAST:
+        return f"{degree_max} cannot be: expected 0 (any number of neighbours), or {DEGREE_MAX_LEAST} or more"
+    if degree_max and not tolerance:
+        return f"{degree_max} takes a tolerance of 1 or more: only brokers that repair the tree move each other"
+    return ""
 
 
 class ClientConfig(Struct, frozen=True):

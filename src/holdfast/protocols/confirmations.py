@@ -106,6 +106,10 @@ class Confirmations:
             self._known(asked.publisher, question.last)
             self._send(question.source, Recalled(asked.token, question.last))
 
+    def awaits(self, peer: str) -> bool:
+        """Whether that peer has yet to answer something."""
+        return any(peer in question.awaiting for question in self._open.values())
+
     def waiting_for(self) -> list[str]:
         """In words, who has not answered what."""
         return [

@@ -172,6 +172,23 @@ class InterestMap:
                     self._await(announcement, request)
         self._answer_if_done(request)
 
+    def announced(self, peer: str) -> set[Interest]:
+        """What that neighbour was told that somebody else wants."""
+        return set(self._announced.get(peer, ()))
+
+    def retract(self, peer: str, interest: Interest) -> None:
+        """Take back what somebody else has told that neighbour in our name."""
+        self._say(peer, Unsubscribe, interest)
+
+    def lend(self, interests: Iterable[Interest], peer: str) -> set[Interest]:
+        """From now on that neighbour gets this, too; returns what it did not want already."""
+        return {interest for interest in interests if self.table.add(*interest, peer)}
+
+    def take_back(self, interests: Iterable[Interest], peer: str) -> None:
+        for interest in sorted(interests):
+            if self.table.remove(*interest, peer):
+                self._withdraw(interest)
+
     def announce_all(self) -> None:
         """Whatever somebody wants and a neighbour has not been told of yet."""
         for interest in self.table.distinct():

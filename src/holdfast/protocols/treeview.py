@@ -31,6 +31,8 @@ class TreeView:
         """Those who were taken for dead while the network was parted: what is still said of them below is old."""
         self.avoided: set[str] = set()
         """Those who are alive and cannot take us in."""
+        self.detour: tuple[Contact, ...] = ()
+        """Who may be our next parent: if we are lost meanwhile, those below us ask it after our parent."""
         self.version = 0
         self._pending: dict[int, tuple[set[str], Callable[[], None]]] = {}
 
@@ -142,7 +144,8 @@ class TreeView:
     def upward(self, is_root: bool) -> Upward:
         """What our children should know of what is above them."""
         siblings = self._cut() if is_root else self.siblings
-        return Upward((self.contact(), *self.chain), self.senior, siblings, tuple(sorted(self.alive.items())))
+        chain = (self.contact(), *self.chain[:1], *self.detour, *self.chain[1:])
+        return Upward(chain, self.senior, siblings, tuple(sorted(self.alive.items())))
 
     def learn(self, upward: Upward) -> bool:
         """What is above us; whether that is news."""

@@ -23,7 +23,7 @@ from msgspec import Struct
 from holdfast.model.errors import ConfigError, LocalMisuse
 from holdfast.model.messages import Twig
 from holdfast.model.terms import Contact
-from holdfast.protocols.config import BrokerConfig, LinkConfig
+from holdfast.protocols.config import BrokerConfig, LinkConfig, degree_problem
 from holdfast.protocols.durable import Kept, kept_in
 from holdfast.protocols.node import BrokerNode, Report, Restart, Restorable
 from holdfast.protocols.registry import make_broker
@@ -86,6 +86,8 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How long a neighbour may be without a connection before it is given up."""
     join_s: float = JOIN_S
     """How long those below a lost broker may take to turn to us before they are given up, too."""
+    degree_max: int = 0
+    """How many neighbours this broker keeps: it moves children beyond that below others. 0: as many as there are."""
     experiments: bool = False
     """Obey `POST /cut?peer=NAME` and `POST /heal` on the health port."""
     state_dir: str = ""
@@ -108,6 +110,8 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 f"broker {self.name}: tolerance {self.tolerance} cannot be; 0 repairs nothing, 1 survives the loss of "
                 f"one broker at a time, {TOLERANCE_MAX} that of two adjacent ones at once"
             )
+        if problem := degree_problem(self.degree_max, self.tolerance):
+            raise ConfigError(f"broker {self.name}: degree_max {problem}")
         if self.tolerance and not self.advertised and self.host in ANY_HOST:
             raise ConfigError(f"broker {self.name} listens everywhere: say in `advertised` where others reach it")
         for name in self.join:
@@ -141,6 +145,7 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             join_s=self.join_s,
             brokers=self.brokers,
             durable=bool(self.state_dir),
+            degree_max=self.degree_max,
         )
 
 

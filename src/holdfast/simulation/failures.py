@@ -45,6 +45,8 @@ FailureClass = Literal[
     "storm",
     "absent",
     "away",
+    "move",
+    "moves",
 ]
 FAILURE_CLASSES: tuple[FailureClass, ...] = (
     "crash",
@@ -59,13 +61,17 @@ FAILURE_CLASSES: tuple[FailureClass, ...] = (
     "join",
     "leave",
     "storm",
+    "move",
+    "moves",
 )
 """What befalls trees that repair themselves."""
 RETURNING_CLASSES: tuple[FailureClass, ...] = ("absent", "away")
 """What befalls trees in which whoever is lost comes back and goes on: see `simulation.absences`."""
-TOLERANCE_MIN: dict[str, int] = {"adjacent": 2, "during": 2}
+MOVING: tuple[FailureClass, ...] = ("move", "moves")
+"""Classes that make no sense where nobody is moved."""
+TOLERANCE_MIN: dict[str, int] = {"adjacent": 2, "during": 2, "moves": 2}
 """What a class needs, if it is more than 1."""
-BROKERS_MIN: dict[str, int] = {"two": 4, "adjacent": 4, "during": 4, "storm": 5}
+BROKERS_MIN: dict[str, int] = {"two": 4, "adjacent": 4, "during": 4, "storm": 5, "move": 6, "moves": 6}
 """Below that a class makes no sense; 3 if nothing is said."""
 
 SILENT: tuple[FailureClass, ...] = ("freeze", "cut", "partition", "storm", *RETURNING_CLASSES)
@@ -81,6 +87,19 @@ STORM_EVENTS_MAX = 4
 STORM_S = STORM_GAP_S * STORM_EVENTS_MAX
 MIDST = ("Publish", "Publish", "Publish", "TotalMarker", "TotalAck", "TotalProcessed", "TotalRequest", "Levels")
 """What a broker may be in the midst of sending when it dies."""
+
+
+def problem_of(failure: FailureClass, tolerance: int, degree_max: int) -> str:
+    """Why failures of that class make no sense under these settings; empty if they do."""
+    needed = TOLERANCE_MIN.get(failure, 1)
+    if tolerance < needed:
+        return f"failures of class {failure!r} take a tolerance of {needed}, not {tolerance}: say --tolerance {needed}."
+    if failure in MOVING and not degree_max:
+        return (
+            f"failures of class {failure!r} happen in the midst of moves, and nobody is moved where brokers may have any "
+            "number of neighbours: say --degree-max 3."
+        )
+    return ""
 
 
 def classes_for(protocol: str) -> tuple[FailureClass, ...]:
@@ -241,6 +260,27 @@ class FailureAuthor:
                 self._newcomers += 1
                 yield time_s, Join(f"new{self._newcomers}", self.chance.choice(left))
 
+    def _move(self) -> Iterator[tuple[float, Command]]:
+        """Somebody who takes part in a move, in the midst of it."""
+        yield self._in_a_move(self._busiest())
+
+    def _moves(self) -> Iterator[tuple[float, Command]]:
+        """Two of them, next to each other."""
+        top = self._busiest()
+        yield self._in_a_move(top)
+        yield self._in_a_move(self.chance.choice(self.children[top]))
+
+    def _busiest(self) -> str:
+        """One of those that have most children, who will have to move some."""
+        ranked = sorted(self.tree, key=lambda name: (-len(self.children[name]), name))
+        return self.chance.choice(ranked[:2]) if self.children[ranked[1]] else ranked[0]
+
+    def _in_a_move(self, top: str) -> tuple[float, Command]:
+        node = self.chance.choice([top, *self.children[top]])
+        kind = self.chance.choice(("Move", "Move", "Move", "Open", "Publish", "Levels", "Ack"))
+        since_s = 0.0 if kind == "Move" else self.begin_s
+        return since_s, When(node, kind, Crash(node), self.chance.randint(1, 8))
+
     _classes: ClassVar[dict[FailureClass, Callable[["FailureAuthor"], Iterator[tuple[float, Command]]]]] = {
         "crash": _crash,
         "root": _root,
@@ -253,5 +293,7 @@ class FailureAuthor:
         "partition": _partition,
         "join": _join,
         "leave": _leave,
+        "move": _move,
+        "moves": _moves,
         "storm": _storm,
     }

@@ -60,6 +60,7 @@ ENTRIES_MAX = 1_000_000
 
 Tolerance = Annotated[int, Meta(ge=0, le=8)]
 Delay = Annotated[float, Meta(gt=0, le=3600)]
+Degree = Annotated[int, Meta(ge=0, le=1_000_000)]
 Share = Annotated[float, Meta(ge=0)]
 
 
@@ -125,6 +126,9 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether brokers write down what they need after a crash; else one that recovers is told whom to join."""
     suspect_s: Delay | None = None
     join_s: Delay | None = None
+    degree_max: Degree = 0
+    """How many neighbours a broker keeps; 0: as many as there are."""
+    move_pause_s: Delay | None = None
     network: NetworkConfig = NetworkConfig()
     disk: DiskConfig = DiskConfig()
     session: LinkConfig = LinkConfig()
@@ -170,7 +174,13 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     def _broker(self) -> BrokerConfig:
         brokers = len(parse_tree(self.tree)) if self.majority else 0
         config = BrokerConfig("*", link=self.session, tolerance=self.tolerance, brokers=brokers, durable=self.durable)
-        return replace(config, suspect_s=self.suspect_s or config.suspect_s, join_s=self.join_s or config.join_s)
+        return replace(
+            config,
+            suspect_s=self.suspect_s or config.suspect_s,
+            join_s=self.join_s or config.join_s,
+            degree_max=self.degree_max,
+            move_pause_s=self.move_pause_s or config.move_pause_s,
+        )
 
     def complaints(self, sim: Simulation, verdict: Verdict) -> list[str]:
         """In which ways a finished run is not what was expected."""
@@ -246,6 +256,8 @@ class _File(Struct, frozen=True):
     durable: bool = False
     suspect_s: Delay | None = None
     join_s: Delay | None = None
+    degree_max: Degree = 0
+    move_pause_s: Delay | None = None
     network: dict[str, Any] = {}
     disk: dict[str, Any] = {}
     session: dict[str, Any] = {}
@@ -291,6 +303,8 @@ def parse_scenario(text: str, source: str = "scenario") -> Scenario:
         durable=file.durable,
         suspect_s=file.suspect_s,
         join_s=file.join_s,
+        degree_max=file.degree_max,
+        move_pause_s=file.move_pause_s,
         network=_network(file, source),
         disk=converted(file.disk, DiskConfig, f"{source}: disk"),
         session=converted(file.session, LinkConfig, f"{source}: session"),

@@ -61,6 +61,15 @@ def print_tree(parents: Parents) -> str:
     return " ".join(pairs) or next(iter(parents))
 
 
+def bushy_tree(chance: Random, brokers: int) -> Parents:
+    """A tree of that many brokers in which a few have most of the others below them."""
+    busy = [str(number) for number in range(min(brokers, chance.choice((1, 2, 3))))]
+    parents: Parents = {name: str(int(name) - 1) if int(name) else None for name in busy}
+    for number in range(len(busy), brokers):
+        parents[str(number)] = chance.choice(busy) if chance.random() < 0.8 else str(chance.randrange(number))
+    return parents
+
+
 def random_tree(chance: Random, brokers: int) -> Parents:
     """A tree of that many brokers, anything between a chain and a star."""
     recent = chance.choice((1, 2, 3, brokers))

@@ -22,6 +22,7 @@ from holdfast.model.guarantees import GUARANTEES, TOTAL
 from holdfast.protocols.config import LinkConfig
 from holdfast.protocols.registry import find_protocol
 from holdfast.simulation.absences import AbsenceAuthor
+from holdfast.simulation.booting import boot_s
 from holdfast.simulation.checkers import Verdict
 from holdfast.simulation.failures import (
     BROKERS_MIN,
@@ -31,10 +32,10 @@ from holdfast.simulation.failures import (
     SILENCE_S,
     SILENT,
     STORM_S,
-    TOLERANCE_MIN,
     FailureAuthor,
     FailureClass,
     classes_for,
+    problem_of,
 )
 from holdfast.simulation.faults import (
     Attach,
@@ -58,19 +59,17 @@ from holdfast.simulation.kernel import stream
 from holdfast.simulation.latencies import Constant, Exponential, Latency, Lognormal, Uniform
 from holdfast.simulation.network import NetworkConfig
 from holdfast.simulation.scenarios import ClientSettings, Scenario, Timed
-from holdfast.simulation.trees import Parents, print_tree, random_tree
+from holdfast.simulation.trees import Parents, bushy_tree, print_tree, random_tree
 from holdfast.simulation.world import QUIET_S, BrokerFactory
 
 BROKERS_MAX = 31
 BROKERS_DENSE_MIN = 4
+BROKERS_BUSHY = 14
+"""Larger trees with a broker that has most of the others below it take too long to come up on the slowest networks."""
 CLIENTS_MAX = 10
 LIMIT_S = 120.0
 QUIET_HEALING_S = 3.0
 """Where silence means something, calm must have lasted longer than it."""
-BOOT_S, BOOT_LEVEL_S = 4.0, 0.7
-"""How long the slowest of these networks takes to come up, level by level."""
-BOOT_NARROW_S, NARROW_BROKERS_MAX = 12.0, 16
-"""How much longer a narrow one takes that has more brokers than this: whoever joins is told of all around."""
 JOIN_S = 10.0
 """Long enough for the slowest of these networks: whoever is given up because of it would be one failure too many."""
 SPEEDS = (0.3, 1.0, 1.0, 3.0, 8.0)
@@ -135,14 +134,13 @@ class Trouble(Struct, frozen=True):
     failure: FailureClass | None = None
     """What happens to brokers, which then repair the tree."""
     tolerance: int = 0
+    degree_max: int = 0
+    """How many neighbours a broker keeps; children beyond that are moved, in the midst of it all."""
 
     def check(self) -> None:
         """Refuse what a tolerance cannot promise to survive."""
-        if self.failure is not None and self.tolerance < TOLERANCE_MIN.get(self.failure, 1):
-            raise ConfigError(
-                f"failures of class {self.failure!r} take a tolerance of {TOLERANCE_MIN.get(self.failure, 1)}, "
-                f"not {self.tolerance}: say --tolerance {TOLERANCE_MIN.get(self.failure, 1)}."
-            )
+        if self.failure is not None and (problem := problem_of(self.failure, self.tolerance, self.degree_max)):
+            raise ConfigError(problem)
 
     def options(self) -> str:
         """The same on the command line."""
@@ -151,6 +149,8 @@ class Trouble(Struct, frozen=True):
             words.append(f" --faults {self.failure}")
         if self.tolerance:
             words.append(f" --tolerance {self.tolerance}")
+        if self.degree_max:
+            words.append(f" --degree-max {self.degree_max}")
         return "".join(words)
 
 
@@ -212,13 +212,6 @@ def random_scenario(
     return _Author(seed, protocol, brokers_max, trouble).scenario()
 
 
-def _depth(tree: Parents) -> int:
-    depths: dict[str, int] = {}
-    for name, parent in tree.items():
-        depths[name] = 0 if parent is None else depths[parent] + 1
-    return max(depths.values())
-
-
 class _Author:
     """Makes up one scenario. Every aspect has its own stream, so that a change to one leaves the others alone."""
 
@@ -228,7 +221,8 @@ class _Author:
         shape = stream(seed, "shape")
         kinds: tuple[Kind, ...] = ("mixed", "mixed", "crowded", "tangled")
         self.kind: Kind = shape.choice(kinds) if brokers_max >= BROKERS_DENSE_MIN else "mixed"
-        self.tree: Parents = random_tree(shape, self._brokers(shape, brokers_max))
+        plant = bushy_tree if trouble.degree_max else random_tree
+        self.tree: Parents = plant(shape, self._brokers(shape, brokers_max))
         places = list(self.tree)
         if self.kind != "tangled":
             places = shape.choices(places, k=shape.randint(2, CLIENTS_MAX))
@@ -242,9 +236,7 @@ class _Author:
             self.weights = [shape.choice((1, 3)) for _ in self.ranks]
         if trouble.tolerance:
             # Only what has joined is repaired, and the deepest trees take a while to come up.
-            self.begin_s = BOOT_S + BOOT_LEVEL_S * _depth(self.tree)
-            if len(self.tree) > NARROW_BROKERS_MAX and self._network().bytes_per_s is not None:
-                self.begin_s += BOOT_NARROW_S
+            self.begin_s = boot_s(self.tree, self._network().bytes_per_s is not None, trouble.degree_max > 0)
         if trouble.failure == "storm":
             self.span_s = STORM_S
         if trouble.failure in RETURNING_CLASSES:
@@ -256,6 +248,9 @@ class _Author:
         least, most = {"mixed": (1, brokers_max), "crowded": (3, brokers_max), "tangled": (BROKERS_DENSE_MIN, 9)}[
             self.kind
         ]
+        if self.trouble.degree_max:
+            # Nobody is moved where there are not more neighbours than a broker keeps.
+            least, most = max(least, self.trouble.degree_max + 2), max(BROKERS_BUSHY, self.trouble.degree_max + 2)
         if self.trouble.failure is not None:
             least = max(least, BROKERS_MIN.get(self.trouble.failure, 3))
         return min(least + int((most + 1 - least) * shape.random() ** 2), brokers_max)
@@ -282,6 +277,8 @@ class _Author:
             durable=self.trouble.failure == "recover",
             join_s=JOIN_S if self.trouble.tolerance else None,
             suspect_s=self._suspect_s(),
+            degree_max=self.trouble.degree_max,
+            move_pause_s=self._move_pause_s() if self.trouble.degree_max else None,
             network=self._network(),
             session=self._session(),
             clients=self._consumers(),
@@ -293,6 +290,11 @@ class _Author:
 
     def _moment(self, chance: Random) -> float:
         return self.begin_s + chance.random() * self.span_s
+
+    def _move_pause_s(self) -> float:
+        """The tree takes its shape when it comes up, or when the traffic begins, or in the midst of that."""
+        latest_s = self.begin_s + self.span_s
+        return stream(self.seed, "moves").choice((0.05, self.begin_s - 1.0, self.begin_s, latest_s))
 
     def _network(self) -> NetworkConfig:
         chance = stream(self.seed, "network")

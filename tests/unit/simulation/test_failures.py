@@ -8,7 +8,7 @@ from holdfast.model.errors import ConfigError
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger import HealingBroker
 from holdfast.protocols.node import BrokerNode, Effects, Restart
-from holdfast.simulation.failures import FAILURE_CLASSES, TOLERANCE_MIN, FailureClass
+from holdfast.simulation.failures import FAILURE_CLASSES, MOVING, TOLERANCE_MIN, FailureClass
 from holdfast.simulation.faults import Attach, Crash, Cut, Freeze, Join, Publish, Recover, Stop, Subscribe, When
 from holdfast.simulation.scenarios import Scenario, parse_scenario
 from holdfast.simulation.trees import parse_tree
@@ -135,7 +135,7 @@ def test_a_file_says_the_tolerance_and_its_delays():
 
 
 def scenarios(failure: FailureClass) -> list[Scenario]:
-    trouble = Trouble((), failure, TOLERANCE_MIN.get(failure, 1))
+    trouble = Trouble((), failure, TOLERANCE_MIN.get(failure, 1), 3 if failure in MOVING else 0)
     return [random_scenario(seed, trouble=trouble) for seed in range(30)]
 
 

@@ -4,10 +4,11 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.broker import GingerBroker, LockingBroker
 from holdfast.protocols.ginger.healing import HealingBroker
 from holdfast.protocols.ginger.partitions import PartitionBroker
+from holdfast.protocols.ginger.shaping import ShapingBroker
 
-__all__ = ["GingerBroker", "HealingBroker", "LockingBroker", "PartitionBroker", "make_ginger"]
+__all__ = ["GingerBroker", "HealingBroker", "LockingBroker", "PartitionBroker", "ShapingBroker", "make_ginger"]
 
 
 def make_ginger(config: BrokerConfig, incarnation: int) -> GingerBroker:
     """A broker that repairs the tree, or, without a tolerance, one that does not."""
-    return PartitionBroker(config, incarnation) if config.tolerance else GingerBroker(config, incarnation)
+    return ShapingBroker(config, incarnation) if config.tolerance else GingerBroker(config, incarnation)

@@ -81,6 +81,10 @@ class ExpectingBroker(RecordingBroker):
             return True
         return self.parent is not None and bool(self._fenced or self._hold) and wants(self.parent, topic)
 
+    def in_transit(self, topic: str) -> bool:  # noqa: ARG002
+        """Whether a neighbour that wants this topic is being moved."""
+        return False
+
     # ----------------------------------------------------------------------------------------------- expecting
 
     def _begin_repair(
@@ -208,6 +212,10 @@ class ExpectingBroker(RecordingBroker):
         flush.waiting.pop(name, None)
         flush.known[name] = join.twig.twigs
         flush.joined[name] = Joiner(join, records)
+        for below in join.twig.twigs:
+            # It was moved below this one, and the lost broker had no time to say so.
+            if flush.waiting.pop(below.name, None) is not None:
+                self.view.children.pop(below.name, None)
         if flush not in self._flushes:
             flush.version = self._tell(self.view.hops - 2)
             self._flushes.append(flush)

@@ -57,12 +57,17 @@ QUESTIONS_MAX = 1000
 class HealingBroker(DoubtingBroker):
     """One broker of a tree that repairs itself."""
 
+    _opened_as = "repair_end"
+    """What is reported when a new parent has opened the link and handed over what was lacking."""
+
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
         self._fence_base = self._fence_version = 0
         self._questions = 0
         self._asked_at: dict[int, tuple[str, float]] = {}
         self._round_trip_s: dict[str, float] = {}
+        self._unreachable: set[str] = set()
+        """Contacts that could not be dialled, and will be given up soon."""
         self._kept: tuple[BatchId, ...] = ()
         self._parent_fell_silent = False
         self._returning_from = ""
@@ -171,6 +176,7 @@ class HealingBroker(DoubtingBroker):
 
     def _suspect_lost(self, timer: str, now: float) -> None:
         link = self.hub.links.get(timer.removeprefix(SUSPECT_TIMER))
+        self._unreachable.discard(timer.removeprefix(SUSPECT_TIMER))
         if link is None or link.is_open:
             return
         if not self._matters(link.peer):
@@ -199,7 +205,10 @@ class HealingBroker(DoubtingBroker):
             return self.hub.take()
         # A contact that cannot be reached before it ever let us in counts as lost, too.
         link = self.hub.links.get(peer)
-        if link is not None and link.dialler and not link.resumable and peer == self._fenced:
+        refused = link is not None and link.dialler and not link.resumable and peer == self._fenced
+        if refused and peer not in self._unreachable:
+            # Patience counts from the first attempt on: one that is dialled again sooner would never be given up.
+            self._unreachable.add(peer)
             self.hub.out.append(SetTimer(SUSPECT_TIMER + peer, self._patience_s(peer)))
         return super().peer_down(peer, now)
 
@@ -467,7 +476,7 @@ class HealingBroker(DoubtingBroker):
         if self.parent is not None:
             self.log.begin(self.parent)
             self.healing_cuts.reopened(self.parent, self._kept)
-            self.hub.out.append(Report("repair_end", peer=self.parent))
+            self.hub.out.append(Report(self._opened_as, peer=self.parent))
         self.cuts.pump()
         self._retry()
 

@@ -45,6 +45,10 @@ class HealingOwner(CutOwner, Protocol):
         """Whether this part of the tree may order total batches."""
         ...
 
+    def in_transit(self, topic: str) -> bool:
+        """Whether a neighbour that wants this topic is being moved, so that it can be in no cut just now."""
+        ...
+
     @property
     def admitting(self) -> bool:
         """Whether somebody waits to be let in who was out of reach, and has to be in every cut from then on."""
@@ -133,6 +137,8 @@ class HealingCuts(CutMap):
             super().pump()
 
     def _gated(self, cut: Cut) -> bool:
+        if self._healer.in_transit(cut.topic):
+            return True
         if cut.source != ROOT:
             return False
         return not self._healer.serves_total or self._healer.unsettled(cut.topic) or self._is_in_doubt(cut)
@@ -240,6 +246,11 @@ class HealingCuts(CutMap):
     def _acknowledge(self) -> None:
         if not self._healer.admitting:
             super()._acknowledge()
+
+    def involves(self, peer: str) -> bool:
+        """Whether that neighbour is in a cut that is under way here, or waits to start one."""
+        cuts = (*self._cuts.values(), *self._queue)
+        return any(cut.source == peer or peer in cut.participants for cut in cuts)
 
     def any_closed(self) -> bool:
         return any(cut.closed for cut in self._cuts.values())
