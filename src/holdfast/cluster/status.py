@@ -14,6 +14,7 @@ from holdfast.model.errors import ConfigError
 
 ANSWER_S = 2.0
 HEALING = (" to join, ", "to open the link", "to hear of the change", "an earlier repair", "a majority: ")
+MOVING = ("its move from ", " to be moved below ")
 """What a broker says when it waits for the tree to be whole again, and not merely for traffic."""
 ANSWER_BYTES_MAX = 1 << 24
 
@@ -38,7 +39,11 @@ class BrokerStatus(Struct, frozen=True):
     def healing(self) -> list[str]:
         """What it waits for before the tree around it is whole again, and whom it misses; empty when it is."""
         reasons = [str(reason) for reason in self.status.get("waiting_for") or ()]
-        found = [f"waits for {reason}" for reason in reasons if any(words in reason for words in HEALING)]
+        words = (*HEALING, *MOVING)
+        found = [f"waits for {reason}" for reason in reasons if any(one in reason for one in words)]
+        degree, most = self.status.get("degree", 0), self.status.get("degree_max", 0)
+        if 0 < most < degree:
+            found.append(f"has {degree} neighbours, and keeps {most}: children will be moved")
         if absent := self.status.get("absent"):
             found.append(f"keeps what {', '.join(map(str, absent))} may lack")
         return found

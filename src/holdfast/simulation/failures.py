@@ -96,8 +96,8 @@ def problem_of(failure: FailureClass, tolerance: int, degree_max: int) -> str:
         return f"failures of class {failure!r} take a tolerance of {needed}, not {tolerance}: say --tolerance {needed}."
     if failure in MOVING and not degree_max:
         return (
-            f"failures of class {failure!r} happen in the midst of moves, and nobody is moved where brokers may have any "
-            "number of neighbours: say --degree-max 3."
+            f"failures of class {failure!r} happen in the midst of moves, and nobody is moved where brokers may have "
+            "any number of neighbours: say --degree-max 3."
         )
     return ""
 

@@ -62,7 +62,7 @@ class ProxiedProcesses(Processes):
 
 @asynccontextmanager
 async def tree_of_processes(
-    directory: Path, parents: dict[str, str | None], tolerance: int = 1, proxied: bool = False
+    directory: Path, parents: dict[str, str | None], tolerance: int = 1, proxied: bool = False, degree_max: int = 0
 ) -> AsyncIterator[Processes]:
     """The brokers of a tree, each a process of its own, all ready; gone at the end."""
     ports = free_port_pairs(len(parents))
@@ -70,7 +70,7 @@ async def tree_of_processes(
         Broker(name, parent, LOOPBACK, port, health_port)
         for (name, parent), (port, health_port) in zip(parents.items(), ports, strict=True)
     )
-    cluster = checked(Cluster("faults", "ginger", brokers, (), tolerance), "the test")
+    cluster = checked(Cluster("faults", "ginger", brokers, (), tolerance, degree_max=degree_max), "the test")
     async with AsyncExitStack() as stack:
         if not proxied:
             processes = Processes(cluster, directory, attached=True)
@@ -221,11 +221,14 @@ async def play(
     rate: int = RATE,
     under_way_max: int = UNDER_WAY_MAX,
     proxied: bool = False,
+    degree_max: int = 0,
 ) -> Verdict:
     """Let everybody publish while the story happens; when all is delivered, the verdict. Replicas must be equal."""
     rows: list[Event] = []
     async with AsyncExitStack() as stack:
-        processes = await stack.enter_async_context(tree_of_processes(directory, parents, tolerance, proxied))
+        processes = await stack.enter_async_context(
+            tree_of_processes(directory, parents, tolerance, proxied, degree_max)
+        )
         players = []
         for index, home in enumerate(homes):
             client = await stack.enter_async_context(

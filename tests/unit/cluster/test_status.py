@@ -129,3 +129,19 @@ def test_a_broker_around_which_the_tree_heals_says_what_it_waits_for_and_whom_it
 def test_a_broker_that_waits_for_traffic_alone_is_whole():
     said = {"waiting_for": ["credit from 3", "the release of c1's total batch #4"], "absent": []}
     assert BrokerStatus("0", None, "holdfast://h:1", ready=True, status=said).healing == []
+
+
+def test_a_broker_with_too_many_neighbours_says_so_and_whom_it_moves():
+    waiting = ["4 to be moved below 1: their link to fall silent", "credit from 3"]
+    said = {"name": "b", "ready": True, "degree": 4, "degree_max": 3, "waiting_for": waiting}
+    seen = asked(answering("200 OK", json.dumps(said).encode()))
+    assert seen.healing == [
+        "waits for 4 to be moved below 1: their link to fall silent",
+        "has 4 neighbours, and keeps 3: children will be moved",
+    ]
+
+
+@pytest.mark.parametrize("degree_max", [0, 4])
+def test_a_broker_with_room_has_nothing_to_say_of_its_neighbours(degree_max: int):
+    said = {"name": "b", "ready": True, "degree": 4, "degree_max": degree_max}
+    assert asked(answering("200 OK", json.dumps(said).encode())).healing == []
