@@ -262,29 +262,17 @@ class Merged(Struct, frozen=True, array_like=True, tag=49, gc=False):
     """Behind what a merge brings: from here on total messages of the majority come before what is published there."""
 
 
+StepDown = Literal["adopt", "adopted", "commit", "committed", "cancel"]
+Step = Literal["ask", "ready", "freeze", "frozen", "drained", "thaw", "thawed", "declined", "doubt", "no"] | StepDown
+
+
 class Move(Struct, frozen=True, array_like=True, tag=50):
     """One step of moving the broker `name`, a child of the one that decides, below another child of it.
 
     `serial` is that one's number of the attempt. What the other fields say is told in `protocols.ginger.shaping`.
     """
 
-    step: Literal[
-        "ask",
-        "ready",
-        "freeze",
-        "frozen",
-        "drained",
-        "thaw",
-        "thawed",
-        "adopt",
-        "adopted",
-        "commit",
-        "committed",
-        "cancel",
-        "declined",
-        "doubt",
-        "no",
-    ]
+    step: Step
     serial: Counter
     name: Name
     contact: Contact | None = None
@@ -387,38 +375,6 @@ SessionMessage = (
     | Relay
     | Standing
 )
-
-SMALL_COST_BYTES = 64
-SMALL_ENTRY_BYTES = 8
-URGENT = (Open, View, ViewAck, Seek, Found, Census, Counted)
-"""They cost nothing and wait for no credit: what credit waits for may itself wait for a repair to end."""
-
-
-def cost_bytes(message: SessionMessage) -> int:
-    """What a message weighs in flow control; both ends compute the same figure."""
-    if isinstance(message, Publish):
-        return message.batch.cost_bytes
-    if isinstance(message, TotalRequest | Unstable):
-        return message.batch.cost_bytes
-    if isinstance(message, TotalProcessed) and message.batch is not None:
-        return message.batch.cost_bytes
-    if isinstance(message, Cast):
-        return message.batch.cost_bytes + sum(SMALL_ENTRY_BYTES * len(row) for _, row in message.clock)
-    if isinstance(message, Copied):
-        return cost_bytes(message.cast)
-    if isinstance(message, Barred):
-        entries = sum(len(row) for _, row in message.barriers)
-        return message.batch.cost_bytes + SMALL_ENTRY_BYTES * (len(message.names) + len(message.targets) + entries)
-    if isinstance(message, Passed):
-        return message.batch.cost_bytes + SMALL_ENTRY_BYTES * len(message.path)
-    if isinstance(message, TotalMarker):
-        return SMALL_COST_BYTES + 16 * len(message.keys)
-    if isinstance(message, Relay):
-        return SMALL_COST_BYTES + len(message.header) + (message.batch.cost_bytes if message.batch is not None else 0)
-    if isinstance(message, Interests):
-        return SMALL_COST_BYTES + 64 * len(message.entries)
-    return 0 if isinstance(message, URGENT) else SMALL_COST_BYTES
-
 
 # ------------------------------------------------------------------------------------------------------- frames
 

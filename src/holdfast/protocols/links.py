@@ -21,8 +21,9 @@ from enum import Enum
 
 from msgspec import Struct
 
+from holdfast.model.costs import cost_bytes
 from holdfast.model.errors import PeerViolation
-from holdfast.model.messages import LAP, Ack, Data, Frame, Kind, SessionMessage, cost_bytes
+from holdfast.model.messages import LAP, Ack, Data, Frame, Kind, SessionMessage
 from holdfast.protocols.config import LinkConfig
 
 

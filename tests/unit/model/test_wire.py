@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.model.batches import Attributes, Batch, Keys, make_batch
+from holdfast.model.costs import URGENT, cost_bytes
 from holdfast.model.messages import (
     LAP,
-    URGENT,
     Ack,
     Data,
     Frame,
@@ -24,7 +24,6 @@ from holdfast.model.messages import (
     SessionMessage,
     TotalProcessed,
     TotalRequest,
-    cost_bytes,
 )
 from holdfast.model.wire import FRAME_BYTES_MAX, HEADER_BYTES, FrameReader, WireError, decode, encode
 from tests.unit.model.drawn import FRAME_KINDS, SESSION_KINDS, attributes, frames, keys, structs

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdfast.model.batches import make_batch
-from holdfast.model.messages import Ack, ConfirmAck, Data, Frame, Publish, SessionMessage, cost_bytes
+from holdfast.model.costs import cost_bytes
+from holdfast.model.messages import Ack, ConfirmAck, Data, Frame, Publish, SessionMessage
 from holdfast.protocols.config import LinkConfig
 from holdfast.protocols.links import Link, LinkState
 

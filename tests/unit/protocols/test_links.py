@@ -3,8 +3,9 @@
 import pytest
 
 from holdfast.model.batches import make_batch
+from holdfast.model.costs import cost_bytes
 from holdfast.model.errors import PeerViolation
-from holdfast.model.messages import LAP, Ack, ConfirmAck, Data, Frame, Publish, SessionMessage, ViewAck, cost_bytes
+from holdfast.model.messages import LAP, Ack, ConfirmAck, Data, Frame, Publish, SessionMessage, ViewAck
 from holdfast.protocols.config import LinkConfig
 from holdfast.protocols.links import Link, LinkError, LinkState
 
