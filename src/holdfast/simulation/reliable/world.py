@@ -23,6 +23,7 @@ from holdfast.simulation.reliable.bus import Bus, BusConfig
 from holdfast.simulation.reliable.checkers import Judgement, judge
 from holdfast.simulation.reliable.history import History
 from holdfast.simulation.reliable.hosts import (
+    Medium,
     ParticipantHost,
     PublisherHost,
     RepositoryHost,
@@ -59,11 +60,13 @@ class ReliableWorld:
         stream_name: str = "orders",
         bus: BusConfig | None = None,
         check_invariants: bool = True,
+        kernel: Kernel | None = None,
+        medium: Medium | None = None,
     ) -> None:
         self.seed, self.stream = seed, stream_name
-        self.kernel = Kernel()
+        self.kernel = kernel or Kernel()
         self.bus = Bus(self.kernel, bus or BusConfig(), stream(seed, "bus"))
-        self.medium = _BusMedium(self.bus)
+        self.medium: Medium = medium or _BusMedium(self.bus)
         self.history = History()
         self._check = check_invariants
         self.repositories: dict[str, RepositoryHost] = {}
@@ -150,13 +153,14 @@ class ReliableWorld:
         return act
 
     def run(self, until_s: float) -> None:
+        """Let everything happen up to that time."""
         self.kernel.run(until_s)
 
     def run_until_drained(self, limit_s: float, operator: bool = True) -> None:
         """Run until nobody waits for anything for a while; an operator gives up what no life can send any more."""
         calm_since: float | None = None
         while True:
-            self.kernel.run(self.kernel.now + POLL_S)
+            self.run(self.kernel.now + POLL_S)
             reasons = self._reasons()
             if not reasons and not self._planned:
                 calm_since = self.kernel.now if calm_since is None else calm_since
