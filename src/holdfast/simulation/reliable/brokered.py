@@ -53,7 +53,10 @@ class ClientMedium:
             first = node.publish(effect.topic, effect.payload, 0)
         else:
             columns = zip(effect.payloads, effect.keys, effect.attributes, strict=True)
-            numbers = [node.publish(effect.topic, payload, effect.guarantee, *rest) for payload, *rest in columns]
+            numbers = [
+                node.publish(effect.topic, payload, effect.guarantee, keys, attributes)
+                for payload, keys, attributes in columns
+            ]
             first = numbers[0]
         host.enter([])
         return first
