@@ -138,7 +138,7 @@ def test_a_publisher_that_begins_anew_is_told_its_last_number_and_goes_on_behind
     world.at(2.1, alice.start)
     publish(world, alice, 4, 6, 3.0)
     world.run_until_drained(20.0)
-    assert world.history.after["alice", 2] == catenation(1, 3)
+    assert world.history.after["alice", 2] == (catenation(1, 3),)
     assert world.payloads("bob") == numbers(1, 6)
     assert world.check().ok
 

@@ -34,7 +34,7 @@ class Place(Struct, frozen=True, array_like=True, gc=False, order=True):
 class Saved(Struct, array_like=True):
     """A chain as it is kept in the store."""
 
-    after: int
+    after: tuple[int, ...]
     top: int
     prefix: int
     ranges: list[Range]
@@ -49,7 +49,7 @@ _decoder = msgspec.msgpack.Decoder(Saved)
 class Chain:
     """One life of one publisher."""
 
-    def __init__(self, publisher: str, life: int, after: int = 0) -> None:
+    def __init__(self, publisher: str, life: int, after: tuple[int, ...] = ()) -> None:
         self.publisher, self.life, self.after = publisher, life, after
         self.top = 0
         self.taken = RangeTracker(ranges_max=WINDOW)

@@ -28,6 +28,7 @@ from holdfast.protocols.narada.events import (
     SubscriberAck,
     SubscriberNak,
     Sync,
+    catenation,
     encode,
     life_of,
     number_of,
@@ -86,9 +87,13 @@ class Dissemination:
             return []
         topic = stable_topic(keeping.stream, keeping.name)
         return [
-            Say(topic, encode(Persistent(keeping.stream, keeping.name, keeping.era, keeping.end, tuple(page))))
+            Say(topic, encode(self._persistent(page)))
             for page in (rows[at : at + ROWS_PAGE] for at in range(0, len(rows), ROWS_PAGE))
         ]
+
+    def _persistent(self, rows: list[Row]) -> Persistent:
+        keeping = self.keeping
+        return Persistent(keeping.stream, keeping.name, keeping.era, keeping.end, tuple(rows), keeping.session)
 
     # ---------------------------------------------------------------------------------------------------- recovering
 
@@ -169,10 +174,28 @@ class Dissemination:
             one.acked.add(1, first - 1)
             self.save(one)
 
+    def _had(self, one: Subscription) -> Cut:
+        """What the subscriber has acknowledged, by identity: if it has forgotten that, another one may not know it."""
+        keeping, low = self.keeping, dict[tuple[str, int], int]()
+        if one.sync + 1 < keeping.table_from or len(keeping.chains) > RANGES_MAX:
+            return ()
+        for row in keeping.table.between(one.sync + 1, keeping.end):
+            if row.kind == MESSAGES:
+                who, number = (row.publisher, life_of(row.cat)), number_of(row.cat)
+                low[who] = min(low.get(who, number), number)
+        for chain, place in keeping.place_rows():
+            if place.first > one.sync:
+                who = (chain.publisher, chain.life)
+                low[who] = min(low.get(who, place.number), place.number)
+        had = ((who, low.get(who, chain.stored.prefix + 1) - 1) for who, chain in keeping.chains.items())
+        return tuple((publisher, catenation(life, number)) for (publisher, life), number in had if number > 0)
+
     def _rectify(self, one: Subscription, position: int, cut: Cut = ()) -> Effects:
         """R2S-Rectify: its sync, and what lies behind it, or from the position on that it asks for."""
         keeping = self.keeping
         first = position or one.sync + 1
+        if not position and not cut and one.sync:
+            cut = self._had(one)
         if first > keeping.end:
             return [self._rows_to(one, first, keeping.end, (), cut)]
         rows, upto = self._recent(first)
@@ -194,7 +217,9 @@ class Dissemination:
 
     def _rows_to(self, one: Subscription, first: int, upto: int, rows: tuple[Row, ...], cut: Cut) -> Say:
         keeping = self.keeping
-        event = Rectify(keeping.stream, keeping.name, keeping.era, one.sync, first, upto, keeping.end, rows, cut)
+        event = Rectify(
+            keeping.stream, keeping.name, keeping.era, one.sync, first, upto, keeping.end, rows, cut, keeping.session
+        )
         return keeping.say_to(one.name, event)
 
     # ------------------------------------------------------------------------------------------------- retransmissions
@@ -247,7 +272,7 @@ class Dissemination:
                 self.save(one)
         if not keeping.serving:
             return []
-        sync = Sync(keeping.stream, keeping.name, keeping.era, one.sync, keeping.end)
+        sync = Sync(keeping.stream, keeping.name, keeping.era, one.sync, keeping.end, keeping.session)
         return [keeping.say_to(one.name, sync)]
 
     def _acknowledge(self, one: Subscription, first: int, last: int) -> None:
@@ -388,10 +413,16 @@ def resent(keeping: Keeping, asker: str, entries: list[Entry]) -> Effects:
     for entry in entries:
         cost = entry.batch.cost_bytes
         if portion and size + cost > SAY_BYTES_MAX:
-            effects.append(keeping.say_to(asker, Resent(keeping.stream, keeping.name, keeping.era, tuple(portion))))
+            effects.append(
+                keeping.say_to(
+                    asker, Resent(keeping.stream, keeping.name, keeping.era, tuple(portion), keeping.session)
+                )
+            )
             portion, size = [], 0
         portion.append(entry)
         size += cost
     if portion:
-        effects.append(keeping.say_to(asker, Resent(keeping.stream, keeping.name, keeping.era, tuple(portion))))
+        effects.append(
+            keeping.say_to(asker, Resent(keeping.stream, keeping.name, keeping.era, tuple(portion), keeping.session))
+        )
     return effects

@@ -24,11 +24,14 @@ LIFE_MAX = (1 << 31) - 1
 NUMBER_MAX = (1 << NUMBER_BITS) - 1
 RANGES_MAX = 4096
 ROWS_MAX = 4096
+LIVES_TOLD_MAX = 4
 
 Stream = TopicText
 Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Life = Annotated[int, Meta(ge=0, le=LIFE_MAX)]
 Short = Annotated[str, Meta(max_length=512)]
+Past = Annotated[tuple[Number, ...], Meta(max_length=LIVES_TOLD_MAX)]
+"""The last catenation number of each earlier life, as far as they are told; mostly there is none, or one."""
 Ranges = Annotated[tuple[tuple[Number, Number], ...], Meta(max_length=RANGES_MAX)]
 Cut = Annotated[tuple[tuple[Name, Number], ...], Meta(max_length=RANGES_MAX)]
 """For each publisher and life, the catenation number up to which everything is meant."""
@@ -77,8 +80,8 @@ class Row(Struct, frozen=True, array_like=True, gc=False):
     topic: Annotated[str, Meta(max_length=1024)] = ""
     seq: Number = 0
     crc: Number = 0
-    after: Number = 0
-    """Among repositories: the last catenation number of earlier lives that comes before this life."""
+    after: Past = ()
+    """Among repositories: what of earlier lives comes before this life."""
 
     @property
     def last(self) -> int:
@@ -146,8 +149,8 @@ class Opened(Struct, frozen=True, array_like=True, tag=11):
     stream: Stream
     repository: Name
     life: Life
-    last: Number
-    """The highest catenation number known of the publisher's earlier lives, 0 if there is none."""
+    last: Past
+    """The highest catenation number known of each of the publisher's latest lives before this one."""
     taken: Life
     """The highest life that was seen, this one excepted."""
 
@@ -159,8 +162,8 @@ class Order(Struct, frozen=True, array_like=True, tag=12):
     publisher: Name
     life: Life
     steering: Name
-    after: Number
-    """The last catenation number of earlier lives that comes before the first of this one."""
+    after: Past
+    """What of earlier lives comes before the first of this one."""
     low: Number
     """What is below was acknowledged: the publisher has it no longer."""
     high: Number
@@ -174,7 +177,7 @@ class Retransmit(Struct, frozen=True, array_like=True, tag=13):
     publisher: Name
     life: Life
     steering: Name
-    after: Number
+    after: Past
     number: Number
     batch: Batch
 
@@ -232,7 +235,9 @@ class Rectify(Struct, frozen=True, array_like=True, tag=21):
     end: Number
     rows: Rows
     cut: Cut = ()
-    """When a subscription begins in the midst of a stream: what it does not want."""
+    """When a subscription begins in the midst of a stream: what it does not want, or has had already."""
+    session: Number = 0
+    """Which life of the repository says so, if it does not wait for its disk: it may have lost what it told before."""
 
 
 class SubscriberAck(Struct, frozen=True, array_like=True, tag=22):
@@ -262,6 +267,7 @@ class Persistent(Struct, frozen=True, array_like=True, tag=24):
     era: Number
     end: Number
     rows: Rows
+    session: Number = 0
 
 
 class Sync(Struct, frozen=True, array_like=True, tag=25):
@@ -272,6 +278,7 @@ class Sync(Struct, frozen=True, array_like=True, tag=25):
     era: Number
     sync: Number
     end: Number
+    session: Number = 0
 
 
 class Resent(Struct, frozen=True, array_like=True, tag=26):
@@ -281,6 +288,7 @@ class Resent(Struct, frozen=True, array_like=True, tag=26):
     repository: Name
     era: Number
     entries: Annotated[tuple[Entry, ...], Meta(max_length=ROWS_MAX)]
+    session: Number = 0
 
 
 # ------------------------------------------------------------------------------------------------------ repositories

@@ -181,7 +181,7 @@ class Bundle:
     def _plain(self, row: Row) -> Row:
         """What other repositories are told of a row."""
         chain = self.keeping.chains.get((row.publisher, life_of(row.cat)))
-        after = chain.after if chain is not None else 0
+        after = chain.after if chain is not None else ()
         return Row(row.first, row.count, row.publisher, row.cat, row.kind, after=after)
 
     def gossip(self, now: float, asks: bool = False) -> Effects:
@@ -387,11 +387,15 @@ class Bundle:
                 self._choose(min(others, key=lambda one: one.name), now)
             elif assistant is not None or waited_s >= keeping.config.learn_s:
                 keeping.state = "serving"
-        elif state == "learning" and self._explained_upto >= self._target:
+        elif state == "learning" and (self._explained_upto >= self._target or self._is_full(assistant)):
             keeping.state = "filling"
         elif state == "filling" and not self._lacks(assistant):
             keeping.state = "serving"
         return keeping.state != state
+
+    def _is_full(self, assistant: Member) -> bool:
+        """No place can be set aside, and none of those that are can be filled: go on without."""
+        return not self.keeping.has_room() and not self._missing(assistant, 1)
 
     def _lacks(self, assistant: Member) -> bool:
         missing, known = self._missing(assistant, 1), assistant.known

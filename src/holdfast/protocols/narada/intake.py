@@ -40,7 +40,7 @@ class Intake:
             # The answer got lost; or the life was given twice, which the driver must not do.
             last = known.after
         else:
-            last = keeping.last_cat(event.publisher, event.life)
+            last = keeping.past(event.publisher, event.life)
         taken = max((life for life in keeping.lives.get(event.publisher, ()) if life != event.life), default=0)
         opened = Opened(keeping.stream, keeping.name, event.life, last, taken)
         return [keeping.say_to(event.publisher, opened)]

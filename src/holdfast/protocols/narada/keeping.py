@@ -16,12 +16,13 @@ from holdfast.protocols.narada.chains import Chain, Place
 from holdfast.protocols.narada.config import RepositoryConfig
 from holdfast.protocols.narada.events import (
     GIVEN_UP,
+    LIVES_TOLD_MAX,
     MESSAGES,
     SKIPPED,
     ControlEvent,
+    Past,
     Registration,
     Row,
-    catenation,
     encode,
     fingerprint,
     inbox_topic,
@@ -56,6 +57,8 @@ class Keeping:
 
     def __init__(self, config: RepositoryConfig, stream: str, era: int) -> None:
         self.config, self.stream, self.name, self.era = config, stream, config.name, era
+        self.session = 0 if config.level is Level.FSYNCED else era
+        """Where the disk is not waited for, every life is told apart: one may not know what an earlier one told."""
         self.state = "learning"
         """`learning`, `filling`, `serving`, `leaving` or `left`."""
         self.next = 1
@@ -97,7 +100,7 @@ class Keeping:
 
     # --------------------------------------------------------------------------------------------------------- chains
 
-    def chain(self, publisher: str, life: int, after: int = 0) -> Chain | None:
+    def chain(self, publisher: str, life: int, after: Past = ()) -> Chain | None:
         """That life of that publisher; a new one if there is room, `None` if not or if it is too long ago."""
         found = self.chains.get((publisher, life))
         if found is not None and (found.after or not after):
@@ -124,13 +127,14 @@ class Keeping:
             del self.chains[publisher, lives.pop(0)]
             self._dirty[self.key("chain", publisher, str(oldest.life))] = b""
 
-    def _expect(self, publisher: str, after: int) -> bool:
-        """What an earlier life is known to have published comes before what this one publishes; false if no room."""
-        before = self.chain(publisher, life_of(after))
-        if before is not None and before.top < number_of(after):
-            if not self.has_room():
-                return False
-            self.set_aside(before, number_of(after))
+    def _expect(self, publisher: str, after: Past) -> bool:
+        """What earlier lives are known to have published comes before what this one publishes; false if no room."""
+        for last in sorted(after):
+            before = self.chain(publisher, life_of(last))
+            if before is not None and before.top < number_of(last):
+                if not self.has_room():
+                    return False
+                self.set_aside(before, number_of(last))
         return True
 
     def has_room(self) -> bool:
@@ -314,12 +318,11 @@ class Keeping:
     def refusal(self, client: str, role: str) -> str:
         return "" if self.registration is None else self.registration.refusal(client, role)
 
-    def last_cat(self, publisher: str, life: int) -> int:
-        """The highest catenation number that is stored of that publisher's lives before this one."""
-        for earlier in reversed(self.lives.get(publisher, [])):
-            if earlier != life and self.chains[publisher, earlier].stored.highest:
-                return catenation(earlier, self.chains[publisher, earlier].stored.highest)
-        return 0
+    def past(self, publisher: str, life: int) -> Past:
+        """The highest catenation number that is stored of each of that publisher's latest lives before this one."""
+        earlier = [self.chains[publisher, one] for one in self.lives.get(publisher, []) if one < life]
+        known = [chain.cat(chain.stored.highest) for chain in earlier if chain.stored.highest]
+        return tuple(known[-LIVES_TOLD_MAX:])
 
     def report(self, event: str, detail: str = "") -> Report:
         return Report(event, pattern=self.stream, detail=detail)

@@ -33,6 +33,7 @@ from holdfast.protocols.narada.events import (
     Open,
     Opened,
     Order,
+    Past,
     ProbeReply,
     PublisherAck,
     PublisherNak,
@@ -100,7 +101,7 @@ class Publisher:
             raise LocalMisuse(f"publisher {config.name} was given the life {life}; lives are 0..{LIFE_MAX}.")
         self.name, self.config, self.life = config.name, config, life
         self.state = "choosing"
-        self.after = 0
+        self.after: Past = ()
         self.next_number = 1
         self.stored_number = 0
         self.buffer_bytes = self.buffer_count = 0
@@ -294,7 +295,7 @@ class Publisher:
             return self._open(now)
         self._opened, self.state, self.after = True, "open", event.last
         self._resend_s = self.config.resend_s
-        opening = Opening(self.config.stream, self.life, event.last)
+        opening = Opening(self.config.stream, self.life, max(event.last, default=0))
         return [opening, *self._expect(now), *self.settle(now)]
 
     def _on_refusal(self, event: Refusal) -> Effects:

@@ -122,7 +122,7 @@ class Repository:
     def heard(self, batch: Batch, now: float) -> Effects:
         if not batch.topic.startswith("~narada/"):
             for stream, managed in self.streams.items():
-                if matches(stream, batch.topic) and managed.keeping.state != "left":
+                if matches(stream, batch.topic) and managed.keeping.state not in ("leaving", "left"):
                     managed.intake.on_message(batch, now)
             return []
         effects: Effects = []
@@ -140,12 +140,17 @@ class Repository:
                 effects += self._remind(managed_one, event)
         return effects
 
+    def _on_published(self, managed: Managed, event: Order | Retransmit, now: float) -> Effects:
+        if managed.keeping.state == "leaving":
+            return []  # The others store it; what only we had would keep us here.
+        if isinstance(event, Order):
+            return managed.intake.on_order(event, now)
+        return managed.intake.on_retransmit(event, now)
+
     def _on_event(self, managed: Managed, event: ControlEvent, now: float) -> Effects:  # noqa: PLR0912 - a table
         match event:
-            case Order():
-                return managed.intake.on_order(event, now)
-            case Retransmit():
-                return managed.intake.on_retransmit(event, now)
+            case Order() | Retransmit():
+                return self._on_published(managed, event, now)
             case SubscriberAck():
                 return managed.dissemination.on_ack(event, managed.bundle.table_of)
             case Gossip():

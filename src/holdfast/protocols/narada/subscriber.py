@@ -78,7 +78,7 @@ class Subscriber:
         self.pattern = check_pattern(config.pattern or config.stream)
         self._filters: tuple[Filter, ...] | None = (parse_filter(config.where),) if config.where else None
         self.state = "choosing"
-        self.era = 0
+        self.era = self._session = 0
         self.synced = 0
         """How far the repository is known to know what was released."""
         self.backlog = Backlog(config.rows_max, config.buffer_bytes_max)
@@ -232,8 +232,8 @@ class Subscriber:
             if isinstance(event, Rectify):
                 return self._begin(event, now)
             return []
-        if event.era != self.era:
-            # It has lost what it had, and counts anew: our position there means nothing.
+        if (event.era, event.session) != (self.era, self._session):
+            # It has lost what it had, or some of it: our position there, and what we know of it, means nothing.
             return self._recover(now)
         match event:
             case Rectify():
@@ -256,7 +256,7 @@ class Subscriber:
 
     def _begin(self, event: Rectify, now: float) -> Effects:
         self.state = "steered"
-        self.era = event.era
+        self.era, self._session = event.era, event.session
         self.backlog.begin(event.first)
         self.backlog.end = max(self.backlog.end, event.end)
         self.synced = event.first - 1

@@ -159,7 +159,9 @@ def _check_releases(
         if one.identity in seen[own_life]:
             judgement.add("repeated", f"{name} got {one.identity} again, from {one.repository}, at {one.time_s:.3f} s.")
         seen[own_life].add(one.identity)
-        if one.identity not in gaps:
+        # What a subscriber without memory gets again after a crash comes whenever a repository believes it missing.
+        again = not remembers and any(one.identity in earlier for life, earlier in seen.items() if life < own_life)
+        if one.identity not in gaps and not again:
             _check_order(judgement, history, name, own_life, one.identity, highest)
 
 
@@ -177,8 +179,10 @@ def _check_order(
         judgement.add("disorder", f"{name} got {identity} after {before}.")
     highest[own_life, publisher, life] = max(before, number)
     for (other_life, other, later), _ in list(highest.items()):
-        after = history.after.get((publisher, later), 0)
-        if (other_life, other) == (own_life, publisher) and life < later and (life << 32 | number) <= after:
+        if (other_life, other) != (own_life, publisher) or life >= later:
+            continue
+        after = history.after.get((publisher, later), ())
+        if any(life_of(last) == life and number <= number_of(last) for last in after):
             judgement.add("disorder", f"{name} got {identity} after the life {later}, which knew of it.")
 
 

@@ -44,8 +44,8 @@ class History:
     def __init__(self) -> None:
         self.publications: dict[Identity, Published] = {}
         self.acknowledgements: list[Acknowledged] = []
-        self.after: dict[tuple[str, int], int] = {}
-        """By publisher and life: the catenation number of earlier lives that came before it."""
+        self.after: dict[tuple[str, int], tuple[int, ...]] = {}
+        """By publisher and life: the catenation numbers of earlier lives that come before it."""
         self.lives: dict[tuple[str, int], int] = {}
         self.releases: dict[str, list[Released]] = defaultdict(list)
         self.gaps: dict[str, list[tuple[str, int, int, int]]] = defaultdict(list)
@@ -57,12 +57,12 @@ class History:
     def published(self, name: str, host_life: int, number: int, topic: str, payload: bytes, now: float) -> None:
         self.publications[name, self.lives.get((name, host_life), host_life), number] = Published(topic, payload, now)
 
-    def opened(self, name: str, host_life: int, life: int, last: int) -> None:
+    def opened(self, name: str, host_life: int, life: int, past: tuple[int, ...]) -> None:
         if life != host_life:
             for key in [key for key in self.publications if key[:2] == (name, host_life)]:
                 self.publications[name, life, key[2]] = self.publications.pop(key)
             self.lives[name, host_life] = life
-        self.after[name, life] = last
+        self.after[name, life] = past
 
     def acknowledged(self, name: str, host_life: int, number: int, level: str, copies: int) -> None:
         life = self.lives.get((name, host_life), host_life)

@@ -205,7 +205,7 @@ class PublisherHost(ParticipantHost):
         self.carry_out(self.machine.emitted(effect.token, first, self.kernel.now))
 
     def _opening(self, effect: Opening) -> None:
-        self.history.opened(self.name, self.lives, effect.life, effect.last)
+        self.history.opened(self.name, self.lives, effect.life, self.machine.after)
 
     def _stored(self, effect: Stored) -> None:
         self.history.acknowledged(self.name, self.lives, effect.number, effect.level, effect.copies)

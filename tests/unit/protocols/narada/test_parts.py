@@ -156,12 +156,12 @@ def test_places_are_cut_out_and_what_is_left_stays():
 
 
 def test_a_chain_comes_back_from_the_store_as_it_was():
-    chain = Chain("alice", 3, after=catenation(2, 9))
+    chain = Chain("alice", 3, after=(catenation(2, 9),))
     chain.set_aside(2, 1)
     chain.top = 5
     chain.taken.add(3, 5)
     again = Chain.restored("alice", 3, chain.save())
-    assert (again.top, again.places, again.after) == (5, [Place(1, 1, 2)], catenation(2, 9))
+    assert (again.top, again.places, again.after) == (5, [Place(1, 1, 2)], (catenation(2, 9),))
     assert again.stored.ranges() == [(3, 5)]
 
 
