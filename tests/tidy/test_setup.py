@@ -49,7 +49,7 @@ class Newcomer:
     def setup(self, level: str = "run") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [self.project / "scripts/setup", level],
-            env={"PATH": str(self.home / "bin")},
+            env={"PATH": str(self.home / "bin"), "POSTGRES_HOME": str(self.home / "postgresql")},
             capture_output=True,
             text=True,
             check=False,
@@ -84,6 +84,7 @@ def newcomer(tmp_path: Path) -> Newcomer:
             (tmp_path / "bin" / tool).symlink_to(found)
     someone.tool("python3", FAKE_PYTHON)
     someone.tool("id", "#!/bin/sh\necho 1000\n")
+    someone.tool("initdb", "#!/bin/sh\n")
     someone.can("new", "ensurepip", "index")
     (someone.project / "scripts").mkdir(parents=True)
     for name in ("scripts/setup", "pyproject.toml", *(path.name for path in ROOT.glob("requirements*.txt"))):
@@ -112,6 +113,25 @@ def test_the_second_run_says_nothing_and_does_nothing(newcomer: Newcomer):
     for level in ("dev", "run"):
         again = newcomer.setup(level)
         assert (again.returncode, again.stdout, again.stderr, newcomer.diary()) == (0, "", "", [])
+
+
+def test_a_machine_without_postgresql_is_given_a_server_for_the_tests_alone(newcomer: Newcomer):
+    (newcomer.home / "bin" / "initdb").unlink()
+    newcomer.setup()
+    assert not any("pgserver" in line for line in newcomer.diary())
+    done = newcomer.setup("dev")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert any("--no-deps" in line and "pgserver==" in line for line in newcomer.diary())
+
+
+def test_a_server_of_debian_is_found_without_path(newcomer: Newcomer):
+    (newcomer.home / "bin" / "initdb").unlink()
+    place = newcomer.home / "postgresql" / "15" / "bin"
+    place.mkdir(parents=True)
+    (place / "initdb").write_text("#!/bin/sh\n")
+    (place / "initdb").chmod(0o755)
+    newcomer.setup("dev")
+    assert not any("pgserver" in line for line in newcomer.diary())
 
 
 @pytest.mark.parametrize("changed", ["pyproject.toml", "requirements.txt", "requirements-dev.txt"])
