@@ -24,7 +24,7 @@ topics = ["bank/lisbon"]
 [repositories.r1]        # keeps what is published durably; several repositories of a topic stand in for each other
 broker = "a"
 streams = ["bank/#"]
-store = "sqlite:r1.db"   # or segments:DIR, or postgresql://...; without it, a file in the state directory
+store = "sqlite:r1.db"   # or segments:DIR, or postgresql://...; relative paths are below stores/ of the state directory
 level = "fsynced"        # what its acknowledgement stands for: memory, written or fsynced
 
 [reliable."bank/#"]      # who may publish and subscribe durably; without it, everybody may

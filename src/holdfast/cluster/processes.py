@@ -39,6 +39,7 @@ DRAIN_S = 10.0
 STOP_S = DRAIN_S + 5.0
 KILL_S = 5.0
 SERVERS = ("broker", "repository")
+STORES_IN_FILES = ("sqlite", "segments")
 BEATS_PER_SILENCE = 4
 T = TypeVar("T")
 
@@ -102,14 +103,18 @@ def broker_settings(
 
 
 def repository_settings(cluster: Cluster, one: Repository, directory: Path | None = None) -> RepositorySettings:
-    """What the process of that repository is told; without a store of its own it keeps one in that directory."""
+    """What the process of that repository is told; a store without an absolute path is below that directory."""
     home = cluster.broker(one.broker)
     others = [broker.address for broker in cluster.brokers if broker.name != one.broker]
-    default = f"sqlite:{(directory or Path()).resolve() / 'stores' / one.name}.db"
+    store = one.store or f"sqlite:{one.name}.db"
+    kind, _, place = store.partition(":")
+    if kind in STORES_IN_FILES:
+        # Whoever restarts it may stand in another directory.
+        store = f"{kind}:{(directory or Path()).resolve() / 'stores' / place}"
     return RepositorySettings(
         name=one.name,
         addresses=(home.address, *(others if cluster.tolerance else ())),
-        store=one.store or default,
+        store=store,
         streams=one.streams,
         cluster=cluster.name,
         level=one.level,
@@ -191,8 +196,9 @@ class Processes:
 
     def _start_repository(self, one: Repository) -> None:
         settings = repository_settings(self.cluster, one, self._logs.parent)
-        if settings.store.startswith("sqlite:"):
-            Path(settings.store.removeprefix("sqlite:")).parent.mkdir(parents=True, exist_ok=True)
+        kind, _, place = settings.store.partition(":")
+        if kind in STORES_IN_FILES:
+            Path(place).parent.mkdir(parents=True, exist_ok=True)
         self._start("repository", one.name, REPOSITORY_MODULE, msgspec.json.encode(settings).decode())
 
     async def wait_repository(self, name: str, timeout_s: float = READY_S) -> None:
