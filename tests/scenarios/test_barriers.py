@@ -3,7 +3,7 @@
 from holdfast.model.direct_messages import Barred
 from holdfast.protocols.barriers import BarriersBroker
 from holdfast.protocols.barriers.broker import unpacked
-from holdfast.protocols.barriers.dependencies import Dependencies
+from holdfast.protocols.barriers.dependencies import Dependencies, past_of
 from holdfast.simulation.faults import Publish, React, Slow, Subscribe
 from tests.scenarios.diaries import told
 
@@ -31,11 +31,11 @@ def test_what_is_known_to_be_delivered_is_an_obstacle_no_more():
     alice, bob = Dependencies("a"), Dependencies("b")
     serial, barriers = alice.send(["b", "c"])
     assert alice.barriers == {"b": {"a": 1}, "c": {"a": 1}}
-    bob.deliver("a", serial, ["b", "c"], barriers)
+    bob.deliver("a", serial, ["b", "c"], barriers, past_of(barriers))
     assert bob.barriers == {"c": {"a": 1}}
     answer, barriers = bob.send(["a"])
     # Bob's answer depends on what Alice sent to him: so he has it.
-    alice.deliver("b", answer, ["a"], barriers)
+    alice.deliver("b", answer, ["a"], barriers, past_of(barriers))
     assert alice.barriers["b"] == {}
     assert alice.is_delivered("a", 1, "b")
     assert alice.barriers["c"] == {"a": 1}

@@ -142,7 +142,7 @@ class ForgetsThirdParties(BarriersBroker):
     """What a message says of brokers that it does not go to is not passed on."""
 
     def _deliver(self, sender: str, message: Barred) -> bool:
-        targets, barriers = unpacked(message)
+        targets, barriers, _ = unpacked(message)
         row = barriers.get(self.name)
         return super()._deliver(sender, packed(message.serial, targets, {self.name: row} if row else {}, message.batch))
 

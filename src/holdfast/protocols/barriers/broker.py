@@ -15,6 +15,7 @@ Invariants: a sender's messages to one receiver are delivered in its order; a me
 """
 
 from collections import deque
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -35,11 +36,12 @@ from holdfast.model.messages import (
     UnsubscribeAck,
 )
 from holdfast.model.terms import Contact
-from holdfast.protocols.barriers.dependencies import Barriers, Dependencies, Identity
+from holdfast.protocols.barriers.dependencies import Barriers, Dependencies, Identity, Past, past_of
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.links import Link
 from holdfast.protocols.meshes import MeshBroker, relayed
 
+UNPACKED_MAX = 256
 Waiting = tuple[Link, Barred | Confirm]
 
 
@@ -195,12 +197,12 @@ class BarriersBroker(MeshBroker):
 
     def _deliver(self, sender: str, message: Barred) -> bool:
         """Deliver it unless it must wait; whether it was delivered."""
-        targets, barriers = unpacked(message)
+        targets, barriers, past = unpacked(message)
         obstacle = self._obstacle(barriers)
         if obstacle is not None:
             self._blocked.setdefault(obstacle[0], set()).add(sender)
             return False
-        self.dependencies.deliver(sender, message.serial, targets, barriers)
+        self.dependencies.deliver(sender, message.serial, targets, barriers, past)
         self._deliver_here(message.batch)
         return True
 
@@ -291,17 +293,23 @@ def packed(serial: int, targets: list[str], barriers: Barriers, batch: Batch) ->
     return Barred(serial, tuple(names), to, rows, batch)
 
 
-def unpacked(message: Barred) -> tuple[list[str], Barriers]:
-    """To whom it goes, and what each broker must have first."""
-    names = message.names
+def unpacked(message: Barred) -> tuple[list[str], Barriers, Past]:
+    """To whom it goes, what each broker must have first, and the latest of each sender among that.
+
+    What is returned is shared with later calls: look at it, do not change it.
+    """
     try:
-        targets = [names[place] for place in message.targets]
-        barriers = {
-            names[broker]: {names[row[at]]: row[at + 1] for at in range(0, len(row), 2)}
-            for broker, row in message.barriers
-        }
+        return _unpacked(message.names, message.targets, message.barriers)
     except IndexError:
-        raise PeerViolation(
-            f"message {message.serial} has a place beyond its {len(names)} names, or half a pair"
-        ) from None
-    return targets, barriers
+        count = len(message.names)
+        what = f"message {message.serial} has a place beyond its {count} names, or half a pair"
+        raise PeerViolation(what) from None
+
+
+# All receivers get the same message, and one that waits is looked at again: what it says is worked out once.
+@lru_cache(maxsize=UNPACKED_MAX)
+def _unpacked(
+    names: tuple[str, ...], targets: tuple[int, ...], rows: tuple[tuple[int, tuple[int, ...]], ...]
+) -> tuple[list[str], Barriers, Past]:
+    barriers = {names[broker]: {names[row[at]]: row[at + 1] for at in range(0, len(row), 2)} for broker, row in rows}
+    return [names[place] for place in targets], barriers, past_of(barriers)

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 Identity = tuple[str, int]
 Barriers = dict[str, dict[str, int]]
 """By broker, the number of the message of each sender that it must have."""
+Past = dict[str, int]
 
 
 class Dependencies:
@@ -45,38 +46,34 @@ class Dependencies:
                 return sender, serial
         return None
 
-    def deliver(self, sender: str, serial: int, targets: Iterable[str], barriers: Barriers) -> None:
-        """A message of that sender is delivered here."""
+    def deliver(self, sender: str, serial: int, targets: Iterable[str], barriers: Barriers, past: Past) -> None:
+        """A message of that sender is delivered here; `past` is the latest of each sender in its barriers."""
         self._know(sender, serial, self.name)
-        self._learn_of(sender, barriers)
+        self._learn_of(sender, past)
         receivers = set(targets)
         for broker, row in barriers.items():
-            if broker not in receivers:
+            if broker not in receivers and broker != self.name:
                 self._depend(broker, row)
-        for broker in sorted(receivers - {self.name}):
-            # What the message itself waits for there need not be waited for by name any more.
-            own = self.barriers.setdefault(broker, {})
-            for other, number in barriers.get(broker, {}).items():
-                if own.get(other, 0) <= number:
-                    own.pop(other, None)
-            self._depend(broker, {sender: serial})
+        everywhere = self.delivered.get(sender, {})
+        for broker in sorted(receivers):
+            if broker != self.name:
+                # What the message itself waits for there need not be waited for by name any more.
+                row = barriers.get(broker, {})
+                own = {one: last for one, last in self.barriers.get(broker, {}).items() if last > row.get(one, 0)}
+                if serial > own.get(sender, 0) and everywhere.get(broker, 0) < serial:
+                    own[sender] = serial
+                self.barriers[broker] = own
         self.barriers.pop(self.name, None)
         self._forget_delivered(sender)
 
     def _depend(self, broker: str, row: dict[str, int]) -> None:
-        if broker == self.name:
-            return
         own = self.barriers.setdefault(broker, {})
         for sender, serial in row.items():
             if serial > own.get(sender, 0) and not self.is_delivered(sender, serial, broker):
                 own[sender] = serial
 
-    def _learn_of(self, sender: str, barriers: Barriers) -> None:
+    def _learn_of(self, sender: str, past: Past) -> None:
         """Of what we wait for on the sender's behalf, everything in its past was delivered there."""
-        past: dict[str, int] = {}
-        for row in barriers.values():
-            for other, serial in row.items():
-                past[other] = max(serial, past.get(other, 0))
         for other, serial in self.barriers.get(sender, {}).items():
             if past.get(other, 0) >= serial:
                 self._know(other, serial, sender)
@@ -90,3 +87,13 @@ class Dependencies:
         for sender, serial in list(row.items()):
             if self.is_delivered(sender, serial, broker):
                 del row[sender]
+
+
+def past_of(barriers: Barriers) -> Past:
+    """The latest message of each sender that somebody must have: all of them are in the past."""
+    past: Past = {}
+    for row in barriers.values():
+        for sender, serial in row.items():
+            if serial > past.get(sender, 0):
+                past[sender] = serial
+    return past
