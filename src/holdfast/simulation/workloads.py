@@ -274,7 +274,8 @@ class _Author:
             limit_s=max(LIMIT_S, timetable[-1].time_s + LIMIT_S / 2) if timetable else LIMIT_S,
             tolerance=self.trouble.tolerance,
             majority=self.trouble.failure in PARTED,
-            durable=self.trouble.failure == "recover",
+            # Where a broker and its clients die for good, whoever comes back begins anew.
+            durable=self.trouble.failure == "recover" and not find_protocol(self.protocol).shares_fate,
             join_s=JOIN_S if self.trouble.tolerance else None,
             suspect_s=self._suspect_s(),
             degree_max=self.trouble.degree_max,
