@@ -10,7 +10,9 @@ Only a serving broker admits clients.
 
 from enum import Enum
 
+from holdfast.model.batches import Batch
 from holdfast.model.errors import PeerViolation
+from holdfast.model.guarantees import GUARANTEES
 from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
@@ -200,6 +202,7 @@ class EdgeBroker:
         batch = message.batch
         try:
             new = accept_publication(client, batch, self.publishers)
+            self._check_given(batch)
         except PublicationRefused as refused:
             self._send(client, Rejected(0, batch.first, batch.last, str(refused)))
             return None
@@ -214,6 +217,13 @@ class EdgeBroker:
         for name, last in self.publishers.due.items():
             self.hub.out += self.notebook.numbered(name, last, exact=False)
         self.publishers.due.clear()
+
+    def _check_given(self, batch: Batch) -> None:
+        """Refuse what the protocol does not give, rather than give less."""
+        if batch.guarantee not in self.guarantees:
+            given = ", ".join(GUARANTEES[rank] for rank in self.guarantees)
+            wanted = GUARANTEES[batch.guarantee].value
+            raise PublicationRefused(f"protocol {self.protocol} does not give {wanted!r}: it gives {given}")
 
     def _take(self, link: Link, message: SessionMessage, arrived: SessionMessage) -> None:
         """Handle what came over a link: `message` is what of it is new, `arrived` what counts as consumed."""
