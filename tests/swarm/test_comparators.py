@@ -66,6 +66,17 @@ def test_what_is_outside_of_its_fault_model_is_refused_with_what_is_inside(proto
         random_scenario(1, protocol, Trouble((), failure, 1))
 
 
+ONCE_BROKEN: list[tuple[str, FailureClass, int, str]] = [
+    ("cbcast", "recover", 3015, "the dead were dialled again, and those who came in their place were taken for dead"),
+    ("cbcast", "root", 1012, "what came for a subscription that was not confirmed before its client died was judged"),
+]
+
+
+@pytest.mark.parametrize(("protocol", "failure", "seed"), [run[:3] for run in ONCE_BROKEN], ids=str)
+def test_what_was_broken_once_holds(protocol: str, failure: FailureClass, seed: int):
+    assert list(complaints(range(seed, seed + 1), Trouble((), failure, 1), protocol)) == []
+
+
 # ------------------------------------------------------------------------------------------------------------ mutants
 
 

@@ -134,10 +134,14 @@ class MeshBroker(EdgeBroker):
             if name == self._sponsor and self.phase is Phase.JOINING:
                 # Our sponsor took us in itself.
                 self._vouched.add(name)
-            if name not in self.hub.links:
+            if name not in self.hub.links and self._may_dial(name):
                 self.hub.dial(name, self._now, self.members[name].address)
         self._vouch()
         self._serve_if_known()
+
+    def _may_dial(self, name: str) -> bool:  # noqa: ARG002
+        """Whether that member can be there."""
+        return True
 
     def _let_go(self, member: Contact) -> None:
         """End whatever we have with that member; the next one under its name may be there already."""

@@ -22,6 +22,7 @@ from collections import deque
 
 from holdfast.model.direct_messages import Cast, Copied, Flushed, FlushRequest, Roster, Wish
 from holdfast.model.messages import Hello, Refusal, SessionMessage
+from holdfast.model.terms import Contact
 from holdfast.protocols.cbcast.clocks import ClockReader, ClockWriter, GroupClocks, whole
 from holdfast.protocols.cbcast.queues import Arrival, Arrivals
 from holdfast.protocols.cbcast.stability import Kept, Outbox
@@ -45,6 +46,7 @@ class FlushingBroker(MeshBroker):
         self.suspected: set[str] = set()
         self._buried: dict[str, int] = {}
         """The epochs of those who were members once and are not to come back in them."""
+        self._leaving_alone = ""
         self._coordinator = ""
         self._attempt = 0
         self._answered = True
@@ -294,8 +296,19 @@ class FlushingBroker(MeshBroker):
     def link_ended(self, link: Link, reason: str) -> None:
         super().link_ended(link, reason)
         member = self.members.get(link.peer)
-        if member is not None and self.config.tolerance and (link.dialler or link.session == member.epoch):
+        ours = member is not None and (link.dialler or link.session == member.epoch)
+        if ours and self.config.tolerance and link.peer != self._leaving_alone:
             self._suspect(link.peer)
+
+    def _let_go(self, member: Contact) -> None:
+        # The next one under its name may be a member already, and is not to blame.
+        self._leaving_alone = member.name
+        super()._let_go(member)
+        self._leaving_alone = ""
+
+    def _may_dial(self, name: str) -> bool:
+        """Whoever answers in the place of the dead is another one, and dials us itself when it is a member."""
+        return name not in self.suspected
 
     def link_opened(self, link: Link, fresh: bool) -> None:
         super().link_opened(link, fresh)
