@@ -460,17 +460,10 @@ class _Author:
                 self._add(max(0.0, time_s), command)
         elif failure is not None:
             chance = stream(self.seed, f"failures {failure}")
-            author = FailureAuthor(
-                chance,
-                self.tree,
-                self.clients,
-                self.topics,
-                self.begin_s,
-                self.span_s,
-                tuple(GUARANTEES[rank] for rank in self.ranks),
-                find_protocol(self.protocol).says or MIDST,
-            )
-            self.entries += author.entries(failure)
+            guarantees = tuple(GUARANTEES[rank] for rank in self.ranks)
+            midst = find_protocol(self.protocol).says or MIDST
+            place = (self.tree, self.clients, self.topics, self.begin_s, self.span_s)
+            self.entries += FailureAuthor(chance, *place, guarantees, midst).entries(failure)
 
     def _faults(self, kinds: tuple[FaultKind, ...]) -> None:
         if not kinds:
