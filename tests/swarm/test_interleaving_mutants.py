@@ -11,18 +11,8 @@ from random import Random
 import pytest
 
 from holdfast.model.batches import Batch
-from holdfast.model.messages import (
-    Confirm,
-    Data,
-    Frame,
-    Hello,
-    Interest,
-    Publish,
-    Refusal,
-    SessionMessage,
-    TotalAck,
-    cost_bytes,
-)
+from holdfast.model.costs import cost_bytes
+from holdfast.model.messages import Confirm, Data, Frame, Hello, Interest, Publish, Refusal, SessionMessage, TotalAck
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
 from holdfast.protocols.edges import Phase

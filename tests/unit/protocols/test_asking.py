@@ -1,5 +1,6 @@
 """Who waits asks: publishers for their receipts, children for a parent that is not ready yet."""
 
+from holdfast.model.costs import cost_bytes
 from holdfast.model.guarantees import CAUSAL
 from holdfast.model.messages import (
     WIRE_VERSION,
@@ -17,7 +18,6 @@ from holdfast.model.messages import (
     SessionMessage,
     Subscribe,
     Welcome,
-    cost_bytes,
 )
 from holdfast.protocols.clients import ClientNode
 from holdfast.protocols.config import ClientConfig, LinkConfig

@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, make_batch
+from holdfast.model.costs import cost_bytes
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import (
     WIRE_VERSION,
@@ -20,7 +21,6 @@ from holdfast.model.messages import (
     Refusal,
     SessionMessage,
     Welcome,
-    cost_bytes,
 )
 from holdfast.protocols.config import LinkConfig
 from holdfast.protocols.hub import ACK_TIMER, BEAT_TIMER, REDIAL_TIMER, Hub
