@@ -17,10 +17,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from holdfast.pipeline.audit import disputes, judging, pasts
-from holdfast.pipeline.audit.inbox import CLOCK, DELIVER, NAME, PUBLISH, SUBSCRIBE, SUSPECT, TOPIC, wanted
+from holdfast.pipeline.audit import disputes, judging
+from holdfast.pipeline.audit.inbox import DELIVER, NAME, PUBLISH, SUBSCRIBE, SUSPECT, TOPIC, wanted
 
 BATCH_ROWS = 100_000
+CLOCK_BYTES_MAX = 1 << 30
 _ZEROS = ("node", "index", "publisher", "seq", "content", "time", "topic")
 _LISTS = pa.list_(pa.int64())
 _SCHEMA = pa.schema(
@@ -28,6 +29,7 @@ _SCHEMA = pa.schema(
         ("kind", pa.int8()),
         *[(name, pa.int64()) for name in _ZEROS],
         ("keys", _LISTS),
+        ("past", _LISTS),
         ("clock", pa.binary()),
         ("text", pa.string()),
         ("more", pa.string()),
@@ -49,14 +51,10 @@ def audit(directory: Path) -> dict[str, int]:
     )
     published = ids.filter(pl.col("event") == "publish")
     delivered = ids.filter(pl.col("event") == "deliver")
-    known = [_names(names), *_publications(published, keyed=True), _topics(topics), *_subscriptions(ids)]
-    clocks = _clocks(
-        pasts.find_clocks(_batches([_names(names), *_publications(published, keyed=False), _rows(delivered, DELIVER)]))
-    )
-    sent = [*known, _rows(delivered, DELIVER)]
+    sent = [_names(names), *_publications(published), _topics(topics), *_subscriptions(ids), _rows(delivered, DELIVER)]
     counts: Counter[str] = Counter(deliveries=len(delivered))
     prints: dict[int, set[tuple[int, int]]] = {}
-    for batch in judging.judge(_batches([*sent, *clocks]), 5):
+    for batch in judging.judge(_batches(sent), 5, CLOCK_BYTES_MAX):
         for row in batch.select(["what", "kind", "count", "group", "first_print", "second_print"]).to_pylist():
             if row["what"] == judging.COUNT:
                 counts[row["kind"]] += row["count"]
@@ -66,7 +64,7 @@ def audit(directory: Path) -> dict[str, int]:
     if suspects:
         arrived = judging.arrivals(_batches([*sent, _table({"topic": suspects}, SUSPECT)]))
         offences = {
-            (row["client"], row["publisher"], row["seq"])
+            (row["node"], row["publisher"], row["seq"])
             for batch in disputes.judge_groups(arrived)
             for row in batch.to_pylist()
         }
@@ -109,17 +107,15 @@ def _topics(topics: pl.Series) -> pa.Table:
     return _table({"topic": list(range(len(topics))), "text": topics, "more": ["big"] * len(topics)}, TOPIC)
 
 
-def _publications(published: pl.DataFrame, keyed: bool) -> list[pa.Table]:
+def _publications(published: pl.DataFrame) -> list[pa.Table]:
     tables = []
     for rank, guarantee in enumerate(("eventual", "fifo", "causal", "total")):
         part = published.filter(pl.col("guarantee") == guarantee)
-        keys = pa.nulls(len(part), _LISTS)
-        if keyed:
-            hashes = part.select(pl.concat_str("topic", pl.lit("/"), pl.col("keys").list.first()))
-            held = hashes.to_series().is_not_null().to_numpy()
-            offsets = pa.array(np.concatenate([[0], np.cumsum(held)]).astype(np.int32))
-            values = hashes.to_series().drop_nulls().hash().reinterpret(signed=True)
-            keys = pa.ListArray.from_arrays(offsets, values.to_arrow())
+        hashes = part.select(pl.concat_str("topic", pl.lit("/"), pl.col("keys").list.first()))
+        held = hashes.to_series().is_not_null().to_numpy()
+        offsets = pa.array(np.concatenate([[0], np.cumsum(held)]).astype(np.int32))
+        values = hashes.to_series().drop_nulls().hash().reinterpret(signed=True)
+        keys = pa.ListArray.from_arrays(offsets, values.to_arrow())
         columns = {name: part[name] for name in ("node", "index", "publisher", "seq", "content", "time")}
         tables.append(_table({**columns, "topic": part["topic_id"], "keys": keys}, PUBLISH + rank))
     return tables
@@ -129,13 +125,6 @@ def _subscriptions(ids: pl.DataFrame) -> list[pa.Table]:
     subscribed = ids.filter(pl.col("event") == "subscribe")
     columns = {name: subscribed[name] for name in ("node", "index", "time")}
     return [_table({**columns, "text": subscribed["topic"]}, SUBSCRIBE)]
-
-
-def _clocks(found: object) -> list[pa.Table]:
-    return [
-        _table({name: batch.column(name) for name in ("publisher", "seq", "clock")}, CLOCK)
-        for batch in found  # type: ignore[attr-defined]
-    ]
 
 
 def _batches(tables: list[pa.Table]) -> list[pa.RecordBatch]:

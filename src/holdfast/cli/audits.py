@@ -73,7 +73,7 @@ def _judged(trace: str, engine: Engine, master: str) -> tuple[Verdict, dict[str,
     from holdfast.pipeline.session import spark_session  # noqa: PLC0415
 
     note(f"judging {trace} on Spark ({master})")
-    with progress() as advance, spoken_plainly(), spark_session(master) as spark:
+    with progress() as advance, spoken_plainly(), spark_session(master, quick=True) as spark:
         found = audit_on_spark(spark, trace if "://" in trace else Path(trace), progress=advance)
     return found.verdict, found.runs
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +21,7 @@ from tests.unit.simulation.stories import Story, added, busy_day, exchanged, is_
 
 TRACES = 2_200
 SPREAD_TRACES = 400
+NARROW_TRACES = 200
 
 
 def runs_of(seeds: Iterable[int]) -> dict[str, list[Event]]:
@@ -36,9 +38,9 @@ def summary(verdict: Verdict) -> tuple[int, dict[str, int]]:
     return verdict.deliveries, verdict.faults
 
 
-def assert_agreement(spark: SparkSession, path: Path, runs: dict[str, list[Event]], spread: bool | None = None) -> None:
+def assert_agreement(spark: SparkSession, path: Path, runs: dict[str, list[Event]], **options: Any) -> None:
     expected = {run: check(events, examples_max=1_000) for run, events in runs.items()}
-    found = audit(spark, path, spread=spread)
+    found = audit(spark, path, **options)
     judged = {run: verdict for run, verdict in expected.items() if verdict.deliveries or not verdict.ok}
     assert {run: summary(found.runs[run]) for run in judged} == {run: summary(one) for run, one in judged.items()}
     # A comparison in which some fault never occurs would compare nothing.
@@ -61,6 +63,14 @@ def test_runs_whose_clients_are_spread_over_all_tasks_too_and_from_lines(spark: 
     for number, rows in enumerate(runs.values()):
         write_trace(tmp_path / f"{number}.jsonl", rows)
     assert_agreement(spark, tmp_path, runs, spread=True)
+
+
+def test_runs_whose_clocks_are_too_large_for_a_task_are_looked_at_by_some_publishers_at_a_time(
+    spark: SparkSession, tmp_path: Path
+):
+    runs = runs_of(range(TRACES + SPREAD_TRACES, TRACES + SPREAD_TRACES + NARROW_TRACES))
+    write_parquet_trace(tmp_path, [event for rows in runs.values() for event in rows])
+    assert_agreement(spark, tmp_path, runs, spread=True, clock_bytes_max=1)
 
 
 def test_rows_of_a_node_with_the_same_index_are_in_the_order_in_which_they_were_written(

@@ -63,7 +63,9 @@ def test_offenders_are_those_that_the_words_name():
     assert disagreed > 500
 
 
-@pytest.mark.parametrize("task", [find_clocks, partial(judge, examples_max=5), arrivals, judge_groups])
+@pytest.mark.parametrize(
+    "task", [find_clocks, partial(judge, examples_max=5, clock_bytes_max=1), arrivals, judge_groups]
+)
 def test_a_task_that_is_sent_nothing_finds_nothing(task: Callable[[list[pa.RecordBatch]], Iterator[pa.RecordBatch]]):
     assert sum(batch.num_rows for batch in task([])) == 0
 

@@ -4,20 +4,17 @@ Positions are places in the client's sequence of deliveries. Whatever is asked o
 by their numbers, made once and reused for every client.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from holdfast.model.guarantees import CAUSAL, FIFO
+from holdfast.model.guarantees import FIFO
+from holdfast.pipeline.audit.clocks import Clocks
 from holdfast.pipeline.audit.inbox import DELIVER, Bools, Inbox, Longs
 from holdfast.pipeline.audit.publications import Names, Publications
 from holdfast.pipeline.audit.subscriptions import Interest, Subscription, Subscriptions
 
-CHUNK_ROWS = 4096
-"""Deliveries whose clocks are compared at once: the comparison stays in the cache."""
-NEVER = -1
 UNSUBSCRIBED = "unsubscribed"
 
 
@@ -68,6 +65,10 @@ class Deliveries:
         self.index, self.number, self.same = indexes[order], numbers[order], same[order]
         self.publisher, self.seq = publishers[order], seqs[order]
         self.starts = np.searchsorted(nodes[order], np.arange(len(names) + 1))
+
+    def nodes(self) -> Longs:
+        """The client of every delivery."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def of(self, client: int) -> slice:
         return slice(int(self.starts[client]), int(self.starts[client + 1]))
@@ -237,65 +238,27 @@ class Judge:
             int(publications.seq[late]),
         )
 
-    def causal(self, client: int, run: int, arrived: Longs, clocks: "Clocks") -> None:
-        """Count what overtook another publisher's message in its causal past."""
-        numbers = arrived[self._publications.rank[arrived] >= CAUSAL]
-        early = clocks.overtaking(numbers)
+    def causal(self, run: int, sequences: Sequence[tuple[int, Longs]], clocks: Iterable[Clocks]) -> None:
+        """Count what overtook another publisher's message in its causal past, at every client of a run.
+
+        `sequences` are the clients with the causal-or-stronger messages that arrived. Each of the `clocks` knows some
+        publishers; what is found with several of them is counted once.
+        """
+        found: dict[int, Longs] = {}
+        for some in clocks:
+            for client, numbers in sequences:
+                early = some.overtaking(numbers)
+                if len(early):
+                    before = found.get(client, early[:0])
+                    new = np.setdiff1d(early, before, assume_unique=True)
+                    found[client] = np.union1d(before, new)
+                    self._report_causal(client, run, numbers, new, some)
+
+    def _report_causal(self, client: int, run: int, numbers: Longs, early: Longs, clocks: Clocks) -> None:
         self._count(run, "causal", len(early))
         for at in early[: self._findings.room("causal")].tolist():
             late = clocks.overtaken(numbers, at)
             self._findings.add(self._overtaking("causal", client, int(numbers[at]), late, at))
-
-
-class Clocks:
-    """The causal pasts of one run's publications: for each a number per lane, that of the last one it knows."""
-
-    def __init__(
-        self, publications: Publications, bounds: tuple[int, int], lanes: Longs, rows: Longs, known: Any
-    ) -> None:
-        """`rows` are numbers of publications, `known` the clocks of these, a seq for each lane; it is overwritten."""
-        self._start, end = bounds
-        self._lanes = [publications.numbers.bounds(lane) for lane in lanes.tolist()]
-        self._row_of = np.zeros(end - self._start, np.int64)
-        self._row_of[rows - self._start] = np.arange(len(rows))
-        self._highest = np.full(end - self._start + 1, NEVER, np.int32)
-        for column, lane in enumerate(lanes.tolist()):
-            last = publications.numbers.upto(lane, known[:, column].astype(np.int64)) - self._start
-            # Nothing known of a lane, and the message's own lane, point to the place that nobody delivers.
-            nothing = (last < 0) | (publications.lane[rows] == lane)
-            known[:, column] = np.where(nothing, end - self._start, last)
-        self._known = known
-
-    def overtaking(self, numbers: Longs) -> Longs:
-        """The places in a sequence of deliveries at which a message comes before one of its past."""
-        highest = self._highest
-        local = numbers - self._start
-        highest[local] = np.arange(len(local))
-        for start, end in self._lanes:
-            lane = highest[start - self._start : end - self._start]
-            np.maximum.accumulate(lane, out=lane)
-        found = []
-        for first in range(0, len(local), CHUNK_ROWS):
-            chunk = local[first : first + CHUNK_ROWS]
-            places = np.arange(first, first + len(chunk), dtype=np.int32)
-            later = highest[self._known[self._row_of[chunk]]].max(axis=1) > places
-            found.append(first + np.flatnonzero(later))
-        highest[:] = NEVER
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
-
-    def overtaken(self, numbers: Longs, at: int) -> int:
-        """The first message, of the first lane by name, that the one at a place has overtaken."""
-        early = int(numbers[at])
-        later = numbers[at + 1 :]
-        for (start, end), known in zip(
-            self._lanes, self._known[self._row_of[early - self._start]].tolist(), strict=True
-        ):
-            if known == len(self._highest) - 1:
-                continue
-            past = later[(later >= start) & (later < end) & (later <= known + self._start)]
-            if len(past):
-                return int(past.min())
-        raise AssertionError("nothing was overtaken")
 
 
 def clients_in_order(names: Names, deliveries: Deliveries, subscriptions: Subscriptions) -> Iterator[int]:

@@ -14,14 +14,25 @@ import pyarrow as pa
 from holdfast.pipeline.audit.inbox import Bools, Ints, Longs
 
 SCHEMA = (
-    "client bigint, publisher bigint, seq bigint, other_publisher bigint, other_seq bigint, rightful bigint, "
-    "other_first boolean, `group` bigint"
+    "run string, node string, publisher string, seq bigint, other_publisher string, other_seq bigint, "
+    "rightful string, other_first boolean"
 )
 ARRIVALS = (
     "`group` bigint, client bigint, place bigint, publisher bigint, seq bigint, total boolean, "
-    "client_hash bigint, publisher_hash bigint"
+    "run string, client_name string, publisher_name string"
 )
-"""Clients and publishers by their rank among the names and by their hash."""
+"""Clients and publishers by their rank among the names, and by name."""
+_NUMBERS = ("group", "client", "place", "publisher", "seq", "total")
+_FIELDS = pa.schema(
+    [
+        *((name, pa.string()) for name in ("run", "node", "publisher")),
+        ("seq", pa.int64()),
+        ("other_publisher", pa.string()),
+        ("other_seq", pa.int64()),
+        ("rightful", pa.string()),
+        ("other_first", pa.bool_()),
+    ]
+)
 PAIRS_OF_CLIENTS_MAX = 512
 ABSENT = -1
 
@@ -35,14 +46,14 @@ def judge_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     if not sent:
         return
     table = pa.Table.from_batches(sent)
-    columns = {name: table.column(name).combine_chunks().to_numpy(zero_copy_only=False) for name in table.column_names}
+    columns = {name: table.column(name).to_numpy() for name in _NUMBERS}
     order = np.lexsort((columns["place"], columns["client"], columns["group"]))
     groups = columns["group"][order]
     starts = np.flatnonzero(np.concatenate([np.ones(1, np.bool_), groups[1:] != groups[:-1]]))
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(groups)], strict=True):
-        found = list(_judged(Group(columns, order[start:end])))
+        found = list(_judged(Group(columns, order[start:end]), table))
         if found:
-            yield pa.RecordBatch.from_pylist([row | {"group": int(groups[start])} for row in found])
+            yield pa.RecordBatch.from_pylist(found, _FIELDS)
 
 
 class Group:
@@ -50,28 +61,36 @@ class Group:
 
     def __init__(self, columns: dict[str, Longs], rows: Longs) -> None:
         clients, first_rows = np.unique(columns["client"][rows], return_index=True)
-        self.client_hashes = columns["client_hash"][rows[first_rows]]
+        self.client_rows = rows[first_rows]
+        """A row of each client."""
         members = np.stack([columns["publisher"][rows], columns["seq"][rows]], axis=1)
         _, firsts, ids = np.unique(members, axis=0, return_index=True, return_inverse=True)
         self.total: Bools = columns["total"][rows[firsts]].astype(np.bool_)
-        self.publishers, self.seqs = columns["publisher_hash"][rows[firsts]], columns["seq"][rows[firsts]]
+        self.message_rows = rows[firsts]
+        """A row of each message."""
         client_ids = np.searchsorted(clients, columns["client"][rows])
         bounds = np.searchsorted(client_ids, np.arange(len(clients) + 1))
         ids = ids.reshape(-1)
         self.sequences = [ids[bounds[at] : bounds[at + 1]] for at in range(len(clients))]
 
 
-def _judged(group: Group) -> Iterator[dict[str, object]]:
+def _judged(group: Group, told: pa.Table) -> Iterator[dict[str, object]]:
     if len(group.sequences) < 2 or longest_fits(group.sequences, group.total):
         return
+
+    def word(name: str, row: int) -> object:
+        return told.column(name)[row].as_py()
+
     for client, total, other, rightful, other_first in wrong_sides(group.sequences, group.total):
+        own, message, second = (int(row) for row in (group.client_rows[client], *group.message_rows[[total, other]]))
         yield {
-            "client": int(group.client_hashes[client]),
-            "publisher": int(group.publishers[total]),
-            "seq": int(group.seqs[total]),
-            "other_publisher": int(group.publishers[other]),
-            "other_seq": int(group.seqs[other]),
-            "rightful": int(group.client_hashes[rightful]),
+            "run": word("run", own),
+            "node": word("client_name", own),
+            "publisher": word("publisher_name", message),
+            "seq": word("seq", message),
+            "other_publisher": word("publisher_name", second),
+            "other_seq": word("seq", second),
+            "rightful": word("client_name", int(group.client_rows[rightful])),
             "other_first": other_first,
         }
 

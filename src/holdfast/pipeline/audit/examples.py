@@ -1,8 +1,6 @@
 """Sentences about some of the faults: the rows that they are about are looked up again. (Tasks had numbers only.)"""
 
-from collections.abc import Sequence
-from functools import reduce
-from operator import or_
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row
@@ -49,12 +47,15 @@ class Witnesses:
     """The publications and deliveries of the messages that the examples are about."""
 
     def __init__(self, events: DataFrame, examples: Sequence[Row]) -> None:
-        wanted = reduce(or_, [condition for one in examples for condition in _conditions(one)])
-        rows = events.where(F.col("event").isin(*MESSAGES) & wanted).select(*COLUMNS)
+        messages, places = _identities(examples)
+        # As numbers, so that a row is looked up in a table rather than compared with one example after the other.
+        by_message = F.xxhash64("run", "publisher", "seq").isin(messages)
+        by_place = F.xxhash64("run", "node", "index").isin(places)
+        rows = events.where(F.col("event").isin(*MESSAGES) & (by_message | by_place)).select(*COLUMNS)
         self._published: dict[Identity, Event] = {}
         self._delivered: list[Event] = []
         # Bounded: a few messages, each with as many rows as there are clients.
-        told = [_event(row.asDict()) for row in rows.toLocalIterator()]
+        told = [_event(row.asDict()) for row in rows.collect()]
         for event in sorted(told, key=lambda event: (event.run, event.node, event.index)):
             if event.event == "publish":
                 self._published.setdefault((event.run, event.publisher, event.seq), event)
@@ -78,13 +79,20 @@ class Witnesses:
         )
 
 
-def _conditions(example: Row) -> list[Column]:
-    run = F.col("run") == example["run"]
-    conditions = [run & (F.col("node") == example["node"]) & (F.col("index") == example["index"])]
-    for publisher, seq in (("publisher", "seq"), ("other_publisher", "other_seq")):
-        if example[publisher] is not None:
-            conditions.append(run & (F.col("publisher") == example[publisher]) & (F.col("seq") == example[seq]))
-    return conditions
+def _identities(examples: Sequence[Row]) -> tuple[list[Column], list[Column]]:
+    """Hashes of the messages of the examples (run, publisher, seq), and of their deliveries (run, node, index)."""
+    messages = {
+        (one["run"], one[publisher], one[seq])
+        for one in examples
+        for publisher, seq in (("publisher", "seq"), ("other_publisher", "other_seq"))
+        if one[publisher] is not None
+    }
+    places = {(one["run"], one["node"], one["index"]) for one in examples}
+    return _hashes(messages), _hashes(places)
+
+
+def _hashes(identities: Iterable[Identity]) -> list[Column]:
+    return [F.xxhash64(F.lit(run), F.lit(name), F.lit(number).cast("bigint")) for run, name, number in identities]
 
 
 def _event(row: dict[str, Any]) -> Event:

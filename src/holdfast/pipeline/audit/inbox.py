@@ -4,7 +4,7 @@ Names of nodes, publishers and topics travel as 64-bit hashes, together with the
 `TOPIC` say what they stand for. A delivery is six numbers. Everything else is rare in comparison.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,10 @@ PUBLISH = 8
 
 SCHEMA = (
     "kind tinyint, node bigint, index bigint, publisher bigint, seq bigint, content bigint, time bigint, "
-    "topic bigint, keys array<bigint>, clock binary, text string, more string"
+    "topic bigint, keys array<bigint>, past array<bigint>, clock binary, text string, more string"
 )
 NUMBERS = ("kind", "node", "index", "publisher", "seq", "content", "time", "topic")
-WORDS = ("keys", "clock", "text", "more")
+WORDS = ("keys", "past", "clock", "text", "more")
 COLUMNS = (*NUMBERS, *WORDS)
 
 _WANTED: dict[int, tuple[str, ...]] = {
@@ -32,7 +32,9 @@ _WANTED: dict[int, tuple[str, ...]] = {
     CLOCK: ("publisher", "seq", "clock"),
     SUSPECT: ("topic",),
 }
-_WANTED_OF_PUBLISH = ("node", "index", "publisher", "seq", "content", "time", "topic", "keys", "clock", "text", "more")
+_WANTED_OF_PUBLISH = ("node", "index", "publisher", "seq", "content", "time", "topic", "keys", "past", "text")
+
+_WORD_TYPES: dict[str, Any] = {"keys": pa.list_(pa.int64()), "past": pa.list_(pa.int64()), "clock": pa.binary()}
 
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
@@ -42,8 +44,10 @@ Bools = npt.NDArray[np.bool_]
 class Inbox:
     """The rows of one partition, by kind. Arrays of numbers, and Arrow arrays of everything else."""
 
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+    def __init__(self, batches: Iterable[pa.RecordBatch], without: Collection[tuple[int, str]] = ()) -> None:
+        """`without` names columns of a kind that nobody will ask for."""
         self._parts: dict[int, dict[str, list[Any]]] = {}
+        self._without = frozenset(without)
         for batch in batches:
             self._take(batch)
 
@@ -54,6 +58,8 @@ class Inbox:
             all_of_it = len(rows) == len(kinds)
             part = self._parts.setdefault(kind, {})
             for name in wanted(kind):
+                if (kind, name) in self._without:
+                    continue
                 column = batch.column(name)
                 if name in NUMBERS:
                     numbers = column.to_numpy()
@@ -72,8 +78,7 @@ class Inbox:
         parts = self._parts.get(kind, {}).pop(name, [])
         if parts:
             return pa.concat_arrays(parts)
-        kinds = {"keys": pa.list_(pa.int64()), "clock": pa.binary()}
-        return pa.array([], kinds.get(name, pa.string()))
+        return pa.array([], _WORD_TYPES.get(name, pa.string()))
 
     def count(self, kind: int) -> int:
         return sum(map(len, self._parts.get(kind, {}).get(wanted(kind)[0], ())))

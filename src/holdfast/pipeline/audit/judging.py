@@ -1,16 +1,20 @@
 """One task of the audit: it is sent everything about some clients, and all publications of their runs."""
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from holdfast.model.guarantees import CAUSAL
 from holdfast.model.trace import TraceError
-from holdfast.pipeline.audit.clients import Clocks, Deliveries, Finding, Findings, Judge, clients_in_order
+from holdfast.pipeline.audit.clients import Deliveries, Finding, Findings, Judge, clients_in_order
+from holdfast.pipeline.audit.clocks import Clocks
 from holdfast.pipeline.audit.groups import Groups, Prints
 from holdfast.pipeline.audit.inbox import CLOCK, SUSPECT, Inbox, Longs
-from holdfast.pipeline.audit.pasts import causal_lanes
+from holdfast.pipeline.audit.pasts import Given, Heard, Pasts, causal_lanes
 from holdfast.pipeline.audit.publications import Names, Publications, Topics
 from holdfast.pipeline.audit.subscriptions import Interest, Subscriptions
 
@@ -40,6 +44,7 @@ class Task:
         self.subscriptions = Subscriptions(inbox, self.names)
         self.deliveries = Deliveries(inbox, self.publications, self.names)
         self.interest = Interest(self.publications, topics, self.names)
+        self._sent = inbox.count(CLOCK) > 0
         self._clock_rows = self.publications.numbers.find(
             self.names.ranks(inbox.numbers(CLOCK, "publisher")), inbox.numbers(CLOCK, "seq")
         )
@@ -50,15 +55,31 @@ class Task:
         for client in clients_in_order(self.names, self.deliveries, self.subscriptions):
             yield client, int(self.names.run_of[client])
 
-    def clocks(self, run: int) -> Clocks | None:
-        """The causal pasts of a run, None if nothing can be out of causal order."""
-        start, end = self.publications.run_bounds(run)
-        lanes = causal_lanes(self.publications, start, end)
+    def clocks(self, run: int, bytes_max: int) -> Iterator[Clocks]:
+        """The causal pasts of a run, some publishers at a time; none if nothing can be out of causal order."""
+        bounds = self.publications.run_bounds(run)
+        lanes = causal_lanes(self.publications, *bounds)
         if len(lanes) < 2:
-            return None
-        at = np.flatnonzero((self._clock_rows >= start) & (self._clock_rows < end))
-        chosen = self._clocks if len(at) == len(self._clock_rows) else self._clocks.take(pa.array(at))
-        return Clocks(self.publications, (start, end), lanes, self._clock_rows[at], _matrix(chosen, len(lanes)))
+            return
+        if self._sent:
+            at = np.flatnonzero((self._clock_rows >= bounds[0]) & (self._clock_rows < bounds[1]))
+            chosen = self._clocks if len(at) == len(self._clock_rows) else self._clocks.take(pa.array(at))
+            yield Clocks(self.publications, bounds, lanes, self._clock_rows[at], _matrix(chosen, len(lanes)))
+            return
+        pasts = Pasts(run, self.publications, self._given, self._heard)
+        causal = np.flatnonzero(self.publications.rank[slice(*bounds)] >= CAUSAL)
+        width = max(bytes_max // (4 * (bounds[1] - bounds[0])), 1)
+        for first in range(0, len(lanes), width):
+            some = lanes[first : first + width]
+            yield Clocks(self.publications, bounds, some, bounds[0] + causal, pasts.clocks(some)[causal])
+
+    @cached_property
+    def _given(self) -> Given:
+        return Given(self.publications, self.names)
+
+    @cached_property
+    def _heard(self) -> Heard:
+        return Heard(self.names, self.deliveries.nodes(), self.deliveries.index, self.deliveries.number)
 
     def has_ties(self) -> bool:
         """Whether two rows of one client have the same index, so that their order is not known."""
@@ -97,8 +118,11 @@ def _matrix(packed: pa.Array, columns: int) -> Any:
     return data.view(item).reshape(len(packed), columns).copy()
 
 
-def judge(batches: Iterable[pa.RecordBatch], examples_max: int) -> Iterator[pa.RecordBatch]:
-    """Judge every client that was sent: rows of `SCHEMA`."""
+def judge(batches: Iterable[pa.RecordBatch], examples_max: int, clock_bytes_max: int) -> Iterator[pa.RecordBatch]:
+    """Judge every client that was sent: rows of `SCHEMA`.
+
+    Clocks that were not sent are computed here, from the whole runs that were; at most so many bytes of them at once.
+    """
     try:
         task = Task(Inbox(batches))
     except TraceError as error:
@@ -110,19 +134,9 @@ def judge(batches: Iterable[pa.RecordBatch], examples_max: int) -> Iterator[pa.R
     findings = Findings(examples_max)
     one = Judge(task.publications, task.deliveries, task.interest, findings)
     prints = Prints(Groups(task.publications))
-    clocks: Clocks | None = None
-    clocks_of = -1
-    for client, run in task.clients():
-        arrived = one.deliveries_of(client, run, task.subscriptions.of.get(client, []))
-        if not len(arrived):
-            continue
-        if run != clocks_of:
-            clocks, clocks_of = None, run
-            clocks = task.clocks(run)
-        one.fifo(client, run, arrived)
-        if clocks is not None:
-            one.causal(client, run, arrived, clocks)
-        prints.add(arrived)
+    for run, clients in groupby(task.clients(), key=lambda pair: pair[1]):
+        sequences = list(_arrived(task, one, prints, clients))
+        one.causal(run, sequences, task.clocks(run, clock_bytes_max) if sequences else ())
     yield _rows(
         [
             {"what": COUNT, "run": task.names.runs[run], "kind": kind, "count": count}
@@ -131,6 +145,18 @@ def judge(batches: Iterable[pa.RecordBatch], examples_max: int) -> Iterator[pa.R
         + [_example(task.names, finding) for finding in findings.kept]
     )
     yield from _prints(*prints.different())
+
+
+def _arrived(
+    task: Task, judge: Judge, prints: Prints, clients: Iterable[tuple[int, int]]
+) -> Iterator[tuple[int, Longs]]:
+    """Judge all but causal order at some clients; each with the causal-or-stronger messages that arrived."""
+    for client, run in clients:
+        arrived = judge.deliveries_of(client, run, task.subscriptions.of.get(client, []))
+        if len(arrived):
+            judge.fifo(client, run, arrived)
+            prints.add(arrived)
+            yield client, arrived[task.publications.rank[arrived] >= CAUSAL]
 
 
 def _example(names: Names, finding: Finding) -> dict[str, Any]:
@@ -171,6 +197,7 @@ def arrivals(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     task = Task(inbox)
     groups = Groups(task.publications, suspects)
     one = Judge(task.publications, task.deliveries, task.interest, Findings(0))
+    texts = pa.array(task.names.texts, pa.string())
     for client, run in task.clients():
         arrived = one.deliveries_of(client, run, task.subscriptions.of.get(client, []))
         places, found = groups.pairs(arrived)
@@ -178,16 +205,16 @@ def arrivals(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         size = len(found)
         if not size:
             continue
-        yield pa.record_batch(
-            [
-                pa.array(groups.hashes[found]),
-                pa.array(np.full(size, client)),
-                pa.array(places),
-                pa.array(task.publications.lane[numbers]),
-                pa.array(task.publications.seq[numbers]),
-                pa.array(groups.is_total(numbers)),
-                pa.array(np.full(size, task.names.hashes[client])),
-                pa.array(task.publications.hash[numbers]),
-            ],
-            names=["group", "client", "place", "publisher", "seq", "total", "client_hash", "publisher_hash"],
-        )
+        lanes = pa.array(task.publications.lane[numbers])
+        columns = {
+            "group": pa.array(groups.hashes[found]),
+            "client": pa.array(np.full(size, client)),
+            "place": pa.array(places),
+            "publisher": lanes,
+            "seq": pa.array(task.publications.seq[numbers]),
+            "total": pa.array(groups.is_total(numbers)),
+            "run": pa.repeat(task.names.runs[run], size),
+            "client_name": pa.repeat(task.names.texts[client], size),
+            "publisher_name": texts.take(lanes),
+        }
+        yield pa.RecordBatch.from_pydict(columns)

@@ -19,10 +19,11 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.model.guarantees import CAUSAL
+from holdfast.pipeline.audit.blocks import block_of, unpacked
 from holdfast.pipeline.audit.inbox import CLOCK, DELIVER, Inbox, Longs
 from holdfast.pipeline.audit.publications import Names, Publications, Topics
 
-SCHEMA = "kind tinyint, publisher bigint, seq bigint, clock binary, run string"
+SCHEMA = "run string, block binary"
 WAVE_MIN = 4
 """Shorter waves are computed one by one: it costs less."""
 BATCH_BYTES = 8 << 20
@@ -32,24 +33,25 @@ STEP_BITS = 40
 
 
 def find_clocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A clock for every causal-or-stronger publication of every run that was sent."""
-    inbox = Inbox(batches)
+    """A clock for every causal-or-stronger publication of every run that was sent: rows of kind `CLOCK`, as blocks."""
+    inbox = Inbox(unpacked(batches), without={(DELIVER, "content")})
     names = Names(inbox)
     publications = Publications(inbox, names, Topics(inbox))
-    given = _Given(publications, names)
-    deliveries = _Deliveries(inbox, publications, names)
+    given = Given(publications, names)
+    deliveries = _heard(inbox, publications, names)
     for run, name in enumerate(names.runs):
-        clocks = _clocks_of_run(run, publications, given, deliveries, len(names))
-        if clocks is not None:
-            yield from _batches(name, publications, publications.run_bounds(run), clocks)
+        pasts = Pasts(run, publications, given, deliveries)
+        if len(pasts.lanes) > 1:
+            for batch in _batches(publications, publications.run_bounds(run), pasts.clocks(pasts.lanes)):
+                yield pa.record_batch([pa.array([name]), pa.array([block_of(batch)], pa.binary())], ["run", "block"])
 
 
-class _Given:
+class Given:
     """The `past` columns: publish rows carry them as a list of publisher, seq, publisher, seq and so on."""
 
     def __init__(self, publications: Publications, names: Names) -> None:
-        self.present = publications.has_keys()
-        parents, values = publications.keys()
+        self.present = publications.has_past()
+        parents, values = publications.pasts()
         self._parents, self._lanes, self._seqs = parents[::2], names.ranks(values[::2]), values[1::2]
 
     def put(self, clocks: Any, start: int, end: int, columns: Longs, highest: int) -> None:
@@ -63,16 +65,13 @@ class _Given:
         clocks[self._parents[first:last][kept] - start, places[kept]] = seqs
 
 
-class _Deliveries:
-    """Deliveries, of messages that somebody published, at the clients that publish."""
+class Heard:
+    """Deliveries of messages that somebody published: client, index, publication; one run after the other."""
 
-    def __init__(self, inbox: Inbox, publications: Publications, names: Names) -> None:
-        lanes, seqs = names.ranks(inbox.numbers(DELIVER, "publisher")), inbox.numbers(DELIVER, "seq")
-        numbers = publications.numbers.find(lanes, seqs)
-        nodes, indexes = names.ranks(inbox.numbers(DELIVER, "node")), inbox.numbers(DELIVER, "index")
+    def __init__(self, names: Names, nodes: Longs, indexes: Longs, numbers: Longs) -> None:
         known = np.flatnonzero((numbers >= 0) & (nodes >= 0))
         runs = names.run_of[nodes[known]]
-        # One run after the other; a stable sort leaves a single run as it is.
+        # A stable sort leaves a single run as it is.
         known = known[np.argsort(runs, kind="stable")] if len(names.runs) > 1 else known
         self.nodes, self.indexes, self.numbers = nodes[known], indexes[known], numbers[known]
         self._starts = np.searchsorted(names.run_of[self.nodes], np.arange(len(names.runs) + 1))
@@ -81,37 +80,53 @@ class _Deliveries:
         return slice(int(self._starts[run]), int(self._starts[run + 1]))
 
 
+def _heard(inbox: Inbox, publications: Publications, names: Names) -> Heard:
+    lanes, seqs = names.ranks(inbox.numbers(DELIVER, "publisher")), inbox.numbers(DELIVER, "seq")
+    numbers = publications.numbers.find(lanes, seqs)
+    return Heard(names, names.ranks(inbox.numbers(DELIVER, "node")), inbox.numbers(DELIVER, "index"), numbers)
+
+
 def causal_lanes(publications: Publications, start: int, end: int) -> Longs:
     """The publishers of a run that have a place in its clocks."""
     return np.unique(publications.lane[start:end][publications.rank[start:end] >= CAUSAL])
 
 
-def _clocks_of_run(
-    run: int, publications: Publications, given: _Given, deliveries: _Deliveries, lanes_count: int
-) -> Any:
-    """A row for each publication of the run; None if there is nothing to judge: that takes two publishers."""
-    start, end = publications.run_bounds(run)
-    lanes = causal_lanes(publications, start, end)
-    if len(lanes) < 2:
-        return None
-    columns = np.full(lanes_count, -1, np.int64)
-    columns[lanes] = np.arange(len(lanes))
-    seqs, present = publications.seq[start:end], given.present[start:end]
-    own, highest = columns[publications.lane[start:end]], int(seqs.max())
-    clocks = np.zeros((end - start, len(lanes)), np.int32 if highest >> SEQ_BITS_MAX == 0 else np.int64)
-    given.put(clocks, start, end, columns, highest)
-    # A message is known with its past: whoever delivers it knows the message too.
-    rows = np.flatnonzero(present & (own >= 0))
-    clocks[rows, own[rows]] = np.maximum(clocks[rows, own[rows]], seqs[rows])
-    if not present.all():
-        at = deliveries.of_run(run)
-        nodes, indexes, numbers = deliveries.nodes[at], deliveries.indexes[at], deliveries.numbers[at] - start
-        history = _history(publications.node[start:end], publications.index[start:end], nodes, indexes, numbers)
-        _fill(clocks, history, publications.time[start:end], own, seqs, present)
-    return clocks
+class Pasts:
+    """The causal pasts of one run. There is nothing to judge unless it has two `lanes` (publishers) at least."""
+
+    def __init__(self, run: int, publications: Publications, given: Given, heard: Heard) -> None:
+        self._publications, self._given = publications, given
+        self._start, self._end = start, end = publications.run_bounds(run)
+        self.lanes = causal_lanes(publications, start, end)
+        self._seqs, self._present = publications.seq[start:end], given.present[start:end]
+        self._steps: _Steps | None = None
+        if len(self.lanes) > 1 and not self._present.all():
+            at = heard.of_run(run)
+            history = _history(
+                publications.node[start:end],
+                publications.index[start:end],
+                heard.nodes[at],
+                heard.indexes[at],
+                heard.numbers[at] - start,
+            )
+            self._steps = _Steps(history, publications.time[start:end], self._seqs, self._present)
+
+    def clocks(self, lanes: Longs) -> Any:
+        """A row for each publication of the run, with a column for each of these lanes."""
+        columns = np.full(int(self._publications.lane.max()) + 1, -1, np.int64)
+        columns[lanes] = np.arange(len(lanes))
+        own, highest = columns[self._publications.lane[self._start : self._end]], int(self._seqs.max())
+        clocks = np.zeros((len(own), len(lanes)), np.int32 if highest >> SEQ_BITS_MAX == 0 else np.int64)
+        self._given.put(clocks, self._start, self._end, columns, highest)
+        # A message is known with its past: whoever delivers it knows the message too.
+        rows = np.flatnonzero(self._present & (own >= 0))
+        clocks[rows, own[rows]] = np.maximum(clocks[rows, own[rows]], self._seqs[rows])
+        if self._steps is not None:
+            self._steps.fill(clocks, own)
+        return clocks
 
 
-def _batches(run: str, publications: Publications, bounds: tuple[int, int], clocks: Any) -> Iterator[pa.RecordBatch]:
+def _batches(publications: Publications, bounds: tuple[int, int], clocks: Any) -> Iterator[pa.RecordBatch]:
     part = slice(*bounds)
     hashes, seqs = publications.hash[part], publications.seq[part]
     wanted = np.flatnonzero(publications.rank[part] >= CAUSAL)
@@ -124,10 +139,8 @@ def _batches(run: str, publications: Publications, bounds: tuple[int, int], cloc
             pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(clocks[rows]))]
         )
         kinds = pa.array(np.full(len(rows), CLOCK, np.int8))
-        texts = pa.array([run] * len(rows), pa.string())
         yield pa.record_batch(
-            [kinds, pa.array(hashes[rows]), pa.array(seqs[rows]), packed, texts],
-            names=["kind", "publisher", "seq", "clock", "run"],
+            [kinds, pa.array(hashes[rows]), pa.array(seqs[rows]), packed], names=["kind", "publisher", "seq", "clock"]
         )
 
 
@@ -172,13 +185,18 @@ def _history(pub_nodes: Longs, pub_indexes: Longs, nodes: Longs, indexes: Longs,
     return _History(order, pub_nodes, starts, ends, numbers[useful[by_place]])
 
 
-def _fill(clocks: Any, history: _History, times: Longs, own: Longs, seqs: Longs, present: Any) -> None:
-    """Compute the clocks of all publications whose past is not given."""
-    sequence, cyclic = _sequence(history, times)
-    plan = _Plan(history, sequence, own, seqs, present)
-    plain = not cyclic and int(seqs.max()) >> STEP_BITS == 0
-    while plan.play(clocks, waves=plain, repeated=cyclic):
-        pass
+class _Steps:
+    """In which order the clocks of a run are computed. The order is the same for whichever lanes they have."""
+
+    def __init__(self, history: _History, times: Longs, seqs: Longs, present: Any) -> None:
+        sequence, self._cyclic = _sequence(history, times)
+        self._plan = _Plan(history, sequence, seqs, present)
+        self._plain = not self._cyclic and int(seqs.max()) >> STEP_BITS == 0
+
+    def fill(self, clocks: Any, own: Longs) -> None:
+        """Compute the clocks of all publications whose past is not given."""
+        while self._plan.play(clocks, own, waves=self._plain, repeated=self._cyclic):
+            pass
 
 
 def _sequence(history: _History, times: Longs) -> tuple[Longs, bool]:
@@ -241,11 +259,12 @@ def _followed(history: _History) -> tuple[Longs, bool]:
 class _Plan:
     """The publications in the order in which their clocks are computed, with what each one's client delivered."""
 
-    def __init__(self, history: _History, sequence: Longs, own: Longs, seqs: Longs, present: Any) -> None:
+    def __init__(self, history: _History, sequence: Longs, seqs: Longs, present: Any) -> None:
         self.numbers = history.order[sequence]
         self.nodes = history.node[sequence]
         self.nodes_count = int(self.nodes.max()) + 1
-        self.own, self.seqs = own[self.numbers], seqs[self.numbers]
+        self.own = np.zeros(0, np.int64)
+        self.seqs = seqs[self.numbers]
         self.present = present[self.numbers]
         lengths = (history.ends - history.starts)[sequence]
         self.bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
@@ -253,8 +272,12 @@ class _Plan:
         self.delivered = history.delivered[shift + np.arange(len(shift))]
         self.last = _dependencies(history, sequence)[sequence]
 
-    def play(self, clocks: Any, waves: bool, repeated: bool) -> bool:
-        """Compute every clock once; says, if it is to be repeated, whether one of them has grown."""
+    def play(self, clocks: Any, own: Longs, waves: bool, repeated: bool) -> bool:
+        """Compute every clock once; says, if it is to be repeated, whether one of them has grown.
+
+        `own` is the column of each publication's own publisher, or -1.
+        """
+        self.own = own[self.numbers]
         nodes = np.zeros((self.nodes_count, clocks.shape[1]), clocks.dtype)
         before = clocks.copy() if repeated else None
         ends = self._wave_ends() if waves else range(1, len(self.numbers) + 1)

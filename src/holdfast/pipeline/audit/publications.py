@@ -83,7 +83,7 @@ class Publications:
         self._repeated_nodes, self._repeated_indexes = nodes, columns["index"]
         self._words = {
             name: pa.concat_arrays([inbox.words(PUBLISH + rank, name) for rank in range(4)])
-            for name in ("keys", "text")
+            for name in ("keys", "past", "text")
         }
         self.run = names.run_of[self.lane]
         self.numbers = Numbers(self.lane, self.seq, len(names))
@@ -103,12 +103,19 @@ class Publications:
 
     def keys(self) -> tuple[Longs, Longs]:
         """For every (publication, key) the publication's number and the hash of topic and key, by number."""
-        lists = self._words["keys"].take(pa.array(self.rows))
+        return self._flat("keys")
+
+    def pasts(self) -> tuple[Longs, Longs]:
+        """For every number in a given past (publisher, seq, publisher, seq and so on) the publication's, and itself."""
+        return self._flat("past")
+
+    def _flat(self, name: str) -> tuple[Longs, Longs]:
+        lists = self._words[name].take(pa.array(self.rows))
         return np.asarray(pc.list_parent_indices(lists)).astype(np.int64), lists.flatten().to_numpy()
 
-    def has_keys(self) -> Bools:
-        """Which publications have a list of keys at all, be it an empty one."""
-        return np.asarray(self._words["keys"].is_valid().take(pa.array(self.rows)))
+    def has_past(self) -> Bools:
+        """Of which publications the past is given, be it an empty one."""
+        return np.asarray(self._words["past"].is_valid().take(pa.array(self.rows)))
 
     def attributes(self, numbers: Longs) -> pa.Array:
         """The attributes of some publications, as JSON texts; null for none."""

@@ -4,6 +4,7 @@ There are as many slots as tasks. Everything about one client goes to one slot: 
 runs, else by its own, and then the publications of the run, and whatever belongs to them, go to all slots.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark import StorageLevel
@@ -11,7 +12,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls them
 
 from holdfast.model.guarantees import GUARANTEES, Guarantee
-from holdfast.pipeline.audit import pasts
+from holdfast.pipeline.audit import blocks, pasts
+from holdfast.pipeline.audit.blocks import EVERYWHERE
 from holdfast.pipeline.audit.inbox import (
     COLUMNS,
     DELIVER,
@@ -22,6 +24,7 @@ from holdfast.pipeline.audit.inbox import (
     SUSPECT,
     TOPIC,
     UNSUBSCRIBE,
+    wanted,
 )
 from holdfast.pipeline.trace_frames import PROMISES, SUBSCRIPTIONS, is_malformed
 
@@ -30,7 +33,14 @@ _RARE = (
     *("run", "node", "index", "time", "event", "publisher", "seq"),
     *("topic", "where", "attributes", "guarantee", "keys", "past"),
 )
-_TYPES = {"kind": "tinyint", "keys": "array<bigint>", "clock": "binary", "text": "string", "more": "string"}
+_TYPES = {
+    "kind": "tinyint",
+    "keys": "array<bigint>",
+    "past": "array<bigint>",
+    "clock": "binary",
+    "text": "string",
+    "more": "string",
+}
 
 
 @dataclass(frozen=True)
@@ -51,8 +61,7 @@ def survey(events: DataFrame) -> DataFrame:
         F.count_if(is_publish).alias("publications"),
         F.count_if(F.col("event").isin(*PROMISES)).alias("promises"),
         F.count_if(causal).alias("causal"),
-        F.count_if(is_publish & F.col("past").isNull()).alias("without_past"),
-        F.max(F.when(is_publish, F.col("index"))).alias("last_publish"),
+        F.count_if(F.col("event") == CROSSED).alias("crossed"),
         F.count_if(F.col("event").isin(*SUBSCRIPTIONS) & (F.col("where") != "")).alias("filters"),
         F.count_if(is_malformed()).alias("malformed"),
     )
@@ -81,98 +90,156 @@ def _sorted_keys() -> Column:
     return F.when(F.size(keys) < 2, keys).otherwise(F.array_sort(F.array_distinct(keys)))
 
 
-def _row(frame: DataFrame, slot: Column, **columns: Column) -> DataFrame:
-    made = []
-    for name in COLUMNS:
-        kind = _TYPES.get(name, "bigint")
-        empty = F.lit(0) if name in NUMBERS else F.lit(None)
-        # Coalesced so that Spark knows it is never null: Arrow then hands it to numpy without looking.
-        value = F.coalesce(columns[name], F.lit(0)) if name in columns and name in NUMBERS else columns.get(name, empty)
-        made.append(value.cast(kind).alias(name))
-    return frame.select(*made, slot.alias("slot"))
+def _value(name: str, columns: dict[str, Column]) -> Column:
+    if name not in columns:
+        return F.lit(0 if name in NUMBERS else None)
+    # Coalesced so that Spark knows it is never null: Arrow then hands it to numpy without looking.
+    return F.coalesce(columns[name], F.lit(0)) if name in NUMBERS else columns[name]
+
+
+def _rows(frame: DataFrame, names: Sequence[str], slot: Column, home: Column, **columns: Column) -> DataFrame:
+    made = [_value(name, columns).cast(_TYPES.get(name, "bigint")).alias(name) for name in names]
+    return frame.select(slot.alias("slot"), home.alias("home"), *made)
 
 
 class Sender:
-    """Makes the rows of one trace for one layout."""
+    """Makes what the tasks of one trace are sent, for one layout."""
 
-    def __init__(self, events: DataFrame, surveyed: DataFrame, layout: Layout, filtered: bool) -> None:
-        """`filtered` says whether some subscription has a filter, so that attributes are needed."""
-        self._events, self._surveyed, self._layout, self._filtered = events, surveyed, layout, filtered
-        # What is not a delivery is little, and asked for four times.
+    def __init__(self, events: DataFrame, surveyed: DataFrame, layout: Layout, filtered: bool, crossed: bool) -> None:
+        """`filtered` says whether some subscription has a filter, so that attributes are needed; `crossed` whether some
+        message is reported to have crossed another.
+        """
+        self._events, self._surveyed, self._layout = events, surveyed, layout
+        self._filtered, self._crossed = filtered, crossed
+        # What is not a delivery is little, and asked for several times.
         self._rare = events.where(F.col("event").isin("publish", CROSSED, *SUBSCRIPTIONS)).select(*_RARE)
         self._rare = self._rare.persist(StorageLevel.MEMORY_AND_DISK)
+        told = self._names().union(self._topics()).union(self._subscriptions()).union(self._publications())
+        self._told, self._delivered = (
+            rows.mapInArrow(blocks.pack, blocks.SCHEMA).persist(StorageLevel.DISK_ONLY)
+            for rows in (told, self._deliveries())
+        )
+
+    def pack(self) -> None:
+        """Do the work: what is asked for later is ready."""
+        done(self._told.union(self._delivered))
 
     def close(self) -> None:
-        self._rare.unpersist()
+        for frame in (self._told, self._delivered, self._rare):
+            frame.unpersist()
 
-    def _of_event(self, event: str) -> DataFrame:
-        return (self._events if event == "deliver" else self._rare).where(F.col("event") == event)
+    def everything(self) -> DataFrame:
+        """All that can be said about every client, as blocks by `slot`."""
+        return self._everywhere(self._told.union(self._delivered))
+
+    def of_groups(self, suspects: DataFrame) -> DataFrame:
+        """The same, but of deliveries only those in some groups (of topic and key): `suspects`.`group`, which are sent
+        along. It is a frame to be unpersisted.
+        """
+        keyed = self._publications().select("publisher", "seq", F.explode("keys").alias("group"))
+        chosen = keyed.join(F.broadcast(suspects), "group", "left_semi").select("publisher", "seq")
+        deliveries = self._deliveries()
+        delivered = deliveries.join(F.broadcast(chosen), ["publisher", "seq"], "left_semi").select(*deliveries.columns)
+        named = _rows(
+            suspects,
+            ("kind", *wanted(DELIVER), *wanted(SUSPECT)),
+            F.lit(EVERYWHERE),
+            F.lit(0),
+            kind=F.lit(SUSPECT),
+            topic=F.col("group"),
+        )
+        rows = named.union(delivered.withColumn("topic", F.lit(0).cast("bigint")))
+        packed = rows.mapInArrow(blocks.pack, blocks.SCHEMA).persist(StorageLevel.DISK_ONLY)
+        done(packed)
+        return packed
+
+    def with_told(self, packed: DataFrame) -> DataFrame:
+        """Blocks of some deliveries, and of everything else, by `slot`."""
+        return self._everywhere(self._told.union(packed))
+
+    def clocks(self) -> DataFrame:
+        """The causal past of every causal-or-stronger publication, as blocks by `slot`, for clients that are spread."""
+        homes = self._told.union(self._delivered).withColumn("slot", F.col("home"))
+        found = placed(homes, self._layout.slots).mapInArrow(pasts.find_clocks, pasts.SCHEMA)
+        return self._everywhere(found.withColumn("slot", F.lit(EVERYWHERE)))
+
+    def _everywhere(self, packed: DataFrame) -> DataFrame:
+        """Blocks by the slots that want them."""
+        all_of_them = F.sequence(F.lit(0), F.lit(self._layout.slots - 1))
+        wanted = F.when(F.col("slot") == EVERYWHERE, all_of_them).otherwise(F.array("slot"))
+        return packed.select(F.explode(wanted).alias("slot"), "block")
+
+    # ------------------------------------------------------------------------------------------------ kinds of rows
+
+    def _home(self) -> Column:
+        return F.pmod(named("run"), F.lit(self._layout.slots)).cast("int")
 
     def _slot_of_client(self) -> Column:
-        name = named("run", "node") if self._layout.spread else named("run")
-        return F.pmod(name, F.lit(self._layout.slots)).cast("int")
+        if not self._layout.spread:
+            return self._home()
+        return F.pmod(named("run", "node"), F.lit(self._layout.slots)).cast("int")
 
-    def _slots_of_run(self) -> Column:
-        if self._layout.spread:
-            return F.explode(F.sequence(F.lit(0), F.lit(self._layout.slots - 1)))
-        return self._slot_of_client()
+    def _slot_of_run(self) -> Column:
+        return F.lit(EVERYWHERE) if self._layout.spread else self._home()
 
-    def deliveries(self) -> DataFrame:
-        return _row(
-            self._of_event("deliver"),
+    def _deliveries(self) -> DataFrame:
+        return _rows(
+            self._events.where(F.col("event") == "deliver"),
+            ("kind", *wanted(DELIVER)),
             self._slot_of_client(),
+            self._home(),
             kind=F.lit(DELIVER),
             node=named("run", "node"),
             index=F.col("index"),
             publisher=named("run", "publisher"),
             seq=F.col("seq"),
-            content=F.xxhash64(F.col("topic"), F.col("guarantee"), _sorted_keys()),
+            content=_content(),
         )
 
-    def publications(self) -> DataFrame:
-        """What is reported to have crossed a total message takes no part in the order of its keys."""
-        keys = F.transform(F.array_distinct(_sorted_keys()), lambda key: F.xxhash64(F.col("run"), F.col("topic"), key))
-        identity = ["run", "publisher", "seq"]
-        crossed = self._of_event(CROSSED).select(*identity).distinct().withColumn("crossed", F.lit(True))
-        published = self._of_event("publish").join(F.broadcast(crossed), identity, "left")
-        exempt = F.col("crossed").isNotNull() & (F.col("guarantee") != Guarantee.TOTAL.value)
-        none = F.array().cast("array<bigint>")
-        return self._publish_rows(published, self._slots_of_run(), F.when(exempt, none).otherwise(keys))
+    def _publications(self) -> DataFrame:
+        """What is reported to have crossed a total message takes no part in the order of its keys.
 
-    def publications_with_pasts(self) -> DataFrame:
-        """For the search of causal pasts: whole runs, and each given past as publisher, seq, publisher, seq, ..."""
+        Each given past is publisher, seq, publisher, seq and so on.
+        """
+        keys = F.transform(F.array_distinct(_sorted_keys()), lambda key: F.xxhash64(F.col("run"), F.col("topic"), key))
+        published = self._rare.where(F.col("event") == "publish")
+        if self._crossed:
+            identity = ["run", "publisher", "seq"]
+            crossed = self._rare.where(F.col("event") == CROSSED).select(*identity).distinct()
+            published = published.join(F.broadcast(crossed.withColumn("crossed", F.lit(True))), identity, "left")
+            exempt = F.col("crossed").isNotNull() & (F.col("guarantee") != Guarantee.TOTAL.value)
+            keys = F.when(exempt, F.array().cast("array<bigint>")).otherwise(keys)
+        rank = F.array_position(F.array(*[F.lit(guarantee.value) for guarantee in GUARANTEES]), F.col("guarantee"))
         past = F.flatten(
             F.transform(
                 F.map_entries("past"), lambda pair: F.array(F.xxhash64(F.col("run"), pair["key"]), pair["value"])
             )
         )
-        return self._publish_rows(self._of_event("publish"), self._slot_of_run(), past)
-
-    def _slot_of_run(self) -> Column:
-        return F.pmod(named("run"), F.lit(self._layout.slots)).cast("int")
-
-    def _publish_rows(self, published: DataFrame, slot: Column, keys: Column) -> DataFrame:
-        rank = F.array_position(F.array(*[F.lit(guarantee.value) for guarantee in GUARANTEES]), F.col("guarantee"))
-        return _row(
+        return _rows(
             published,
-            slot,
+            COLUMNS,
+            self._slot_of_run(),
+            self._home(),
             kind=F.lit(PUBLISH - 1) + rank,
             node=named("run", "node"),
             index=F.col("index"),
             publisher=named("run", "publisher"),
             seq=F.col("seq"),
-            content=F.xxhash64(F.col("topic"), F.col("guarantee"), _sorted_keys()),
+            content=_content(),
             time=F.col("time"),
             topic=named("run", "topic"),
             keys=keys,
+            past=past,
             text=F.to_json("attributes") if self._filtered else F.lit(None),
         )
 
-    def subscriptions(self) -> DataFrame:
+    def _subscriptions(self) -> DataFrame:
         kind = F.when(F.col("event") == "subscribe", SUBSCRIBE).otherwise(UNSUBSCRIBE)
-        return _row(
+        return _rows(
             self._rare.where(F.col("event").isin(*SUBSCRIPTIONS)),
+            COLUMNS,
             self._slot_of_client(),
+            self._home(),
             kind=kind,
             node=named("run", "node"),
             index=F.col("index"),
@@ -181,65 +248,41 @@ class Sender:
             more=F.col("where"),
         )
 
-    def names(self, everywhere: bool = True) -> DataFrame:
-        slot = self._slots_of_run() if everywhere else self._slot_of_run()
-        return _row(
-            self.names_of_runs(), slot, kind=F.lit(NAME), node=F.col("hash"), text=F.col("name"), more=F.col("run")
+    def _names(self) -> DataFrame:
+        """Every client and publisher once."""
+        told = self._surveyed.where(F.col("promises") > 0)
+        both = told.select("run", F.explode(F.array("node", "publisher")).alias("name"))
+        return _rows(
+            both.where(F.col("name").isNotNull()).distinct(),
+            COLUMNS,
+            self._slot_of_run(),
+            self._home(),
+            kind=F.lit(NAME),
+            node=named("run", "name"),
+            text=F.col("name"),
+            more=F.col("run"),
         )
 
-    def names_of_runs(self) -> DataFrame:
-        """Every client and publisher once: `run`, `name`, `hash`, and (for slots) `node`."""
-        told = self._surveyed.where(F.col("promises") > 0)
-        nodes = told.select("run", F.col("node").alias("name"))
-        publishers = told.where(F.col("publisher").isNotNull()).select("run", F.col("publisher").alias("name"))
-        both = nodes.union(publishers).distinct()
-        return both.select("run", "name", F.col("name").alias("node"), F.xxhash64("run", "name").alias("hash"))
-
-    def topics(self) -> DataFrame:
-        return _row(
-            self._of_event("publish").select("run", "topic").distinct().withColumn("node", F.lit("")),
-            self._slots_of_run(),
+    def _topics(self) -> DataFrame:
+        return _rows(
+            self._rare.where(F.col("event") == "publish").select("run", "topic").distinct(),
+            COLUMNS,
+            self._slot_of_run(),
+            self._home(),
             kind=F.lit(TOPIC),
             topic=named("run", "topic"),
             text=F.col("topic"),
             more=F.col("run"),
         )
 
-    def clocks(self) -> DataFrame:
-        """The causal past of every causal-or-stronger publication."""
-        sent = self.publications_with_pasts().union(self._heard()).union(self.names(everywhere=False))
-        found = placed(sent, self._layout.slots).mapInArrow(pasts.find_clocks, pasts.SCHEMA)
-        return _row(
-            found.withColumn("node", F.lit("")),
-            self._slots_of_run(),
-            kind=F.col("kind"),
-            publisher=F.col("publisher"),
-            seq=F.col("seq"),
-            clock=F.col("clock"),
-        )
 
-    def _heard(self) -> DataFrame:
-        """What clients that publish delivered before their last publication, in runs where pasts are to be found."""
-        told = self._surveyed.groupBy("run", "node").agg(F.max("last_publish").alias("last_publish"))
-        lacking = self._surveyed.groupBy("run").agg(
-            F.sum("without_past").alias("lack"), F.sum("causal").alias("causal")
-        )
-        runs = lacking.where((F.col("lack") > 0) & (F.col("causal") > 0)).select("run")
-        nodes = told.where(F.col("last_publish").isNotNull()).join(F.broadcast(runs), "run", "left_semi")
-        delivered = self._of_event("deliver").join(F.broadcast(nodes), ["run", "node"])
-        return _row(
-            delivered.where(F.col("index") < F.col("last_publish")),
-            self._slot_of_run(),
-            kind=F.lit(DELIVER),
-            node=named("run", "node"),
-            index=F.col("index"),
-            publisher=named("run", "publisher"),
-            seq=F.col("seq"),
-        )
+def _content() -> Column:
+    return F.xxhash64(F.col("topic"), F.col("guarantee"), _sorted_keys())
 
-    def suspects(self, groups: DataFrame) -> DataFrame:
-        everywhere = F.explode(F.sequence(F.lit(0), F.lit(self._layout.slots - 1)))
-        return _row(groups, everywhere, kind=F.lit(SUSPECT), topic=F.col("group"))
+
+def done(frame: DataFrame) -> None:
+    """Compute all rows of a frame, which is persisted."""
+    frame.write.format("noop").mode("overwrite").save()
 
 
 def placed(rows: DataFrame, slots: int) -> DataFrame:
