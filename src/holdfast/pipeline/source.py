@@ -17,13 +17,15 @@ Options of the source (their case does not matter):
 - `topic`: a pattern (`bank/#`); what is on other topics is left out where it lies, also of a stream.
 - `maxMessagesPerTrigger`: how many rows a micro-batch of a stream has at most.
 - `rowsPerPartition`: about how many rows one task reads.
+- `json`: fields, as in `account STRING, amount BIGINT`; payloads are decoded into one more column, `value`, a struct of
+  these. What is no JSON object with such fields has the value null; its payload is there all the same.
 - `pushFilters`: `true` takes over the filters of the query; only for a DataFrame used once: `PushingLogReader`.
 
 To read fewer columns give a schema with fewer: `spark.read.schema("topic STRING, seq BIGINT").format("holdfast")`. The
 sink and its options are in `holdfast.pipeline.sink`.
 """
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -33,6 +35,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from holdfast.model.topics import check_pattern
+from holdfast.pipeline import json_values
 from holdfast.pipeline.filters import TopicMatches, apply_filters, is_taken
 from holdfast.pipeline.logs import Log, LogError, Positions, Range, local_path, parse_positions
 from holdfast.pipeline.recording_log import RecordingLog
@@ -42,6 +45,7 @@ from holdfast.storage.recordings import is_recording
 from holdfast.storage.traces import SUFFIX
 
 FORMAT = "holdfast"
+PAYLOAD = "payload"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 ROWS_PER_PARTITION = 500_000
 
@@ -61,8 +65,15 @@ class HoldfastDataSource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
-    def schema(self) -> StructType:
-        return open_log(self.options).schema
+    def schema(self) -> StructType | str:
+        known, fields = open_log(self.options).schema, self.options.get("json")
+        if fields is None:
+            return known
+        if PAYLOAD not in known.names:
+            raise LogError(f"the option json is for payloads, and there are none in {open_log(self.options)}.")
+        # As text, because only Spark itself can read what the option says.
+        columns = [f"`{one.name}` {one.dataType.simpleString()}{'' if one.nullable else ' NOT NULL'}" for one in known]
+        return ", ".join([*columns, f"`{json_values.COLUMN}` STRUCT<{fields}>"])
 
     def reader(self, schema: StructType) -> "LogReader":
         pushes = _choice(self.options, "pushFilters", ("false", "true")) == "true"
@@ -128,11 +139,16 @@ class _Reading:
         pattern = options.get("topic")
         self._filters: tuple[Filter, ...] = (TopicMatches(check_pattern(pattern)),) if pattern else ()
         known = open_log(options).schema
+        self._decoded = "json" in options and json_values.COLUMN in schema.names
+        # As they are written: that does not say whether an array may hold nulls.
+        columns = {one.name: one.dataType.simpleString() for one in known}
         for field in schema.fields:
-            if field.name not in known.names or field.dataType != known[field.name].dataType:
+            if self._decoded and field.name == json_values.COLUMN:
+                continue
+            if columns.get(field.name) != field.dataType.simpleString():
                 raise LogError(
                     f"there is no column {field.name} {field.dataType.simpleString()} in {open_log(options)}; "
-                    f"its columns are {', '.join(f'{one.name} {one.dataType.simpleString()}' for one in known)}."
+                    f"its columns are {', '.join(f'{name} {kind}' for name, kind in columns.items())}."
                 )
 
     def _log(self) -> Log:
@@ -149,11 +165,19 @@ class _Reading:
         if not isinstance(part, Range):
             return  # Spark invents a partition where there is none.
         wanted = to_arrow_schema(self._schema)
+        decode = self._decoder(wanted)
         for batch in self._log().read(part, self._filters):
             passed = apply_filters(batch, self._filters)
             if passed.num_rows:
+                if decode is not None:
+                    passed = passed.append_column(json_values.COLUMN, decode(passed.column(PAYLOAD)))
                 columns = [passed.column(field.name).cast(field.type) for field in wanted]
                 yield pa.record_batch(columns, schema=wanted)
+
+    def _decoder(self, wanted: pa.Schema) -> Callable[[pa.Array], pa.Array] | None:
+        if not self._decoded:
+            return None
+        return json_values.decoder(self._schema[json_values.COLUMN].dataType, wanted.field(json_values.COLUMN).type)
 
 
 class LogReader(_Reading, DataSourceReader):
@@ -181,7 +205,7 @@ class PushingLogReader(LogReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take the filters that we can apply; Spark applies those that are returned."""
-        taken = [one for one in filters if is_taken(one, self._schema)]
+        taken = [one for one in filters if is_taken(one, self._log().schema)]
         self._filters = (*self._filters, *taken)
         return [one for one in filters if one not in taken]
 

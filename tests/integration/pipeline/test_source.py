@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -106,6 +107,45 @@ def test_json_payloads_are_decoded_where_they_are_read(spark: SparkSession, reco
     assert decoded.selectExpr("sum(it.number)").collect() == [(sum(range(1000)),)]
 
 
+PAYLOADS = {
+    b'{"account": "a", "amount": 5, "tags": ["x", null], "note": 1}': ("a", 5, ["x", None]),
+    b'{"account": null}': (None, None, None),
+    b'{"account": "a", "amount": "five"}': None,
+    b'{"account": "a", "amount": 3000000000}': None,
+    b'{"account": ': None,
+    b"[1]": None,
+    b"\xff\x00": None,
+    b"": None,
+}
+FIELDS = "account STRING, amount INT, tags ARRAY<STRING>"
+
+
+def record_payloads(path: Path) -> Path:
+    with RecordingWriter(path) as writer:
+        writer.append([structs.replace(message(0), payload=payload) for payload in PAYLOADS], BEGAN_NS)
+    return path
+
+
+def test_json_is_decoded_by_the_source_on_request_and_what_is_none_stays_in_the_payload(
+    spark: SparkSession, tmp_path: Path
+):
+    frame = read(spark, record_payloads(tmp_path / "bank"), json=FIELDS)
+    assert frame.columns[-1] == "value"
+    rows = frame.select("payload", "value").collect()
+    assert {bytes(row.payload): None if row.value is None else tuple(row.value) for row in rows} == PAYLOADS
+    assert frame.where("value.amount = 5").count() == 1
+    pushed = read(spark, tmp_path / "bank", json=FIELDS, pushFilters="true")
+    assert pushed.where("value is not null and position < 1").count() == 1
+
+
+def test_a_stream_decodes_json_too(spark: SparkSession, tmp_path: Path):
+    recording = record(tmp_path / "bank", 0, 100)
+    assert stream_into(spark, recording, tmp_path, json="number BIGINT", maxMessagesPerTrigger=60) == [60, 40]
+    copied = spark.read.parquet(str(tmp_path / "copy"))
+    assert sorted(row.number for row in copied.select("value.number").collect()) == list(range(100))
+    assert numbers(copied) == list(range(100))
+
+
 # ------------------------------------------------------------------------------------------------------------- streams
 
 
@@ -156,6 +196,8 @@ def test_a_stream_notices_that_its_recording_was_replaced(spark: SparkSession, t
         ({"rowsPerPartition": "many"}, r"rowsPerPartition is 'many'; it is a number from 1 on"),
         ({"topic": "a//#/b"}, r"pattern"),
         ({"pushFilters": "yes"}, r"pushFilters is 'yes'; it is one of false, true"),
+        ({"json": "colour TINT"}, r"TINT"),
+        ({"json": "gap INTERVAL DAY"}, r"json has value\.gap interval day; JSON holds strings"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_with_what_could(
