@@ -16,6 +16,8 @@ from holdfast.storage.traces import count_lines, read_trace
 
 IN_MEMORY_EVENTS_MAX = 200_000
 """Below this a trace is judged before Spark would have started."""
+QUICK_EVENTS_MAX = 12_000_000
+"""Below this Java has no time to win back what it spends on compiling well."""
 RUNS_SHOWN_MAX = 20
 LOCAL_MASTER = "local[*]"
 
@@ -73,19 +75,29 @@ def _judged(trace: str, engine: Engine, master: str) -> tuple[Verdict, dict[str,
     from holdfast.pipeline.session import spark_session  # noqa: PLC0415
 
     note(f"judging {trace} on Spark ({master})")
-    with progress() as advance, spoken_plainly(), spark_session(master, quick=True) as spark:
+    with progress() as advance, spoken_plainly(), spark_session(master, quick=_is_quick(trace)) as spark:
         found = audit_on_spark(spark, trace if "://" in trace else Path(trace), progress=advance)
     return found.verdict, found.runs
 
 
 def _is_small(trace: str) -> bool:
+    return _has_fewer(trace, IN_MEMORY_EVENTS_MAX)
+
+
+def _is_quick(trace: str) -> bool:
+    """Whether a Java that compiles less is through sooner."""
+    return _has_fewer(trace, QUICK_EVENTS_MAX)
+
+
+def _has_fewer(trace: str, limit: int) -> bool:
+    """Whether a trace has fewer rows; what lies elsewhere is taken for large."""
     if "://" in trace:
         return False
     if not _is_parquet(trace):
-        return count_lines(trace, IN_MEMORY_EVENTS_MAX) < IN_MEMORY_EVENTS_MAX
+        return count_lines(trace, limit) < limit
     from holdfast.pipeline.trace_frames import count_events  # noqa: PLC0415
 
-    return count_events(trace, IN_MEMORY_EVENTS_MAX) < IN_MEMORY_EVENTS_MAX
+    return count_events(trace, limit) < limit
 
 
 def _read(trace: str) -> list[Event]:

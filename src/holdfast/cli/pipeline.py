@@ -129,10 +129,11 @@ def metrics(
     master: Master = LOCAL_MASTER,
     as_json: AsJson = False,
 ) -> None:
-    """Figures of a run: latencies by guarantee, topic, phase and hops, throughput, repairs, header bytes, brokers.
+    """Figures of a run: latencies by guarantee, topic, fault window and hops; throughput, repairs, headers, brokers.
 
     A delivery is in the phase `repair` if a repair was under way between its publication and its arrival. Hops are the
-    brokers on the way, known for what arrived before the first fault. What a trace does not tell is left out.
+    brokers on the way, in the tree as it was then; where it changed meanwhile they are not known. What a trace does not
+    tell is left out.
 
     \b
     Examples

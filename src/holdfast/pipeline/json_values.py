@@ -55,6 +55,6 @@ def _python_type(kind: T.DataType, name: str) -> Any:
     if type(kind) in _PLAIN:
         return _PLAIN[type(kind)]
     raise LogError(
-        f"the option json has {name} {kind.simpleString()}; JSON holds strings, booleans, numbers (whole, FLOAT, DOUBLE), "
-        "DATE, TIMESTAMP, TIMESTAMP_NTZ, and arrays, structs and maps by strings of these."
+        f"the option json has {name} {kind.simpleString()}; JSON holds strings, booleans, numbers (whole, FLOAT or "
+        "DOUBLE), DATE, TIMESTAMP, TIMESTAMP_NTZ, and arrays, structs and maps by strings of these."
     )

@@ -1,18 +1,19 @@
 """Figures of a run, from its trace, as DataFrames: latencies, throughput, repairs, header bytes, load of the brokers.
 
 All functions take the frame of `trace_frames.read_events`, and most take what `timed_deliveries` makes of it. Times are
-nanoseconds on the clock that the nodes of a run share as well as they can. Who is attached to which broker, and when,
-is what clients reported (`attach`); a repair lasts from `repair_start` to the next `repair_end` of the same broker.
+nanoseconds on the clock that the nodes of a run share as well as they can. Who was attached to which broker, and what
+the tree was at every moment, is in `trees`; a repair lasts from `repair_start` to the next `repair_end` of its broker.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls them
+
+from holdfast.pipeline.trees import homes, with_ways
 
 PERCENTILES = (0.5, 0.9, 0.99, 0.999)
 ACCURACY = 10_000
@@ -26,9 +27,8 @@ def timed_deliveries(events: DataFrame, hops: bool = True) -> DataFrame:
 
     Columns: `run, publisher, seq, topic, guarantee, client, published_ns, delivered_ns, latency_ms, size, overhead`,
     `phase` (`repair` if a repair was under way at some time between the two, else `calm`), `repair` (which fault window
-    of the run that was, from 1) and `hops` (brokers on the way; null unless the tree at that time is known: the message
-    was published before the first fault and all concerned had reported to whom they are attached). Without `hops` that
-    column is left out, which is quicker.
+    of the run that was, from 1), `way` and `hops` (the brokers on the way, and how many: `trees.with_ways`; null where
+    the tree changed meanwhile, and where it was not reported). Without `hops` these two are left out, which is quicker.
     """
     published = events.where(F.col("event") == "publish").groupBy("run", "publisher", "seq")
     sent = published.agg(
@@ -48,7 +48,7 @@ def timed_deliveries(events: DataFrame, hops: bool = True) -> DataFrame:
         *("sent.size", "sent.overhead"),
     )
     timed = _with_phase(both, fault_windows(events))
-    return _with_hops(timed, events) if hops else timed.drop("origin", "first_fault_ns")
+    return with_ways(timed, events).drop("origin") if hops else timed.drop("origin")
 
 
 def latencies(timed: DataFrame, by: Sequence[str] = ("guarantee",)) -> DataFrame:
@@ -167,7 +167,6 @@ def _with_phase(timed: DataFrame, windows: DataFrame) -> DataFrame:
     return (
         joined.withColumn("repair", F.when(F.size(F.coalesce(touched, F.array())) > 0, number))
         .withColumn("phase", F.when(F.col("repair").isNotNull(), REPAIR).otherwise(CALM))
-        .withColumn("first_fault_ns", F.array_min(F.transform("spans", lambda one: one["start_ns"])))
         .drop("spans")
     )
 
@@ -175,32 +174,15 @@ def _with_phase(timed: DataFrame, windows: DataFrame) -> DataFrame:
 # ----------------------------------------------------------------------------------------------------------- brokers
 
 
-def homes(events: DataFrame) -> DataFrame:
-    """To which broker each client was attached, and when.
+def broker_load(events: DataFrame, timed: DataFrame) -> DataFrame:
+    """What each broker took in from its clients, handed out to them, and passed on.
 
-    Columns: `run, client, broker, from_ns, to_ns` (null for the last).
-    """
-    clients = events.where(F.col("event").isin("publish", "deliver", "subscribe")).select("run", "node").distinct()
-    attached = events.where(F.col("event") == "attach").join(F.broadcast(clients), ["run", "node"], "left_semi")
-    following = Window.partitionBy("run", "node").orderBy("index")
-    return attached.select(
-        "run",
-        F.col("node").alias("client"),
-        F.col("peer").alias("broker"),
-        F.col("time").alias("from_ns"),
-        F.lead("time").over(following).alias("to_ns"),
-    )
-
-
-def broker_load(events: DataFrame) -> DataFrame:
-    """What each broker took in from its clients and handed out to them.
-
-    Columns: `run, broker, clients, publications, deliveries, payload_bytes` (of both). What brokers pass to each other
-    is not in a trace.
+    Columns: `run, broker, clients, publications, deliveries, payload_bytes` (of both), `routed` (deliveries, anywhere,
+    whose way is known and led over this broker). `timed` is of `timed_deliveries`, with ways.
     """
     messages = events.where(F.col("event").isin("publish", "deliver")).withColumnRenamed("node", "client")
     then = (F.col("time") >= F.col("from_ns")) & (F.col("to_ns").isNull() | (F.col("time") < F.col("to_ns")))
-    return (
+    own = (
         messages.join(F.broadcast(homes(events)), ["run", "client"])
         .where(then)
         .groupBy("run", "broker")
@@ -210,64 +192,11 @@ def broker_load(events: DataFrame) -> DataFrame:
             F.count_if(F.col("event") == "deliver").alias("deliveries"),
             F.sum("size").alias("payload_bytes"),
         )
-        .orderBy("run", "broker")
     )
-
-
-def _with_hops(timed: DataFrame, events: DataFrame) -> DataFrame:
-    """With the number of brokers between the two clients, for what was published before the first fault."""
-    first = homes(events).groupBy("run", "client").agg(F.min_by("broker", "from_ns").alias("broker"))
-    pairs = distances(events)
-    origin = first.select("run", F.col("client").alias("origin"), F.col("broker").alias("one"))
-    target = first.select("run", "client", F.col("broker").alias("other"))
-    joined = (
-        timed.join(F.broadcast(origin), ["run", "origin"], "left")
-        .join(F.broadcast(target), ["run", "client"], "left")
-        .join(F.broadcast(pairs), ["run", "one", "other"], "left")
-    )
-    calm = F.col("first_fault_ns").isNull() | (F.col("delivered_ns") < F.col("first_fault_ns"))
-    return joined.withColumn("hops", F.when(calm, F.col("hops"))).drop("one", "other", "first_fault_ns", "origin")
-
-
-def distances(events: DataFrame) -> DataFrame:
-    """How many brokers are on the way between two, both included, in the tree as it was before the first fault.
-
-    Columns: `run, one, other, hops`.
-    """
-    faults = events.where(F.col("event").isin("suspect", "repair_start", "crash"))
-    first = faults.groupBy("run").agg(F.min("time").alias("first"))
-    clients = homes(events).select("run", F.col("client").alias("node")).distinct()
-    attached = events.where(F.col("event") == "attach").select("run", "node", "peer", "time")
-    brokers = attached.join(F.broadcast(clients), ["run", "node"], "left_anti")
-    no_client = brokers.join(F.broadcast(clients.withColumnRenamed("node", "peer")), ["run", "peer"], "left_anti")
-    early = no_client.join(F.broadcast(first), "run", "left").where(
-        F.col("first").isNull() | (F.col("time") < F.col("first"))
-    )
-    alone = homes(events).select("run", F.col("broker").alias("node"), F.col("broker").alias("peer"))
-    links = early.select("run", "node", "peer").union(alone).distinct()
-    return links.groupBy("run").applyInArrow(_tree_distances, "run string, one string, other string, hops bigint")
-
-
-def _tree_distances(links: pa.Table) -> pa.Table:
-    neighbours: dict[str, set[str]] = {}
-    for one, other in zip(links.column("node").to_pylist(), links.column("peer").to_pylist(), strict=True):
-        neighbours.setdefault(one, set()).add(other)
-        neighbours.setdefault(other, set()).add(one)
-    rows = [(one, other, hops) for one in sorted(neighbours) for other, hops in _reached(neighbours, one)]
-    run = links.column("run")[0].as_py()
-    names = ("run", "one", "other", "hops")
-    columns: list[Any] = [[run] * len(rows), *([row[at] for row in rows] for at in range(3))]
-    return pa.table(dict(zip(names, columns, strict=True)))
-
-
-def _reached(neighbours: dict[str, set[str]], start: str) -> Iterator[tuple[str, int]]:
-    seen, edge, hops = {start}, [start], 1
-    while edge:
-        for broker in edge:
-            yield broker, hops
-        edge = sorted({near for broker in edge for near in neighbours[broker]} - seen)
-        seen |= {*edge}
-        hops += 1
+    routed = timed.select("run", F.explode("way").alias("broker")).groupBy("run", "broker")
+    both = own.join(routed.agg(F.count("*").alias("routed")), ["run", "broker"], "full")
+    counts = [F.coalesce(name, F.lit(0)).alias(name) for name in (*own.columns[2:], "routed")]
+    return both.select("run", "broker", *counts).orderBy("run", "broker")
 
 
 # ------------------------------------------------------------------------------------------------------------- all
@@ -277,8 +206,8 @@ def _reached(neighbours: dict[str, set[str]], start: str) -> Iterator[tuple[str,
 def all_metrics(events: DataFrame, every_s: float = 1.0) -> Iterator[dict[str, DataFrame]]:
     """Every table of `holdfast pipeline metrics`, by its name, for as long as the context lasts.
 
-    `latency_by_guarantee`, `latency_by_topic`, `latency_by_phase`, `latency_by_hops`, `throughput`, `repairs`,
-    `fault_windows`, `overheads`, `brokers`.
+    `latency_by_guarantee`, `latency_by_topic`, `latency_by_phase`, `latency_by_window`, `latency_by_hops`,
+    `throughput`, `repairs`, `fault_windows`, `overheads`, `brokers`.
     """
     # What is read again and again: the trace (decoded from lines, perhaps), and deliveries with their publications.
     kept = events.persist(StorageLevel.MEMORY_AND_DISK)
@@ -288,12 +217,13 @@ def all_metrics(events: DataFrame, every_s: float = 1.0) -> Iterator[dict[str, D
             "latency_by_guarantee": latencies(timed, ("guarantee",)),
             "latency_by_topic": latencies(timed, ("topic",)),
             "latency_by_phase": latencies(timed, ("phase", "guarantee")),
-            "latency_by_hops": latencies(timed, ("hops",)),
+            "latency_by_window": latencies(timed, ("run", "repair")),
+            "latency_by_hops": latencies(timed, ("phase", "hops")),
             "throughput": throughput(kept, every_s),
             "repairs": repairs(kept),
             "fault_windows": fault_windows(kept),
             "overheads": overheads(kept),
-            "brokers": broker_load(kept),
+            "brokers": broker_load(kept, timed),
         }
     finally:
         timed.unpersist()

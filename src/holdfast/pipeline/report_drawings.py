@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from math import log10
+from typing import NamedTuple
 
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.pipeline.metrics import CALM
-from holdfast.pipeline.report_findings import BrokerRepair, Fault, Rate, Replica, Spread
+from holdfast.pipeline.report_findings import BrokerRepair, Fault, HopSpread, Load, Rate, Replica, Spread
 from holdfast.pipeline.report_marks import (
     COLORS,
     FAULT_COLOR,
@@ -23,6 +24,7 @@ from holdfast.pipeline.report_marks import (
 WIDTH = 960
 LATENCY_MS_MIN = 0.001
 """What is drawn on an axis of factors has to be above 0."""
+HOPS_COLOR = COLORS["total"]
 PHASES = {CALM: "tree whole", "repair": "under repair"}
 
 # ------------------------------------------------------------------------------------------------------- latencies
@@ -36,10 +38,33 @@ def in_order(spreads: Sequence[Spread]) -> list[Spread]:
     return sorted(spreads, key=lambda one: (ranks.get(one.guarantee, len(ranks)), one.phase != CALM))
 
 
+class Row(NamedTuple):
+    """One line of a drawing of latencies."""
+
+    name: str
+    color: str
+    spread: Spread | HopSpread
+
+    @property
+    def is_calm(self) -> bool:
+        return self.spread.phase == CALM
+
+
 def latency_drawing(spreads: Sequence[Spread]) -> str:
     """A box from the first to the third quartile for each guarantee and phase, on an axis of factors."""
-    rows = in_order(spreads)
-    fastest, slowest = min(one.low for one in rows), max(one.highest for one in rows)
+    rows = [Row(one.guarantee, COLORS.get(one.guarantee, OTHER_COLOR), one) for one in in_order(spreads)]
+    return _boxes(rows, "How long deliveries took, by guarantee")
+
+
+def hops_drawing(spreads: Sequence[HopSpread]) -> str:
+    """The same for each number of brokers on the way."""
+    by_hops = sorted(spreads, key=lambda one: (one.hops, one.phase != CALM))
+    rows = [Row(f"{one.hops} broker{'' if one.hops == 1 else 's'}", HOPS_COLOR, one) for one in by_hops]
+    return _boxes(rows, "How long deliveries took, by the number of brokers on the way")
+
+
+def _boxes(rows: Sequence[Row], label: str) -> str:
+    fastest, slowest = min(row.spread.low for row in rows), max(row.spread.highest for row in rows)
     ticks = factor_ticks(max(fastest, LATENCY_MS_MIN), max(slowest, LATENCY_MS_MIN))
     low, span = log10(ticks[0]), log10(ticks[-1]) - log10(ticks[0])
     right, bottom = WIDTH - 30, HEAD_PX + ROW_PX * len(rows)
@@ -58,21 +83,21 @@ def latency_drawing(spreads: Sequence[Spread]) -> str:
     parts.append(
         text(((NAMES_PX + right) / 2, bottom + 44), "from publish to delivery, milliseconds (each line ×10)", "mid")
     )
-    for number, one in enumerate(rows):
-        parts += _latency_row(one, HEAD_PX + ROW_PX * (number + 0.5), x)
-    return svg(WIDTH, bottom + 56, "How long deliveries took, by guarantee", parts)
+    for number, row in enumerate(rows):
+        parts += _box_row(row, HEAD_PX + ROW_PX * (number + 0.5), x)
+    return svg(WIDTH, bottom + 56, label, parts)
 
 
-def _latency_row(one: Spread, y: float, x: Callable[[float], float]) -> list[str]:
-    color, calm = COLORS.get(one.guarantee, OTHER_COLOR), one.phase == CALM
+def _box_row(row: Row, y: float, x: Callable[[float], float]) -> list[str]:
+    one, color, calm = row.spread, row.color, row.is_calm
     said = (
-        f"{one.guarantee}, {PHASES.get(one.phase, one.phase)}: {one.deliveries:,} deliveries; median {one.p50:.2f} ms, "
+        f"{row.name}, {PHASES.get(one.phase, one.phase)}: {one.deliveries:,} deliveries; median {one.p50:.2f} ms, "
         f"half within {one.p25:.2f} to {one.p75:.2f} ms, 99 of 100 below {one.p99:.2f} ms, slowest {one.highest:.2f} ms"
     )
     fill = color if calm else "none"
     style = f'stroke="{color}" stroke-width="2.5" rx="3"' + ("" if calm else ' stroke-dasharray="5 3"')
     return [
-        text((NAMES_PX - 112, y + 4), one.guarantee, "end strong" if calm else "end small"),
+        text((NAMES_PX - 112, y + 4), row.name, "end strong" if calm else "end small"),
         text((NAMES_PX - 12, y + 4), PHASES.get(one.phase, one.phase), "end"),
         line((x(one.low), y), (x(one.p99), y), "whisker"),
         line((x(one.low), y - 5), (x(one.low), y + 5), "whisker"),
@@ -232,3 +257,38 @@ def diverged(replicas: Sequence[Replica]) -> set[str]:
 
 def euros(cents: int) -> str:
     return f"{cents / 100:,.2f} €"
+
+
+# ------------------------------------------------------------------------------------------------------------- load
+
+BAR_PX, BAR_NAMES_PX = 26, 76
+LOAD_PARTS = (("routed over it", OTHER_COLOR), ("delivered to its clients", COLORS["eventual"]))
+
+
+def load_drawing(loads: Sequence[Load]) -> str:
+    """A bar for each broker: deliveries whose way led over it, and among these those to its own clients."""
+    rows = sorted(loads, key=lambda one: (len(one.broker), one.broker))
+    ticks = even_ticks(float(max([max(one.routed, one.deliveries) for one in rows], default=1)))
+    right, bottom = WIDTH - 30, HEAD_PX + BAR_PX * len(rows)
+
+    def x(value: float) -> float:
+        return BAR_NAMES_PX + value / ticks[-1] * (right - BAR_NAMES_PX)
+
+    parts = []
+    for tick in ticks:
+        parts.append(line((x(tick), HEAD_PX), (x(tick), bottom), "grid"))
+        parts.append(text((x(tick), bottom + 20), f"{tick:,.0f}", "mid"))
+    for number, one in enumerate(rows):
+        y = HEAD_PX + BAR_PX * number
+        said = (
+            f"broker {one.broker}: {one.routed:,} deliveries led over it; its {one.clients} clients published "
+            f"{one.publications:,} and got {one.deliveries:,}"
+        )
+        parts.append(text((BAR_NAMES_PX - 12, y + BAR_PX / 2 + 5), one.broker, "end strong"))
+        for value, (_, color), inset in zip((one.routed, one.deliveries), LOAD_PARTS, (4, 8), strict=True):
+            if value:
+                parts.append(box((x(0), y + inset), (x(value) - x(0), BAR_PX - 2 * inset), color, said))
+    parts.append(line((x(0), HEAD_PX), (x(0), bottom), "axis"))
+    parts.append(text((18, (HEAD_PX + bottom) / 2), "broker", "mid", turned=True))
+    parts.append(text(((BAR_NAMES_PX + right) / 2, bottom + 44), "deliveries", "mid"))
+    return svg(WIDTH, bottom + 56, "Deliveries that each broker had to do with", parts)

@@ -21,6 +21,7 @@ INTERVALS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 INTERVALS_MAX = 2_000
 REPAIRS_MAX = 200
 BALANCES_MAX = 20_000
+BROKERS_MAX = 500
 """What a page can show; a report is about runs that a person started, and says when it leaves something out."""
 
 _T = TypeVar("_T", bound=Struct)
@@ -39,6 +40,31 @@ class Spread(Struct, frozen=True):
     p90: float
     p99: float
     highest: float
+
+
+class HopSpread(Struct, frozen=True):
+    """The same, by the number of brokers on the way."""
+
+    hops: int
+    phase: str
+    deliveries: int
+    low: float
+    p25: float
+    p50: float
+    p75: float
+    p90: float
+    p99: float
+    highest: float
+
+
+class Load(Struct, frozen=True):
+    """What one broker had to do: for its own clients, and for deliveries anywhere whose way led over it."""
+
+    broker: str
+    clients: int
+    publications: int
+    deliveries: int
+    routed: int
 
 
 class Rate(Struct, frozen=True):
@@ -101,6 +127,8 @@ class Findings(Struct, frozen=True):
     replicas: Sequence[Replica]
     overheads: Sequence[Overhead]
     versions: dict[str, str]
+    hops: Sequence[HopSpread] = ()
+    loads: Sequence[Load] = ()
 
     @property
     def ok(self) -> bool:
@@ -111,10 +139,11 @@ def gather(spark: SparkSession, events: DataFrame, summary: Summary, verdict: Ve
     """Compute the figures of a demonstration from its trace (`events`) and the recordings in its directory."""
     began_ns, ended_ns = _published(events)
     every_s = interval_s((ended_ns - began_ns) / metrics.NS_PER_S)
-    return Findings(
+    timed = metrics.timed_deliveries(events).persist()
+    found = Findings(
         summary,
         verdict,
-        spreads(metrics.timed_deliveries(events, hops=False)),
+        spreads(timed),
         every_s,
         _rates(events, every_s),
         _faults(summary, began_ns),
@@ -122,7 +151,11 @@ def gather(spark: SparkSession, events: DataFrame, summary: Summary, verdict: Ve
         _replicas(spark, directory / RECORDINGS),
         _rows(metrics.overheads(events), Overhead, 10),
         versions(spark),
+        hop_spreads(timed),
+        _rows(metrics.broker_load(events, timed), Load, BROKERS_MAX),
     )
+    timed.unpersist()
+    return found
 
 
 def interval_s(seconds: float) -> float:
@@ -140,10 +173,19 @@ def _published(events: DataFrame) -> tuple[int, int]:
 
 def spreads(timed: DataFrame) -> list[Spread]:
     """How long deliveries took, by guarantee and phase."""
+    return _rows(_spread(timed, "guarantee"), Spread, 100)
+
+
+def hop_spreads(timed: DataFrame) -> list[HopSpread]:
+    """How long deliveries took whose way is known, by hops and phase."""
+    return _rows(_spread(timed.where(F.col("hops").isNotNull()), "hops").orderBy("hops", "phase"), HopSpread, 100)
+
+
+def _spread(timed: DataFrame, by: str) -> DataFrame:
     found = F.percentile_approx("latency_ms", list(QUANTILES.values()), metrics.ACCURACY)
-    grouped = timed.groupBy("guarantee", "phase").agg(F.count("*").alias("deliveries"), found.alias("found"))
+    grouped = timed.groupBy(by, "phase").agg(F.count("*").alias("deliveries"), found.alias("found"))
     picked = [F.col("found")[at].alias(name) for at, name in enumerate(QUANTILES)]
-    return _rows(grouped.select("guarantee", "phase", "deliveries", *picked), Spread, 100)
+    return grouped.select(by, "phase", "deliveries", *picked)
 
 
 def _rates(events: DataFrame, every_s: float) -> list[Rate]:

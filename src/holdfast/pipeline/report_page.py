@@ -8,12 +8,15 @@ from pathlib import Path
 from holdfast.cluster.demo import Summary
 from holdfast.model.verdicts import KINDS
 from holdfast.pipeline.report_drawings import (
+    LOAD_PARTS,
     PHASES,
     balances_drawing,
     diverged,
     euros,
+    hops_drawing,
     in_order,
     latency_drawing,
+    load_drawing,
     timeline_drawing,
 )
 from holdfast.pipeline.report_findings import Findings, Replica
@@ -39,6 +42,7 @@ def page(findings: Findings, written: datetime | None = None) -> str:
         _trees(findings.summary),
         _verdict(findings),
         _latencies(findings),
+        _ways(findings),
         _timeline(findings),
         _banks(findings),
         _footer(findings, at),
@@ -191,6 +195,28 @@ def _latencies(findings: Findings) -> str:
         "<h3>What ordering costs on a link</h3>",
         _table(("guarantee", "publications", "payload bytes", "header bytes each"), headers),
     )
+
+
+def _ways(findings: Findings) -> str:
+    """How far deliveries had to go, and over whom."""
+    parts = []
+    known = sum(one.deliveries for one in findings.hops)
+    if known:
+        caption = (
+            f"By the number of brokers on the way, in the tree as it was at that moment: {known:,} of "
+            f"{findings.verdict.deliveries:,} deliveries. For the others the tree changed between publication and "
+            "delivery, so nobody can say which way they took."
+        )
+        parts += ["<h3>How long, by how far</h3>", _figure(hops_drawing(findings.hops), caption)]
+    if findings.loads:
+        keys = "".join(_key(color, said) for said, color in LOAD_PARTS)
+        carried = "Deliveries whose way is known, at every broker that they passed, be it killed later on."
+        parts += [
+            "<h3>Who carried it</h3>",
+            f'<p class="soft">{keys}</p>',
+            _figure(load_drawing(findings.loads), carried),
+        ]
+    return _section("How far, and over whom", *parts) if parts else ""
 
 
 def _timeline(findings: Findings) -> str:

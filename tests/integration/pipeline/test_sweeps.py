@@ -3,11 +3,14 @@
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from holdfast.cluster.campaign import Kind, Result, run_seed
+from holdfast.experiments.registry import EXPERIMENTS
 from holdfast.pipeline.errors import PipelineError
 from holdfast.pipeline.sweeps import failures, run_sweep, sweep
+from tests.unit.cli.command_line import CommandLine
 
 SEEDS = range(1, 6)
 
@@ -35,3 +38,17 @@ def test_a_run_that_fails_says_which_and_leaves_the_others_alone(spark: SparkSes
 def test_nothing_to_run_is_no_error(spark: SparkSession):
     assert sweep(spark, int, []).isEmpty()
     run_sweep(spark, int, [], int, lambda *_: pytest.fail("there is nothing"))
+
+
+def test_an_experiment_as_tasks_prints_what_it_prints_as_processes(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    # The command finds the session that is there, and takes it.
+    assert spark.sparkContext.master.startswith("local")
+    known = EXPERIMENTS["ginger"]
+    few = [replace(point, operations=6) for point in known.points(True)[:3]]
+    monkeypatch.setitem(EXPERIMENTS, "ginger", replace(known, points=lambda _: few))
+    holdfast = CommandLine(monkeypatch, capsys)
+    on_spark = holdfast("experiment", "ginger", "--json", "--spark")
+    assert '"experiment": "ginger"' in on_spark.out
+    assert on_spark == holdfast("experiment", "ginger", "--json", "--workers", 1)

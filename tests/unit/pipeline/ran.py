@@ -7,7 +7,17 @@ from msgspec import structs
 from holdfast.cluster.demo import Latency, Summary, Tree
 from holdfast.cluster.repairs import Repair
 from holdfast.model.verdicts import Verdict
-from holdfast.pipeline.report_findings import BrokerRepair, Fault, Findings, Overhead, Rate, Replica, Spread
+from holdfast.pipeline.report_findings import (
+    BrokerRepair,
+    Fault,
+    Findings,
+    HopSpread,
+    Load,
+    Overhead,
+    Rate,
+    Replica,
+    Spread,
+)
 
 BEFORE = Tree({"0": None, "1": "0", "2": "0"}, {"alice": "1", "bob": "2"})
 AFTER = Tree({"1": None, "2": "1"}, {"alice": "1", "bob": "2"})
@@ -67,5 +77,11 @@ def findings(**changes: Any) -> Findings:
         ],
         [Overhead("causal", 15, 900, 24.0), Overhead("total", 5, 300, 24.5)],
         {"Holdfast": "1", "Python": "3", "Spark": "4"},
+        [
+            HopSpread(1, "calm", 12, 0.2, 0.3, 0.5, 0.8, 1.0, 2.0, 3.0),
+            HopSpread(3, "calm", 16, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 9.0),
+            HopSpread(2, "repair", 8, 5.0, 50.0, 80.0, 90.0, 95.0, 99.0, 120.0),
+        ],
+        [Load("0", 0, 0, 0, 16), Load("1", 1, 10, 20, 36), Load("2", 1, 10, 20, 24)],
     )
     return structs.replace(made, **changes)

@@ -8,7 +8,14 @@ import pytest
 
 from holdfast.model.verdicts import Verdict
 from holdfast.pipeline.report import with_audit
-from holdfast.pipeline.report_drawings import balances_drawing, diverged, latency_drawing, timeline_drawing
+from holdfast.pipeline.report_drawings import (
+    balances_drawing,
+    diverged,
+    hops_drawing,
+    latency_drawing,
+    load_drawing,
+    timeline_drawing,
+)
 from holdfast.pipeline.report_findings import BrokerRepair, Fault, Findings, Rate, Replica, Spread, interval_s
 from holdfast.pipeline.report_page import page
 from tests.unit.pipeline.ran import findings, summary
@@ -35,6 +42,8 @@ def test_a_page_says_what_ran_and_draws_all_of_it():
         "0 is the root",
         "1 is the root",
         "How long deliveries took",
+        "How long deliveries took",
+        "Deliveries that each broker had to do with",
         "Deliveries per second",
         "Balances of bank at every replica",
     ]
@@ -66,7 +75,7 @@ def test_a_calm_run_has_one_tree_and_speaks_of_no_faults():
     made = page(findings(summary=calm, faults=[], repairs=[]), AT)
     assert "SIGKILL" not in made
     assert "after the repairs" not in made
-    assert len(drawings(made)) == 4
+    assert len(drawings(made)) == 6
 
 
 def test_a_run_of_which_nothing_is_known_still_has_a_page():
@@ -75,6 +84,16 @@ def test_a_run_of_which_nothing_is_known_still_has_a_page():
 
 
 # ---------------------------------------------------------------------------------------------------------- drawings
+
+
+def test_ways_are_drawn_by_their_length_and_brokers_by_what_they_carried():
+    made = findings()
+    lines = [word for word in words(hops_drawing(made.hops)) if "broker" in word]
+    assert lines == ["1 broker", "2 brokers", "3 brokers"]
+    assert "36 of 40 deliveries" in page(made, AT)
+    bars = [bar for bar in ET.fromstring(load_drawing(made.loads)).iter("rect") if bar.attrib["height"] == "18.0"]
+    wide = {(bar[0].text or "").partition(":")[0]: float(bar.attrib["width"]) for bar in bars}
+    assert wide["broker 1"] > wide["broker 2"] > wide["broker 0"]
 
 
 def test_latencies_stand_on_an_axis_of_factors_from_weak_to_strong():

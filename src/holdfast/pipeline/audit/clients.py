@@ -53,14 +53,20 @@ class Findings:
 class Deliveries:
     """All deliveries of a task by client and index."""
 
-    def __init__(self, inbox: Inbox, publications: Publications, names: Names) -> None:
+    def __init__(self, inbox: Inbox, publications: Publications, names: Names, chosen: Bools | None = None) -> None:
+        """All, or only those of the chosen publications."""
         publishers, seqs = inbox.numbers(DELIVER, "publisher"), inbox.numbers(DELIVER, "seq")
         numbers = publications.numbers.find(names.ranks(publishers), seqs)
         contents = inbox.numbers(DELIVER, "content")
+        nodes, indexes = inbox.numbers(DELIVER, "node"), inbox.numbers(DELIVER, "index")
+        if chosen is not None:
+            rows = np.flatnonzero((numbers >= 0) & chosen[numbers])
+            publishers, seqs, numbers, contents = publishers[rows], seqs[rows], numbers[rows], contents[rows]
+            nodes, indexes = nodes[rows], indexes[rows]
         same = numbers >= 0
         same[same] = publications.content[numbers[same]] == contents[same]
         del contents
-        nodes, indexes = names.ranks(inbox.numbers(DELIVER, "node")), inbox.numbers(DELIVER, "index")
+        nodes = names.ranks(nodes)
         order = sorted_by(nodes, indexes)
         self.index, self.number, self.same = indexes[order], numbers[order], same[order]
         self.publisher, self.seq = publishers[order], seqs[order]
@@ -101,11 +107,8 @@ class Judge:
     def deliveries_of(self, client: int, run: int, subscriptions: list[Subscription]) -> Longs:
         """Count what is duplicated, created and lost; return the numbers of what arrived, in order."""
         part = self._deliveries.of(client)
-        numbers, indexes = self._deliveries.number[part], self._deliveries.index[part]
-        first = self._first(part)
-        wanted = np.flatnonzero(first & self._deliveries.same[part])
-        ok = self._wanted(client, numbers[wanted], indexes[wanted], subscriptions)
-        arrived = wanted[ok]
+        numbers = self._deliveries.number[part]
+        first, arrived = self._first_and_arrived(client, subscriptions)
         self._count(run, "duplicated", len(first) - int(np.count_nonzero(first)))
         self._count(run, "created", int(np.count_nonzero(first)) - len(arrived))
         if len(arrived) < len(first):
@@ -115,6 +118,18 @@ class Judge:
             self._keep("created", client, part.start + np.flatnonzero(first & ~good), subscriptions)
         self._lost(client, run, numbers[numbers >= 0], subscriptions)
         return numbers[arrived]
+
+    def arrived_at(self, client: int, subscriptions: list[Subscription]) -> Longs:
+        """The numbers of what arrived, in order; nothing is counted."""
+        return self._deliveries.number[self._deliveries.of(client)][self._first_and_arrived(client, subscriptions)[1]]
+
+    def _first_and_arrived(self, client: int, subscriptions: list[Subscription]) -> tuple[Bools, Longs]:
+        """Which deliveries are the first of their message, and the places of those that are so and were wanted."""
+        part = self._deliveries.of(client)
+        first = self._first(part)
+        wanted = np.flatnonzero(first & self._deliveries.same[part])
+        numbers, indexes = self._deliveries.number[part], self._deliveries.index[part]
+        return first, wanted[self._wanted(client, numbers[wanted], indexes[wanted], subscriptions)]
 
     def _keep(self, kind: str, client: int, rows: Longs, subscriptions: list[Subscription] | None = None) -> None:
         found = self._deliveries

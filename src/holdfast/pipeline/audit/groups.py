@@ -64,6 +64,11 @@ class Groups:
         second = np.add.reduceat(_mixed(codes ^ _SECOND), starts)
         return groups[starts], first, second
 
+    def members(self) -> Bools:
+        """Which publications are in some of these groups."""
+        found: Bools = np.diff(self._starts) > 0
+        return found
+
     def is_total(self, numbers: Longs) -> Bools:
         found: Bools = self._total[numbers]
         return found

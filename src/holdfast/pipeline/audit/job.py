@@ -213,8 +213,7 @@ def _total_faults(
     spark: SparkSession, sender: Sender, suspects: DataFrame, layout: Layout, examples_max: int
 ) -> list[dict[str, Any]]:
     """By run the number of total messages that a client has on the wrong side of another, and some of them."""
-    packed = sender.of_groups(suspects)
-    arrived = placed(sender.with_told(packed), layout.slots).mapInArrow(_arrivals, disputes.ARRIVALS)
+    arrived = placed(sender.of_groups(suspects), layout.slots).mapInArrow(_arrivals, disputes.ARRIVALS)
     offences = arrived.repartition(layout.slots, "group").mapInArrow(disputes.judge_groups, disputes.SCHEMA)
     # A message with two keys may be at fault with both; it is counted once at a client.
     once = offences.dropDuplicates(["run", "node", "publisher", "seq"]).persist()
@@ -224,7 +223,6 @@ def _total_faults(
         examples = once.orderBy("run", "publisher", "seq", "node").limit(examples_max).collect() if counts else []
     finally:
         once.unpersist()
-        packed.unpersist()
     told = [{"what": judging.COUNT, "run": row["run"], "kind": "total", "count": row["count"]} for row in counts]
     return told + [{"what": judging.EXAMPLE, "kind": "total", "index": -1, **row.asDict()} for row in examples]
 

@@ -37,12 +37,15 @@ BATCH_ROWS = 100_000
 class Task:
     """What was sent, put in order, and the walk over the clients."""
 
-    def __init__(self, inbox: Inbox) -> None:
+    def __init__(self, inbox: Inbox, suspects: Longs | None = None) -> None:
+        """`suspects` are the hashes of groups; with them deliveries of other messages are left out."""
         self.names = Names(inbox)
         topics = Topics(inbox)
         self.publications = Publications(inbox, self.names, topics)
         self.subscriptions = Subscriptions(inbox, self.names)
-        self.deliveries = Deliveries(inbox, self.publications, self.names)
+        self.groups = Groups(self.publications, suspects)
+        chosen = None if suspects is None else self.groups.members()
+        self.deliveries = Deliveries(inbox, self.publications, self.names, chosen)
         self.interest = Interest(self.publications, topics, self.names)
         self._sent = inbox.count(CLOCK) > 0
         self._clock_rows = self.publications.numbers.find(
@@ -133,7 +136,7 @@ def judge(batches: Iterable[pa.RecordBatch], examples_max: int, clock_bytes_max:
         return
     findings = Findings(examples_max)
     one = Judge(task.publications, task.deliveries, task.interest, findings)
-    prints = Prints(Groups(task.publications))
+    prints = Prints(task.groups)
     for run, clients in groupby(task.clients(), key=lambda pair: pair[1]):
         sequences = list(_arrived(task, one, prints, clients))
         one.causal(run, sequences, task.clocks(run, clock_bytes_max) if sequences else ())
@@ -193,13 +196,12 @@ def _prints(groups: Longs, first: Longs, second: Longs) -> Iterator[pa.RecordBat
 def arrivals(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What arrived of the groups that are suspect: rows of `disputes.ARRIVALS`."""
     inbox = Inbox(batches)
-    suspects = inbox.numbers(SUSPECT, "topic")
-    task = Task(inbox)
-    groups = Groups(task.publications, suspects)
+    task = Task(inbox, inbox.numbers(SUSPECT, "topic"))
+    groups = task.groups
     one = Judge(task.publications, task.deliveries, task.interest, Findings(0))
     texts = pa.array(task.names.texts, pa.string())
     for client, run in task.clients():
-        arrived = one.deliveries_of(client, run, task.subscriptions.of.get(client, []))
+        arrived = one.arrived_at(client, task.subscriptions.of.get(client, []))
         places, found = groups.pairs(arrived)
         numbers = arrived[places]
         size = len(found)

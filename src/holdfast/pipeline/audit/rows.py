@@ -133,29 +133,10 @@ class Sender:
         return self._everywhere(self._told.union(self._delivered))
 
     def of_groups(self, suspects: DataFrame) -> DataFrame:
-        """The same, but of deliveries only those in some groups (of topic and key): `suspects`.`group`, which are sent
-        along. It is a frame to be unpersisted.
-        """
-        keyed = self._publications().select("publisher", "seq", F.explode("keys").alias("group"))
-        chosen = keyed.join(F.broadcast(suspects), "group", "left_semi").select("publisher", "seq")
-        deliveries = self._deliveries()
-        delivered = deliveries.join(F.broadcast(chosen), ["publisher", "seq"], "left_semi").select(*deliveries.columns)
-        named = _rows(
-            suspects,
-            ("kind", *wanted(DELIVER), *wanted(SUSPECT)),
-            F.lit(EVERYWHERE),
-            F.lit(0),
-            kind=F.lit(SUSPECT),
-            topic=F.col("group"),
-        )
-        rows = named.union(delivered.withColumn("topic", F.lit(0).cast("bigint")))
-        packed = rows.mapInArrow(blocks.pack, blocks.SCHEMA).persist(StorageLevel.DISK_ONLY)
-        done(packed)
-        return packed
-
-    def with_told(self, packed: DataFrame) -> DataFrame:
-        """Blocks of some deliveries, and of everything else, by `slot`."""
-        return self._everywhere(self._told.union(packed))
+        """The same, and the groups (of topic and key) whose messages are to be looked at: `suspects`.`group`."""
+        columns = ("kind", *wanted(SUSPECT))
+        rows = _rows(suspects, columns, F.lit(EVERYWHERE), F.lit(0), kind=F.lit(SUSPECT), topic=F.col("group"))
+        return self.everything().union(self._everywhere(rows.mapInArrow(blocks.pack, blocks.SCHEMA)))
 
     def clocks(self) -> DataFrame:
         """The causal past of every causal-or-stronger publication, as blocks by `slot`, for clients that are spread."""
