@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls them
 
 BEGINS, ENDS, GONE = ("attach", "resume"), ("detach", "end", "suspect"), ("crash", "stopped", "restart")
@@ -49,9 +49,10 @@ def with_ways(timed: DataFrame, events: DataFrame) -> DataFrame:
     """
     changes = _changes(events)
     placed = _with_trees(_with_brokers(timed, homes(events)), changes)
-    asked = placed.where(F.col("tree").isNotNull()).select("run", "tree", "one", "other").distinct()
+    # Under another name: Spark cannot tell two frames apart that have a column of the same origin.
+    asked = placed.where(F.col("tree").isNotNull()).select(F.col("run").alias("of"), "tree", "one", "other").distinct()
     found = (
-        asked.groupBy("run")
+        asked.groupBy("of")
         .cogroup(changes.groupBy("run"))
         .applyInArrow(_ways, "run string, tree bigint, one string, other string, way array<string>")
     )
@@ -61,27 +62,26 @@ def with_ways(timed: DataFrame, events: DataFrame) -> DataFrame:
 
 def _with_brokers(timed: DataFrame, homes: DataFrame) -> DataFrame:
     """With the brokers `one` of the publisher when it published, and `other` of the client all the while."""
-    origin = homes.select(
-        "run",
-        F.col("client").alias("origin"),
-        F.col("broker").alias("one"),
-        F.struct("from_ns", "to_ns").alias("there"),
-    )
-    target = homes.select("run", "client", F.col("broker").alias("other"), F.struct("from_ns", "to_ns").alias("here"))
-    published, delivered = F.col("published_ns"), F.col("delivered_ns")
-    was_there = (F.col("there.from_ns") <= published) & F.coalesce(F.col("there.to_ns") > published, F.lit(True))
-    stayed = (F.col("here.from_ns") <= published) & F.coalesce(F.col("here.to_ns") > delivered, F.lit(True))
-    of_origin = (timed["run"] == origin["run"]) & (timed["origin"] == origin["origin"]) & was_there
-    with_one = timed.join(F.broadcast(origin), of_origin, "left").drop(origin["run"], origin["origin"], "there")
-    of_target = (with_one["run"] == target["run"]) & (with_one["client"] == target["client"]) & stayed
-    return with_one.join(F.broadcast(target), of_target, "left").drop(target["run"], target["client"], "here")
+    stays = homes.groupBy("run", "client").agg(F.collect_list(F.struct("broker", "from_ns", "to_ns")).alias("stays"))
+
+    def broker_during(end: str) -> Column:
+        def lasted(stay: Column) -> Column:
+            return (stay["from_ns"] <= F.col("published_ns")) & F.coalesce(stay["to_ns"] > F.col(end), F.lit(True))
+
+        return F.get(F.filter("stays", lasted), F.lit(0))["broker"]
+
+    of_origin = stays.withColumnRenamed("client", "origin")
+    published = timed.join(F.broadcast(of_origin), ["run", "origin"], "left")
+    published = published.withColumn("one", broker_during("published_ns")).drop("stays")
+    delivered = published.join(F.broadcast(stays), ["run", "client"], "left")
+    return delivered.withColumn("other", broker_during("delivered_ns")).drop("stays")
 
 
 def _with_trees(timed: DataFrame, changes: DataFrame) -> DataFrame:
     """With `tree`, which of the run's trees there was from publication to delivery; null if there were several."""
     times = changes.groupBy("run").applyInArrow(_starts, "run string, starts array<bigint>")
 
-    def tree_at(time: str) -> Any:
+    def tree_at(time: str) -> Column:
         return F.size(F.filter("starts", lambda start: start <= F.col(time))).cast("bigint")
 
     before, after = tree_at("published_ns"), tree_at("delivered_ns")
@@ -180,6 +180,8 @@ def _starts(changes: pa.Table) -> pa.Table:
 
 def _ways(asked: pa.Table, changes: pa.Table) -> pa.Table:
     trees = Trees(changes.to_pylist())
-    rows = [row | {"way": trees.way(row["tree"], row["one"], row["other"])} for row in asked.to_pylist()]
+    rows = [
+        {**row, "run": row["of"], "way": trees.way(row["tree"], row["one"], row["other"])} for row in asked.to_pylist()
+    ]
     names = [("run", pa.string()), ("tree", pa.int64()), ("one", pa.string()), ("other", pa.string())]
     return pa.Table.from_pylist(rows, pa.schema([*names, ("way", pa.list_(pa.string()))]))
