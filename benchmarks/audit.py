@@ -1,11 +1,12 @@
 """How long the audit takes, and how much memory: on Spark with two cores, and without it in one process.
 
-    python benchmarks/audit.py [--millions 2,8,32] [--peer-millions 2,8] [--directory DIR] [--json]
+    python benchmarks/audit.py [--millions 2,8,32] [--peer-millions 2,8] [--clients 50] [--directory DIR] [--json]
 
 Each trace is made up first (`audit_traces.py`): a run of 50 clients with seven faults of each kind in it, which every
-audit has to find, no more and no fewer. Each audit is a process of its own; measured are the wall time from its start
-to its end (Spark's start included), the processor time of it and everything that it started, and the highest sum of
-their resident memory. The peer (`audit_polars.py`) needs polars: pip install polars.
+audit has to find, no more and no fewer. (With `--clients 4000` the clocks no longer fit into every task.) Each audit is
+a process of its own; measured are the wall time from its start to its end (Spark's start included), the processor time
+of it and everything that it started, and the highest sum of their resident memory. The peer (`audit_polars.py`) needs
+polars (`pip install polars`) and is left out without it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from time import monotonic, sleep
 
 import msgspec
-from audit_traces import write_trace
+from audit_traces import CLIENTS, write_trace
 from msgspec import Struct
 
 KINDS = ("deliveries", "lost", "duplicated", "created", "fifo", "causal", "total")
@@ -109,20 +112,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--millions", default="2,8,32", help="deliveries to audit on Spark")
     parser.add_argument("--peer-millions", default="2,8", help="and without it")
+    parser.add_argument(
+        "--clients", type=int, default=CLIENTS, help="clients of the run, four of five of which publish"
+    )
     parser.add_argument("--directory", type=Path, help="where traces are made; without it, for the time of the run")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     sizes = [float(size) for size in options.millions.split(",") if size]
     peers = [float(size) for size in options.peer_millions.split(",") if size]
+    if peers and find_spec("polars") is None:
+        sys.stderr.write("polars is not installed (pip install polars): Spark is measured alone\n")
+        peers = []
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         results = []
         for size in sorted({*sizes, *peers}):
             trace = Path(directory) / f"{size:g}"
-            expected = write_trace(trace, int(size * 1_000_000))
+            expected = write_trace(trace, int(size * 1_000_000), options.clients)
             engines = [engine for engine, wanted in (("spark", sizes), ("polars", peers)) if size in wanted]
             results += [measure(engine, trace, size, expected) for engine in engines]
             if not options.json:
                 _show(results[-len(engines) :])
+    if not options.json:
+        _show_growth([one for one in results if one.engine == "spark"])
     if options.json:
         sys.stdout.write(msgspec.json.encode(results).decode() + "\n")
     sys.exit(0 if all(one.right for one in results) else 1)
@@ -136,6 +147,12 @@ def _show(results: list[Measured]) -> None:
             f"processor, {one.peak_mb:>6,} MB at most; {verdict}\n"
         )
     sys.stdout.flush()
+
+
+def _show_growth(results: list[Measured]) -> None:
+    for small, large in pairwise(results):
+        factor = large.wall_s / small.wall_s
+        sys.stdout.write(f"from {small.millions:g} to {large.millions:g} M: {factor:.2f} times as long\n")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,9 @@ from holdfast.model.trace import Event
 from holdfast.pipeline.trace_frames import ARROW_SCHEMA, arrow_columns
 
 RUN = "big"
-CLIENTS, PUBLISHERS, TOPICS, FAN_OUT, KEYS = 50, 40, 100, 10, 100
+CLIENTS, FAN_OUT, KEYS = 50, 10, 100
+TOPICS_PER_CLIENT = 2
+PUBLISHERS_OF_FIVE = 4
 SHARES = (0.3, 0.1, 0.3, 0.3)
 """Of eventual, fifo, causal and total messages. Causal and total ones have a key."""
 LAG_MESSAGES = (100, 2000)
@@ -23,27 +26,28 @@ FAULTS_EACH = 7
 ROW_GROUP_ROWS = 250_000
 
 
-def write_trace(directory: Path, deliveries: int, seed: int = 1) -> dict[str, int]:
+def write_trace(directory: Path, deliveries: int, clients: int = CLIENTS, seed: int = 1) -> dict[str, int]:
     """Write a trace of about that many deliveries, a file for each client; returns what an audit has to find.
 
-    40 of 50 clients publish, on 100 topics with 10 subscribers each. Everything fifo or stronger is delivered in one
-    order everywhere, with a lag of its own at each client; eventual messages float.
+    40 of 50 clients publish, on 100 topics with 10 subscribers each; with more clients likewise. Everything fifo or
+    stronger is delivered in one order everywhere, with a lag of its own at each client; eventual messages float.
     """
     chance = np.random.default_rng(seed)
     count = deliveries // FAN_OUT
-    publisher = chance.integers(0, PUBLISHERS, count)
-    topic = chance.integers(0, TOPICS, count)
+    publishers, topics = clients * PUBLISHERS_OF_FIVE // 5, clients * TOPICS_PER_CLIENT
+    publisher = chance.integers(0, publishers, count)
+    topic = chance.integers(0, topics, count)
     rank = chance.choice(4, count, p=SHARES).astype(np.int8)
     key = np.where(rank >= 2, chance.integers(0, KEYS, count), -1)
     seq = np.zeros(count, np.int64)
-    for one in range(PUBLISHERS):
+    for one in range(publishers):
         own = publisher == one
         seq[own] = np.arange(1, own.sum() + 1)
-    subscribers = np.stack([chance.permutation(CLIENTS)[:FAN_OUT] for _ in range(TOPICS)])
+    subscribers = np.stack([chance.permutation(clients)[:FAN_OUT] for _ in range(topics)])
     messages = {"publisher": publisher, "topic": topic, "rank": rank, "key": key, "seq": seq}
     directory.mkdir(parents=True)
     total = 0
-    for client in range(CLIENTS):
+    for client in range(clients):
         total += _write_client(directory, client, messages, (subscribers == client).any(axis=1), chance)
     stories = _stories(count * 1000)
     table = pa.table(arrow_columns(stories), schema=ARROW_SCHEMA)
@@ -106,9 +110,9 @@ def _table(
         "index": pa.array(np.arange(first, first + size)),
         "time": pa.array(times),
         "event": _words(["deliver", "publish"], is_publish.astype(np.int32)),
-        "publisher": _words([_name(one) for one in range(PUBLISHERS)], messages["publisher"][rows]),
+        "publisher": _numbered(_name, messages["publisher"][rows]),
         "seq": pa.array(seqs),
-        "topic": _words([_topic(one) for one in range(TOPICS)], messages["topic"][rows]),
+        "topic": _numbered(_topic, messages["topic"][rows]),
         "guarantee": _words([one.value for one in GUARANTEES], messages["rank"][rows]),
         "keys": pa.ListArray.from_arrays(pa.array(offsets), held),
         "size": pa.array(np.full(size, 64)),
@@ -118,6 +122,11 @@ def _table(
 
 def _words(words: list[str], indexes: np.ndarray) -> pa.Array:
     return pa.array(words).take(pa.array(indexes))
+
+
+def _numbered(name: Callable[[int], str], numbers: np.ndarray) -> pa.Array:
+    different, places = np.unique(numbers, return_inverse=True)
+    return _words([name(number) for number in different.tolist()], places)
 
 
 def _name(client: int) -> str:

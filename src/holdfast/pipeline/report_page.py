@@ -210,7 +210,7 @@ def _ways(findings: Findings) -> str:
         parts += ["<h3>How long, by how far</h3>", _figure(hops_drawing(findings.hops), caption)]
     if findings.loads:
         keys = "".join(_key(color, said) for said, color in LOAD_PARTS)
-        carried = "Deliveries whose way is known, at every broker that they passed, be it killed later on."
+        carried = "Each delivery counts at every broker on its way, be it killed later on."
         parts += [
             "<h3>Who carried it</h3>",
             f'<p class="soft">{keys}</p>',
