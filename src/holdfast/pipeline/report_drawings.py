@@ -262,7 +262,10 @@ def euros(cents: int) -> str:
 # ------------------------------------------------------------------------------------------------------------- load
 
 BAR_PX, BAR_NAMES_PX = 26, 76
-LOAD_PARTS = (("led over it, as far as the way is known", OTHER_COLOR), ("delivered to its clients", COLORS["eventual"]))
+LOAD_PARTS = (
+    ("led over it, as far as the way is known", OTHER_COLOR),
+    ("delivered to its clients", COLORS["eventual"]),
+)
 
 
 def load_drawing(loads: Sequence[Load]) -> str:
