@@ -40,11 +40,11 @@ def test_nothing_to_run_is_no_error(spark: SparkSession):
     run_sweep(spark, int, [], int, lambda *_: pytest.fail("there is nothing"))
 
 
+@pytest.mark.usefixtures("spark")
 def test_an_experiment_as_tasks_prints_what_it_prints_as_processes(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     # The command finds the session that is there, and takes it.
-    assert spark.sparkContext.master.startswith("local")
     known = EXPERIMENTS["ginger"]
     few = [replace(point, operations=6) for point in known.points(True)[:3]]
     monkeypatch.setitem(EXPERIMENTS, "ginger", replace(known, points=lambda _: few))

@@ -51,9 +51,10 @@ class Topics:
         hashes = inbox.numbers(TOPIC, "topic")
         texts, runs = inbox.words(TOPIC, "text").to_pylist(), inbox.words(TOPIC, "more").to_pylist()
         self.texts: list[str] = texts
-        self.of_run: dict[str, list[int]] = {}
+        self.of_run: dict[str, dict[str, int]] = {}
+        """The number of each topic of a run, by its text."""
         for number, run in enumerate(runs):
-            self.of_run.setdefault(run, []).append(number)
+            self.of_run.setdefault(run, {})[texts[number]] = number
         order = np.argsort(hashes, kind="stable")
         self._order, self._sorted = order, hashes[order]
 

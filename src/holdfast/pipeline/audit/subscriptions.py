@@ -90,9 +90,10 @@ class Interest:
         run = int(self._names.run_of[client])
         found = self._matching.get((run, pattern))
         if found is None:
-            texts = self._topics.texts
-            held = self._topics.of_run.get(self._names.runs[run], ())
-            found = self._matching[run, pattern] = [topic for topic in held if _matches(pattern, texts[topic])]
+            held = self._topics.of_run.get(self._names.runs[run], {})
+            # Most patterns are topics. With thousands of clients all pairs of both would be millions.
+            texts = held if "+" in pattern or "#" in pattern else {pattern} & held.keys()
+            found = self._matching[run, pattern] = [held[text] for text in texts if _matches(pattern, text)]
         return found
 
     def passes(self, where: str, numbers: Longs) -> Bools:
