@@ -75,6 +75,8 @@ class Dissemination:
     def __init__(self, keeping: Keeping, token: Callable[[str, object], int]) -> None:
         self.keeping, self._token = keeping, token
         self.subscriptions: dict[str, Subscription] = {}
+        self._pending: dict[str, dict[str, None]] = {}
+        """By repository: of whom an acknowledgement in its numbers waits for its gossip."""
 
     # --------------------------------------------------------------------------------------------------------- telling
 
@@ -318,6 +320,7 @@ class Dissemination:
         pending = one.pending.get(repository)
         if pending is None:
             pending = one.pending[repository] = RangeTracker(ranges_max=self.keeping.config.pending_max)
+            self._pending.setdefault(repository, {})[one.name] = None
         try:
             pending.add(first, last)
         except WindowFull:
@@ -325,9 +328,10 @@ class Dissemination:
 
     def retry(self, repository: str, table: RowTable) -> None:
         """That repository has said more of what lies under its numbers, or we have stored more."""
-        for one in self.subscriptions.values():
-            pending = one.pending.pop(repository, None)
-            if pending is not None:
+        for name in self._pending.pop(repository, {}):
+            one = self.subscriptions.get(name)
+            pending = one.pending.pop(repository, None) if one is not None else None
+            if one is not None and pending is not None:
                 ranges = [(1, pending.prefix)] * bool(pending.prefix) + pending.ranges()
                 self._translate(one, repository, tuple(ranges), table)
 
@@ -353,12 +357,13 @@ class Dissemination:
         return tuple((one.name, one.sync) for one in moved[:RANGES_MAX])
 
     def forget_repository(self, repository: str) -> None:
+        self._pending.pop(repository, None)
         for one in self.subscriptions.values():
             one.pending.pop(repository, None)
             one.translated.pop(repository, None)
 
     def has_pending(self, repository: str) -> bool:
-        return any(repository in one.pending for one in self.subscriptions.values())
+        return repository in self._pending
 
     # -------------------------------------------------------------------------------------------------------- storing
 

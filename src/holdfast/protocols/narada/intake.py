@@ -6,12 +6,25 @@ from it what they miss.
 """
 
 from collections import deque
+from collections.abc import Iterable
 
 from holdfast.model.batches import Batch
 from holdfast.protocols.narada.chains import Chain
-from holdfast.protocols.narada.events import Open, Opened, Order, PublisherAck, PublisherNak, Refusal, Retransmit, Run
+from holdfast.protocols.narada.events import (
+    Open,
+    Opened,
+    Order,
+    PublisherAck,
+    PublisherNak,
+    Refusal,
+    Retransmit,
+    Row,
+    Run,
+    life_of,
+)
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Effect, Effects
+from holdfast.protocols.trackers import Range
 
 ACK_RANGES_MAX = 64
 NAKS_MAX = 12
@@ -24,6 +37,8 @@ class Intake:
     def __init__(self, keeping: Keeping) -> None:
         self.keeping = keeping
         self._acks: dict[tuple[str, int], None] = {}
+        self._gapped: dict[tuple[str, int], None] = {}
+        """Lives of publishers of which something may be missing: those that an order was heard of lately."""
         self._held: deque[Order] = deque(maxlen=keeping.config.orders_max)
 
     # ---------------------------------------------------------------------------------------------------- what is said
@@ -106,6 +121,7 @@ class Intake:
             return None, [keeping.say_to(event.publisher, self._refusal(why))] if speaks else []
         chain.steering = event.steering
         chain.naks = 0
+        self._gapped[chain.publisher, chain.life] = None
         return chain, []
 
     def _refusal(self, why: str) -> Refusal:
@@ -158,8 +174,15 @@ class Intake:
         if chain.ack_due and chain.steering == self.keeping.name:
             self._acks[chain.publisher, chain.life] = None
 
-    def note_stored(self) -> None:
-        """A commit is done, or other repositories have caught up: whoever waits for it is told."""
+    def note_stored(self, rows: Iterable[Row]) -> None:
+        """A commit is done: whoever waits for it is told."""
+        for who in {(row.publisher, life_of(row.cat)): None for row in rows}:
+            chain = self.keeping.chains.get(who)
+            if chain is not None:
+                self._note_ack(chain)
+
+    def note_all(self) -> None:
+        """We serve from now on: whoever has waited for that is told."""
         for chain in self.keeping.chains.values():
             self._note_ack(chain)
 
@@ -207,23 +230,27 @@ class Intake:
         if not keeping.serving:
             return []
         effects: Effects = []
-        for chain in keeping.chains.values():
-            if chain.steering != keeping.name or chain.naks >= NAKS_MAX:
-                continue
-            missing = chain.missing()
-            if missing:
-                chain.naks += 1
-                nak = PublisherNak(keeping.stream, keeping.name, chain.life, tuple(missing[:ACK_RANGES_MAX]))
-                effects.append(keeping.say_to(chain.publisher, nak))
+        for chain, missing in self._asked():
+            chain.naks += 1
+            nak = PublisherNak(keeping.stream, keeping.name, chain.life, tuple(missing[:ACK_RANGES_MAX]))
+            effects.append(keeping.say_to(chain.publisher, nak))
         return effects
 
     def wants(self) -> bool:
         """Whether something is missing for which a publisher can be asked."""
-        name = self.keeping.name
-        return any(
-            chain.steering == name and chain.naks < NAKS_MAX and chain.high > chain.taken.prefix and chain.missing()
-            for chain in self.keeping.chains.values()
-        )
+        return bool(self._gapped) and bool(self._asked())
+
+    def _asked(self) -> list[tuple[Chain, list[Range]]]:
+        """Whom to ask for what; those of whom nothing is missing are looked at again when they say something."""
+        found = []
+        for who in list(self._gapped):
+            chain = self.keeping.chains.get(who)
+            missing = chain.missing() if chain is not None else []
+            if chain is None or not missing or chain.naks >= NAKS_MAX or chain.steering != self.keeping.name:
+                del self._gapped[who]
+            else:
+                found.append((chain, missing))
+        return found
 
 
 def _is_taken(prefix: int, run: Run) -> bool:

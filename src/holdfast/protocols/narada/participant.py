@@ -31,7 +31,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from holdfast.model.batches import Attributes, Batch, Keys
+from holdfast.model.batches import Batch
 from holdfast.model.reliable import Entry, Level
 from holdfast.protocols.node import CancelTimer, Persist, Report, SetTimer
 
@@ -54,14 +54,10 @@ class Say(Struct, frozen=True, gc=False):
 
 
 class Emit(Struct, frozen=True, gc=False):
-    """Publish these messages, and answer by `emitted`."""
+    """Publish these messages, and answer by `emitted`. The session gives them their numbers: `batch.first` is none."""
 
     token: int
-    topic: str
-    guarantee: int
-    payloads: tuple[bytes, ...]
-    keys: tuple[Keys, ...]
-    attributes: tuple[Attributes, ...]
+    batch: Batch
 
 
 # ---- effects of repositories

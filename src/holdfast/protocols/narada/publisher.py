@@ -116,6 +116,8 @@ class Publisher:
         self._resend_s = config.resend_s
         self._timing = False
         self._refusal = ""
+        self._covered = ""
+        """The topic of the last publication, which the stream covers."""
 
     # ------------------------------------------------------------------------------------------------------- commands
 
@@ -150,11 +152,8 @@ class Publisher:
     def _check(self, topic: str, payload: bytes) -> None:
         if self.state == "refused":
             raise LocalMisuse(f"{self._refusal}; nothing was published.")
-        if not matches(self.config.stream, check_topic(topic)):
-            raise LocalMisuse(
-                f"{self.name} published on {topic}, which the stream {self.config.stream} does not cover; "
-                "publish on a topic that it matches. Nothing was published."
-            )
+        if topic != self._covered:
+            self._check_topic(topic)
         if len(payload) > RELIABLE_PAYLOAD_BYTES_MAX:
             raise LocalMisuse(
                 f"{self.name} published {len(payload)} bytes; a message that is stored has at most "
@@ -165,6 +164,14 @@ class Publisher:
                 f"{self.buffer_count} messages of {self.name} wait to be stored, as many as its buffer holds; "
                 "wait until there is room, and publish again. Nothing was published."
             )
+
+    def _check_topic(self, topic: str) -> None:
+        if not matches(self.config.stream, check_topic(topic)):
+            raise LocalMisuse(
+                f"{self.name} published on {topic}, which the stream {self.config.stream} does not cover; "
+                "publish on a topic that it matches. Nothing was published."
+            )
+        self._covered = topic
 
     def _fits(self, forming: _Forming, topic: str, guarantee: int, size: int) -> bool:
         most = TOTAL_BATCH_COUNT_MAX if guarantee == TOTAL else min(self.config.batch_count_max, BATCH_COUNT_MAX)
@@ -200,18 +207,7 @@ class Publisher:
             kept = self._unsent.popleft()
             self._tokens += 1
             self._emitting[self._tokens] = kept
-            batch = kept.batch
-            count = range(batch.count)
-            effects.append(
-                Emit(
-                    self._tokens,
-                    batch.topic,
-                    batch.guarantee,
-                    tuple(batch.payload_list()),
-                    tuple(batch.keys_of(index) for index in count),
-                    tuple(batch.attributes_of(index) for index in count),
-                )
-            )
+            effects.append(Emit(self._tokens, kept.batch))
         return effects
 
     def emitted(self, token: int, first: int, now: float) -> Effects:

@@ -227,7 +227,7 @@ class Repository:
             if rows:
                 managed.bundle.on_stored(rows)
                 effects += managed.dissemination.announce(rows)
-                managed.intake.note_stored()
+                managed.intake.note_stored(rows)
         return effects
 
     def fetched(self, token: int, entries: list[Entry], kept: int, now: float) -> Effects:  # noqa: ARG002
@@ -272,7 +272,7 @@ class Repository:
             if before == "learning":
                 effects += managed.intake.learned(now)
             if keeping.serving:
-                managed.intake.note_stored()
+                managed.intake.note_all()
         effects += bundle.gossip(now)
         if keeping.state == "leaving":
             effects += self._go(managed, now)

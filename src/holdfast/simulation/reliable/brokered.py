@@ -52,10 +52,9 @@ class ClientMedium:
         if isinstance(effect, Say):
             first = node.publish(effect.topic, effect.payload, 0)
         else:
-            columns = zip(effect.payloads, effect.keys, effect.attributes, strict=True)
             numbers = [
-                node.publish(effect.topic, payload, effect.guarantee, keys, attributes)
-                for payload, keys, attributes in columns
+                node.publish(one.topic, one.payload, effect.batch.guarantee, one.keys, one.attributes)
+                for one in effect.batch.messages()
             ]
             first = numbers[0]
         host.enter([])

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, ClassVar, Protocol
 
-from holdfast.model.batches import Batch, make_batch
+from msgspec.structs import replace
+
+from holdfast.model.batches import Batch
 from holdfast.model.reliable import Entry, Level
 from holdfast.protocols.narada import (
     Publisher,
@@ -201,7 +203,7 @@ class PublisherHost(ParticipantHost):
 
     def _emit(self, effect: Emit) -> None:
         first = self.medium.publish(self.name, effect, self._seq)
-        self._seq = first + len(effect.payloads)
+        self._seq = first + effect.batch.count
         self.carry_out(self.machine.emitted(effect.token, first, self.kernel.now))
 
     def _opening(self, effect: Opening) -> None:
@@ -367,4 +369,4 @@ def batch_of(name: str, effect: Emit | Say, seq: int) -> Batch:
     """What a session makes of what a participant publishes."""
     if isinstance(effect, Say):
         return Batch(name, seq, effect.topic, 0, effect.payload)
-    return make_batch(name, seq, effect.topic, effect.guarantee, effect.payloads, effect.keys, effect.attributes)
+    return replace(effect.batch, first=seq)
