@@ -1,0 +1,63 @@
+"""`holdfast repository`, `topics`, `pub --durable` and `sub --durable` as a user types them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.cluster.ports import free_port_pairs
+from tests.integration.cluster.terminal import Terminal
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    made = Terminal(tmp_path)
+    yield made
+    if (tmp_path / ".holdfast" / "cluster.json").exists():
+        made.run("down")
+    made.close()
+
+
+def test_what_was_read_is_not_read_again_whichever_repository_is_there(terminal: Terminal, tmp_path: Path):
+    (port, health), *others = free_port_pairs(3)
+    lines = ["[brokers.a]", f"port = {port}", f"health_port = {health}"]
+    for name, (_, own) in zip(("r1", "r2"), others, strict=True):
+        lines += [f"[repositories.{name}]", 'broker = "a"', 'streams = ["bank/#"]', f"health_port = {own}"]
+    (tmp_path / "kept.toml").write_text("\n".join(lines))
+    where = ("-a", f"127.0.0.1:{port}")
+    assert terminal.run("up", "kept.toml").returncode == 0
+
+    published = terminal.run("pub", "bank/orders", "--durable", *where, stdin="1\n2\n3\n4\n")
+    assert "stored (fsynced by one repository)" in published.stdout, published.stderr
+    read = terminal.run("sub", "bank/#", "--durable", "billing", "--count", 2, "--raw", *where)
+    assert (read.stdout, read.returncode) == ("1\n2\n", 0), read.stderr
+    said = json.loads(terminal.run("topics", "--json", *where).stdout)
+    assert {one["name"]: one["streams"]["bank/#"]["end"] for one in said} == {"r1": 4, "r2": 4}
+
+    assert "repository r1 is killed" in terminal.run("crash", "r1").stderr
+    assert "repository r1 is not running" in terminal.run("why", "r1").stdout
+    read = terminal.run("sub", "bank/#", "--durable", "billing", "--count", 2, "--raw", *where)
+    assert (read.stdout, read.returncode) == ("3\n4\n", 0), read.stderr
+    assert "repository r1 is ready" in terminal.run("restart", "r1").stderr
+    assert terminal.run("why", "r1").stdout == "repository r1 waits for nothing\n"
+    table = terminal.run("topics", *where).stdout
+    assert "billing at 4" in table
+    again = terminal.run("sub", "bank/#", "--from", 3, "--count", 2, "--raw", *where)
+    assert again.stdout == "3\n4\n", again.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["repository", "r"], "a repository keeps something: name a topic or a pattern with --stream."),
+        (["repository", "r", "-s", "t", "--level", "soon"], "--level 'soon' is no level"),
+        (["repository", "r", "-s", "t", "--store", "tape:1"], "'tape:1' names no store"),
+        (["sub", "t", "--from-start", "--from", "3"], "a subscription has one beginning"),
+        (["sub", "t", "--from-time", "noon"], "--from-time 'noon' is no time"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_sentence(terminal: Terminal, arguments: list[str], sentence: str):
+    ran = terminal.run(*arguments)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert sentence in ran.stderr
