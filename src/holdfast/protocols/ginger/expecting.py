@@ -92,6 +92,7 @@ class ExpectingBroker(RecordingBroker):
     ) -> Flush:
         self.hub.out.append(Report("repair_start", peer=key))
         flush = Flush(key, silent)
+        flush.direct.update(twig.name for twig in below)
         self.absences.begin(key, contacts, self._now)
         self._expect(flush, below)
         if silent and not flush.waiting:

@@ -98,6 +98,8 @@ class Flush:
         self.waiting: dict[str, Twig] = {}
         self.joined: dict[str, Joiner] = {}
         self.known: dict[str, tuple[Twig, ...]] = {}
+        self.direct: set[str] = set()
+        """Those who were below the lost broker itself."""
         self.missing: dict[str, Twig] = {}
         """Those who were expected and have not come."""
         self.overdue = False

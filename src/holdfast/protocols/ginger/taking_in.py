@@ -86,12 +86,17 @@ class TakingInBroker(ExpectingBroker):
     def _heard(self, flush: Flush) -> dict[str, int]:
         """From which of its records on each participant has what the lost broker passed on, in that one's order.
 
-        Where several are lost nothing is said: each had an order of its own.
+        Where several are lost nothing is said: each had an order of its own. So only those count whose link with the
+        lost broker itself was in use, and nobody does if ours was not.
         """
-        if flush.dead != {flush.key} or flush.key not in self.log.flows:
+        flow = self.log.flows.get(flush.key)
+        if flow is None or flow.begun is None or flush.dead != {flush.key}:
             return {}
-        heard = {name: joiner.join.inherited for name, joiner in flush.joined.items()}
-        return {**heard, self.name: self.log.inherited(flush.key)}
+        heard = {self.name: self.log.inherited(flush.key)}
+        for name, joiner in flush.joined.items():
+            if joiner.join.old == flush.key if joiner.is_client else name in flush.direct:
+                heard[name] = joiner.join.inherited
+        return heard
 
     # ------------------------------------------------------------------------------------------ those who were missed
 
