@@ -8,6 +8,7 @@ for every protocol; what becomes of a publication or a subscription is not, and 
 Only a serving broker admits clients.
 """
 
+from abc import ABC, abstractmethod
 from enum import Enum
 
 from holdfast.model.batches import Batch
@@ -47,7 +48,7 @@ class Phase(Enum):
     GONE = "gone"
 
 
-class EdgeBroker:
+class EdgeBroker(ABC):
     """The part of a broker that clients see. See `protocols.node.BrokerNode`."""
 
     protocol: str
@@ -124,9 +125,9 @@ class EdgeBroker:
             for name, last in self.publishers.exact().items():
                 self.hub.out += self.notebook.numbered(name, last, exact=True)
 
+    @abstractmethod
     def _idle(self) -> bool:
         """Whether nothing that this broker took in is under way any more, as far as the links do not know it."""
-        raise NotImplementedError
 
     # ------------------------------------------------------------------------------------------ the hub's owner
 
@@ -225,9 +226,9 @@ class EdgeBroker:
             wanted = GUARANTEES[batch.guarantee].value
             raise PublicationRefused(f"protocol {self.protocol} does not give {wanted!r}: it gives {given}")
 
+    @abstractmethod
     def _take(self, link: Link, message: SessionMessage, arrived: SessionMessage) -> None:
         """Handle what came over a link: `message` is what of it is new, `arrived` what counts as consumed."""
-        raise NotImplementedError
 
     def _consumed(self, link: Link, arrived: SessionMessage) -> None:
         """A session that is over, or another one under the same name, is granted nothing for it."""

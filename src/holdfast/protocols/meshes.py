@@ -10,6 +10,8 @@ clients alone, so that no circle of brokers can wait for each other's credit.
 How the roster changes, and what comes with it, is for the protocols above this.
 """
 
+from abc import abstractmethod
+
 from holdfast.model.batches import Batch
 from holdfast.model.direct_messages import Barred, Cast, Enlist, Enlisted, Passed, Roster
 from holdfast.model.messages import Confirm, Hello, Publish, Refusal, SessionMessage
@@ -174,9 +176,9 @@ class MeshBroker(EdgeBroker):
             return self.hub.take()
         return super().timer(name, now)
 
+    @abstractmethod
     def _say_wishes(self) -> None:
         """Tell whoever keeps the roster, or, if that is us, change it."""
-        raise NotImplementedError
 
     # --------------------------------------------------------------------------------------------------- messages
 

@@ -18,6 +18,7 @@ A connection that is gone for `suspect_s` means death, where a tolerance is set:
 failure detector does not err. Without a tolerance nobody is ever given up.
 """
 
+from abc import abstractmethod
 from collections import deque
 
 from holdfast.model.direct_messages import Cast, Copied, Flushed, FlushRequest, Roster, Wish
@@ -81,11 +82,13 @@ class FlushingBroker(MeshBroker):
         """Whether somebody may be dead whom what comes in could wait for."""
         return self.flushing or bool(self.suspected)
 
+    @abstractmethod
     def _deliver(self, sender: str, arrival: Arrival) -> None:
-        raise NotImplementedError
+        """Everything that it depends on is delivered: now it is its turn."""
 
+    @abstractmethod
     def _begin_view(self) -> None:
-        raise NotImplementedError
+        """Everybody is where we are, and nothing is under way."""
 
     # ------------------------------------------------------------------------------------------------ the coordinator
 
@@ -355,9 +358,9 @@ class FlushingBroker(MeshBroker):
             self._wish()
         return super().stop(now)
 
+    @abstractmethod
     def may_leave(self) -> bool:
         """Whether nothing of our clients waits."""
-        raise NotImplementedError
 
     # --------------------------------------------------------------------------------------------------- inspection
 
