@@ -169,7 +169,7 @@ class DurablePublisher:
         first = self.driver.emit(effect)
         if first:
             self._runs.append((self._emitted + 1, first))
-            self._emitted += len(effect.payloads)
+            self._emitted += effect.batch.count
             self._changed()
 
     def _on_stored(self, effect: effects.Stored) -> None:

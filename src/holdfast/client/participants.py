@@ -126,8 +126,10 @@ class ParticipantDriver:
         """Publish the messages, and return the number of the first; 0 if the session is over."""
         first = 0
         try:
-            for payload, keys, attributes in zip(effect.payloads, effect.keys, effect.attributes, strict=True):
-                seq = self._client.publish_nowait(effect.topic, payload, effect.guarantee, keys, attributes)
+            batch = effect.batch
+            for index, payload in enumerate(batch.payload_list()):
+                keys, attributes = batch.keys_of(index), batch.attributes_of(index)
+                seq = self._client.publish_nowait(batch.topic, payload, batch.guarantee, keys, attributes)
                 first = first or seq
         except HoldfastError:
             return 0  # Whoever owns the driver learns it from the client, and goes on with another one or ends.
