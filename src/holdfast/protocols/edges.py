@@ -158,7 +158,7 @@ class EdgeBroker(ABC):
         self._detached_at.pop(link.peer, None)
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
 
-    def link_levels(self, link: Link, levels: Levels) -> None:
+    def link_levels(self, link: Link, levels: Levels) -> None:  # noqa: B027 - most protocols have no use for it
         """Without repairs nobody needs to know."""
 
     def link_acknowledged(self, link: Link) -> None:

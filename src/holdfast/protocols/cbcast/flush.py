@@ -70,7 +70,6 @@ class FlushingBroker(MeshBroker):
         self.own: deque[tuple[int, int]] = deque()
         """Our casts that are not stable: ticket and serial."""
         self.serial = self.stable = 0
-        self._copies: dict[str, set[int]] = {}
         self._handed: set[tuple[str, int]] = set()
         self.flushing = False
 
@@ -185,13 +184,11 @@ class FlushingBroker(MeshBroker):
         if cast.view != self.roster.number or sender not in self.members:
             return
         self._suspect(sender)
-        have = self._copies.setdefault(sender, set())
-        if cast.serial in have or self.kept.setdefault(sender, Kept()).has(cast.serial):
-            return
-        have.add(cast.serial)
-        entries = ClockReader().read(cast.clock)
-        self.kept[sender].add(cast, entries)
-        self.arrivals.insert(sender, Arrival(cast, entries))
+        kept = self.kept.setdefault(sender, Kept())
+        if not kept.has(cast.serial):
+            entries = ClockReader().read(cast.clock)
+            kept.add(cast, entries)
+            self.arrivals.insert(sender, Arrival(cast, entries))
 
     def _note_arrivals(self) -> None:
         """Answer the coordinator when everything that we sent has arrived."""
