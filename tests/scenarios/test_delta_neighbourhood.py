@@ -1,6 +1,9 @@
 """Delta-neighbourhood, told message by message: who is skipped, what comes twice, and what waits."""
 
+import pytest
+
 from holdfast.model.direct_messages import Passed, PassedAck
+from holdfast.model.errors import ConfigError
 from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.protocols.delta_neighbourhood import NeighbourhoodBroker
 from holdfast.protocols.delta_neighbourhood.transits import BLANK, extended, safe
@@ -57,6 +60,11 @@ def test_a_publisher_has_one_message_in_transit_and_others_do_not_wait_for_it():
     sim.run_until_quiet()
     assert [payload for _, payload, _ in ways(diary.of("1", Passed))] == [b"m1", b"e1", b"m2"]
     assert [message.serial for _, message in diary.of("0", PassedAck)] == [1, 2, 3]
+
+
+def test_a_broker_that_was_not_told_the_tree_around_it_is_not_made():
+    with pytest.raises(ConfigError, match="broker b has the parent a, but .* tell it those within 2 hops"):
+        NeighbourhoodBroker(BrokerConfig("b", "a", tolerance=1), 1)
 
 
 def test_a_way_with_more_blanks_than_faults_are_tolerated_is_not_taken():

@@ -84,6 +84,12 @@ class MeshBroker(EdgeBroker):
             for message, ticket in self._unsent.pop(link.peer, []):
                 self._tell(link.peer, message, ticket)
 
+    def link_closed(self, link: Link) -> None:
+        super().link_closed(link)
+        if link.kind == "broker":
+            # Members come back, however long it takes, unless the protocol gives them up.
+            self._detached_at.pop(link.peer, None)
+
     def link_refused(self, link: Link, refusal: Refusal) -> None:
         super().link_refused(link, refusal)
         # An older session under our name may still be dying there.

@@ -19,7 +19,7 @@ Invariants: a publisher has one message in transit; whoever acknowledges a messa
 from collections import deque
 
 from holdfast.model.direct_messages import Passed, PassedAck
-from holdfast.model.errors import PeerViolation
+from holdfast.model.errors import ConfigError, PeerViolation
 from holdfast.model.guarantees import EVENTUAL, FIFO
 from holdfast.model.messages import (
     Confirm,
@@ -57,6 +57,11 @@ class NeighbourhoodBroker(EdgeBroker):
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
         self.near = Neighbourhood(config.name, config.edges)
+        if self.near.parent != config.parent:
+            raise ConfigError(
+                f"broker {config.name} has the parent {config.parent}, but was told edges of a tree in which it is "
+                f"{self.near.parent}: tell it those within {self.hops(config.tolerance)} hops."
+            )
         self.neighbours = self.near.neighbours(config.name)
         self.reachable = self.near.within(config.tolerance + 1)
         self.interests = InterestMap(self._send)
