@@ -63,7 +63,7 @@ def test_a_publisher_has_one_message_in_transit_and_others_do_not_wait_for_it():
 
 
 def test_a_broker_that_was_not_told_the_tree_around_it_is_not_made():
-    with pytest.raises(ConfigError, match="broker b has the parent a, but .* tell it those within 2 hops"):
+    with pytest.raises(ConfigError, match=r"broker b has the parent a, but .* tell it those within 2 hops"):
         NeighbourhoodBroker(BrokerConfig("b", "a", tolerance=1), 1)
 
 
