@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast.model.guarantees import GuaranteeError
+from holdfast.model.messages import Data, Relay
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.locamu import LocamuBroker
 from holdfast.protocols.locamu.copies import Copy, Reaches, reaches_of_the_thesis
@@ -102,6 +103,19 @@ def test_groups_may_change_while_messages_of_other_groups_refer_to_them():
     )
     tree.run()
     assert tree.sim.delivered("d@D") == [M1, M2]
+
+
+def test_after_a_header_that_cannot_be_a_new_session_begins():
+    tree = Tree("A-B B-C", 1, "BC")
+    tree.at((0.0, Publish("a@A", "g", M1, "causal")), (1.0, Publish("a@A", "g", M2, "causal")))
+    tree.run_for(0.5)
+    host, broker = tree.sim.host("B"), tree.broker("B")
+    session = broker.hub.links["A"].session
+    bad = Data(broker.hub.links["A"].received + 1, Relay(b"\xff\xff", None, None))
+    host.enter(broker.receive("A", bad, host.now))
+    tree.run()
+    assert broker.hub.links["A"].session != session
+    assert tree.sim.delivered("b@B") == tree.sim.delivered("c@C") == [M1, M2]
 
 
 def test_what_was_written_down_is_what_was_known():

@@ -16,7 +16,7 @@ from holdfast.simulation.trees import Parents
 AWAY_S = (0.02, 0.2, 1.0, 3.0, 6.0)
 ALARM_S = (0.1, 0.5, 2.5, 5.0)
 MIDST = ("Relay", "Relay", "Standing", "Publish", "SubscribeAck", "Hello", "Welcome")
-BACK_S = (0.5, 3.0, 8.0, 20.0)
+BACK_S = (0.5, 4.0, 12.0)
 """Whoever died of something later than its return is brought back once more after the last absence."""
 
 Timed = tuple[float, Command]

@@ -36,6 +36,7 @@ from holdfast.protocols.locamu.copies import Reaches, reaches
 from holdfast.protocols.locamu.core import Core
 from holdfast.protocols.locamu.durable import Durable
 from holdfast.protocols.locamu.exchange import SUSPECT_TIMER, TICK_TIMER, Exchange
+from holdfast.protocols.locamu.headers import HeaderError
 from holdfast.protocols.locamu.journal import Began, Left, Said
 from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.protocols.node import Effects, Report, SetTimer
@@ -241,7 +242,12 @@ class LocamuBroker:
             problem = topic_problem(message.batch.topic) if message.batch is not None else ""
             if problem:
                 raise PeerViolation(f"{link.peer} relayed what cannot be: {problem}")
-            self.exchange.on_relay(link.peer, message)
+            try:
+                self.exchange.on_relay(link.peer, message)
+            except HeaderError as error:
+                # The next header builds on this one: the session cannot go on, and a new one begins with a whole one.
+                self.hub.out.append(Report("violation", peer=link.peer, detail=str(error)))
+                self.hub.end(link.peer, str(error))
         elif isinstance(message, Standing):
             self.exchange.on_standing(link.peer, message)
         else:
