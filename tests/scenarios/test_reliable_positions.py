@@ -5,6 +5,7 @@ import pytest
 from holdfast.model.errors import LocalMisuse
 from holdfast.protocols.narada import BufferFull, Publisher, PublisherConfig, RepositoryConfig
 from holdfast.protocols.narada.events import Resent
+from holdfast.simulation.reliable import ReliableWorld
 from tests.support.reliable import STEERING, Ear, keeping, numbers, publish, stored, subscriber, world_of
 
 
@@ -94,6 +95,47 @@ def test_a_subscriber_with_memory_gets_each_message_once_though_its_repository_f
     bob.start()
     world.run_until_drained(20.0)
     assert world.payloads("bob") == numbers(1, 10)
+
+
+def test_a_subscription_that_is_ended_is_forgotten_by_everybody():
+    world, alice = _ten_are_stored(2)
+    bob = world.subscriber("bob", subscriber("bob"))
+    world.run(3.0)
+    bob.enter(bob.machine.forget())
+    publish(world, alice, 11, 12, 3.5)
+    world.run_until_drained(20.0)
+    assert world.payloads("bob") == numbers(1, 10)
+    for host in world.repositories.values():
+        assert "bob" not in host.machine.streams["orders"].dissemination.subscriptions
+        assert not list(host.store.items("narada/orders/subscriber/bob"))
+
+
+def test_who_stops_acknowledges_first_and_gets_nothing_again():
+    world, _ = _ten_are_stored()
+    bob = world.subscriber("bob", subscriber("bob", ack_s=50.0))
+    world.run(3.0)
+    bob.enter(bob.machine.stop(world.kernel.now))
+    world.run(3.1)
+    bob.crash()
+    bob.start()
+    world.run(5.0)
+    assert world.payloads("bob") == numbers(1, 10)
+
+
+def test_a_stream_of_everything_does_not_take_what_participants_say_to_each_other():
+    world = ReliableWorld(1, "#")
+    for name in ("r1", "r2"):
+        world.repository(name)
+    world.run(0.5)
+    alice = world.publisher("alice")
+    for name in ("bob", "carol"):
+        world.subscriber(name, subscriber(name))
+    publish(world, alice, 1, 10, 1.0)
+    world.at(1.05, world.crash("r1"))
+    world.at(2.0, world.recover("r1"))
+    world.run_until_drained(30.0)
+    assert world.payloads("bob") == world.payloads("carol") == numbers(1, 10)
+    assert stored(world, "r1") == stored(world, "r2") == numbers(1, 10)
 
 
 # ------------------------------------------------------------------------------------------------------------- bounds

@@ -356,6 +356,11 @@ class Dissemination:
             one.said_sync = one.sync
         return tuple((one.name, one.sync) for one in moved[:RANGES_MAX])
 
+    def forget(self, name: str) -> None:
+        """A subscription is over."""
+        if self.subscriptions.pop(name, None) is not None:
+            self.keeping.put(b"", "subscriber", name)
+
     def forget_repository(self, repository: str) -> None:
         self._pending.pop(repository, None)
         for one in self.subscriptions.values():

@@ -291,6 +291,13 @@ class Resent(Struct, frozen=True, array_like=True, tag=26):
     session: Number = 0
 
 
+class Forget(Struct, frozen=True, array_like=True, tag=27):
+    """The subscription is over: no repository need keep its sync."""
+
+    stream: Stream
+    subscriber: Name
+
+
 # ------------------------------------------------------------------------------------------------------ repositories
 
 
@@ -385,6 +392,7 @@ ControlEvent = (
     | Persistent
     | Sync
     | Resent
+    | Forget
     | Gossip
     | Explain
     | Fetch
@@ -413,6 +421,11 @@ def decode(payload: bytes) -> ControlEvent | None:
 
 ROOT = "~narada"
 _QUOTED = str.maketrans({"%": "%25", "/": "%2F", "#": "%23", "+": "%2B"})
+
+
+def is_control(topic: str) -> bool:
+    """Whether participants speak to each other there. A pattern such as `#` hears that too, and is not meant."""
+    return topic.startswith(f"{ROOT}/")
 
 
 def level(name: str) -> str:

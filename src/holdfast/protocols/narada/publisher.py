@@ -116,6 +116,7 @@ class Publisher:
         self._resend_s = config.resend_s
         self._timing = False
         self._refusal = ""
+        self._inbox = inbox_topic(config.stream, config.name)
         self._covered = ""
         """The topic of the last publication, which the stream covers."""
 
@@ -196,7 +197,7 @@ class Publisher:
     # --------------------------------------------------------------------------------------------------- entry points
 
     def start(self, now: float) -> Effects:
-        return [Listen(inbox_topic(self.config.stream, self.name)), *self._steering.look(now)]
+        return [Listen(self._inbox), *self._steering.look(now)]
 
     def settle(self, now: float) -> Effects:  # noqa: ARG002 - every entry point takes the time
         self._close_run()
@@ -221,6 +222,8 @@ class Publisher:
 
     def heard(self, batch: Batch, now: float) -> Effects:
         effects: Effects = []
+        if batch.topic != self._inbox:
+            return effects
         for payload in batch.payload_list():
             event = decode(payload)
             if event is None:

@@ -29,6 +29,7 @@ from holdfast.protocols.narada.events import (
     ControlEvent,
     Explain,
     Fetch,
+    Forget,
     Gossip,
     Leave,
     Migrate,
@@ -47,6 +48,7 @@ from holdfast.protocols.narada.events import (
     encode,
     gossip_topic,
     inbox_topic,
+    is_control,
     stable_topic,
 )
 from holdfast.protocols.narada.gossip import Bundle
@@ -92,6 +94,7 @@ class Repository:
         self._committing = 0
         self._ticking_s = 0.0
         self._nak_timing = False
+        self._topics: set[str] = set()
         for stream in streams:
             managed = Managed(config, check_pattern(stream), incarnation, self._token)
             self.streams[stream] = managed
@@ -114,18 +117,21 @@ class Repository:
         for stream, managed in self.streams.items():
             managed.keeping.wall_ns = wall_ns - int(now * 1e9)
             managed.bundle.begin(now)
-            topics = (inbox_topic(stream, self.name), gossip_topic(stream), bundle_topic(stream), stream)
-            effects += [Listen(topic) for topic in topics]
+            topics = (inbox_topic(stream, self.name), gossip_topic(stream), bundle_topic(stream))
+            self._topics |= set(topics)
+            effects += [Listen(topic) for topic in (*topics, stream)]
             effects += managed.bundle.gossip(now, asks=True)
         return [*effects, *self._keep_time(now, anew=True)]
 
     def heard(self, batch: Batch, now: float) -> Effects:
-        if not batch.topic.startswith("~narada/"):
+        if not is_control(batch.topic):
             for stream, managed in self.streams.items():
                 if matches(stream, batch.topic) and managed.keeping.state not in ("leaving", "left"):
                     managed.intake.on_message(batch, now)
             return []
         effects: Effects = []
+        if batch.topic not in self._topics:
+            return effects  # Said to somebody else: a stream of ours is so wide that we hear it.
         for payload in batch.payload_list():
             event = decode(payload)
             if event is None:
@@ -173,6 +179,9 @@ class Repository:
                 return []
             case Leave():
                 managed.bundle.on_leave(event)
+                return []
+            case Forget():
+                managed.dissemination.forget(event.subscriber)
                 return []
             case Registration():
                 return self._on_registration(managed, event)
@@ -334,6 +343,12 @@ class Repository:
                 count += keeping.give_up(chain, 1, chain.top)
         report = keeping.report("given_up", f"{count} messages of {publisher}")
         return count, [report] if count else []
+
+    def forget_subscriber(self, stream: str, name: str) -> Effects:
+        """End a durable subscription whose owner will not come back to do so; say it to the other repositories."""
+        managed = self._managed(stream)
+        managed.dissemination.forget(name)
+        return [Say(bundle_topic(stream), encode(Forget(stream, name)))]
 
     def leave(self, stream: str, now: float) -> Effects:
         """Leave the bundle: clients migrate, and when another repository has everything, we are gone."""

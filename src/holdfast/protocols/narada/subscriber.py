@@ -5,7 +5,7 @@
 | choosing | looking for a steering repository | somebody answered the probe → recovering |
 | recovering | asked it where to go on | `Rectify` → steered; silence → choosing; `Refusal` → refused |
 | steered | releasing | silence, `Migrate` or another era of the repository → choosing; `Refusal` → refused |
-| refused | nothing is released any more | never |
+| refused | or the subscription was ended: nothing is released any more | never |
 
 A message is stable when both it and its persistence event are here (paper, 3.8). The subscriber holds messages in one
 buffer and persistence events, as rows, in another, and goes through the rows in the order of their sequence numbers.
@@ -33,6 +33,7 @@ from holdfast.protocols.narada.events import (
     MESSAGES,
     SKIPPED,
     ControlEvent,
+    Forget,
     Migrate,
     Persistent,
     ProbeReply,
@@ -48,6 +49,7 @@ from holdfast.protocols.narada.events import (
     decode,
     encode,
     inbox_topic,
+    is_control,
     stable_topic,
 )
 from holdfast.protocols.narada.participant import (
@@ -94,20 +96,22 @@ class Subscriber:
         self._due_s = config.nak_s
         self._due = False
         self._ack_due = self._ack_soon = False
+        self._inbox = inbox_topic(config.stream, config.name)
         self._listening = ""
 
     # --------------------------------------------------------------------------------------------------- entry points
 
     def start(self, now: float) -> Effects:
-        inbox = inbox_topic(self.config.stream, self.name)
-        return [Listen(inbox), Listen(self.pattern), *self._steering.look(now)]
+        return [Listen(self._inbox), Listen(self.pattern), *self._steering.look(now)]
 
     def heard(self, batch: Batch, now: float) -> Effects:
         if self.state == "refused":
             return []
-        if not batch.topic.startswith("~narada/"):
+        if not is_control(batch.topic):
             self._pieces.add(batch)
             return self._go_on(now)
+        if batch.topic not in (self._inbox, self._listening):
+            return []  # Said to somebody else: our pattern is so wide that we hear it.
         effects: Effects = []
         for payload in batch.payload_list():
             event = decode(payload)
@@ -176,6 +180,12 @@ class Subscriber:
 
     def _source(self) -> str:
         return f"{self._steering.repository} {self.era}"
+
+    def forget(self) -> Effects:
+        """End the subscription for good: nothing more is released, and no repository keeps its place."""
+        effects = self._lost([CancelTimer(PROBE_TIMER), self._to_bundle(Forget(self.config.stream, self.name))])
+        self.state = "refused"
+        return effects
 
     # ------------------------------------------------------------------------------------------------------- steering
 
@@ -387,7 +397,7 @@ class Subscriber:
         ack = SubscriberAck(self.config.stream, self.name, repository, self.era, ranges)
         return [self._to_bundle(ack), *again]
 
-    def _to_bundle(self, event: Recovery | SubscriberAck | SubscriberNak) -> Say:
+    def _to_bundle(self, event: Recovery | SubscriberAck | SubscriberNak | Forget) -> Say:
         return Say(bundle_topic(self.config.stream), encode(event))
 
     # ----------------------------------------------------------------------------------------------------- inspection
