@@ -26,7 +26,9 @@ from holdfast.client.waiting import fail
 from holdfast.model.batches import Attributes, Batch, Keys, make_batch
 from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
 from holdfast.model.filters import parse_filter
+from holdfast.model.guarantees import TOTAL
 from holdfast.model.reliable import Entry
+from holdfast.protocols.clients import IMPLICIT_KEYS
 from holdfast.protocols.narada import Publisher, PublisherConfig, Subscriber, SubscriberConfig
 from holdfast.protocols.narada import participant as effects
 from holdfast.protocols.narada.directory import ASKING_TOPIC, answer_topic, covering, question, read_answer
@@ -344,6 +346,9 @@ class Durables:
 
     async def publish(self, publication: Publication, durable: bool | str) -> DurableReceipt:
         topic, payload, rank, keys, attributes = publication
+        if rank == TOTAL and not keys:
+            # What is stored is what travels, to the letter.
+            keys = IMPLICIT_KEYS
         stream = durable if isinstance(durable, str) else self._streams.get(topic) or await self._find(topic)
         publisher = self._publishers.get(stream)
         if publisher is None:

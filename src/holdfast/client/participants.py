@@ -38,6 +38,8 @@ class Session(Source, Protocol):
         self, topic: str, payload: bytes, rank: int, keys: Keys = (), attributes: Attributes | None = None
     ) -> int: ...
 
+    def publish_batch(self, batch: Batch) -> int: ...
+
     async def subscribe_as(self, subscription: Subscription) -> Subscription: ...
 
 
@@ -124,13 +126,8 @@ class ParticipantDriver:
 
     def emit(self, effect: Emit) -> int:
         """Publish the messages, and return the number of the first; 0 if the session is over."""
-        first = 0
         try:
-            batch = effect.batch
-            for index, payload in enumerate(batch.payload_list()):
-                keys, attributes = batch.keys_of(index), batch.attributes_of(index)
-                seq = self._client.publish_nowait(batch.topic, payload, batch.guarantee, keys, attributes)
-                first = first or seq
+            first = self._client.publish_batch(effect.batch)
         except HoldfastError:
             return 0  # Whoever owns the driver learns it from the client, and goes on with another one or ends.
         emitted = self._machine.emitted  # type: ignore[attr-defined]  # only publishers emit

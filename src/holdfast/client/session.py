@@ -229,6 +229,11 @@ class Client:
         self._driver.settle_soon()
         return self._machine.publish(topic, payload, rank, keys, attributes)
 
+    def publish_batch(self, batch: Batch) -> int:
+        """The same for what is a batch already; returns the number of its first message."""
+        self._driver.settle_soon()
+        return self._machine.publish_batch(batch)
+
     @property
     def backlog_bytes(self) -> int:
         """How much the broker has not accepted yet."""
@@ -450,7 +455,6 @@ class Client:
             raise self._closed()
 
     async def wait_ended(self) -> None:
-        """Wait until the session is over."""
         await asyncio.shield(self._goodbye)
 
     async def close(self) -> None:

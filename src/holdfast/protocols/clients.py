@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from holdfast.model.batches import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Attributes, Batch, Keys, make_batch
 from holdfast.model.errors import LocalMisuse, PeerViolation, TopicError
 from holdfast.model.filters import Value
@@ -169,6 +171,17 @@ class ClientNode:
         run.payloads.append(payload)
         self.pending_bytes += size
         return seq
+
+    def publish_batch(self, batch: Batch) -> int:
+        """Take messages that are a batch already, and return the number of the first. A total one must have keys."""
+        if self._stopping or self._ended:
+            raise LocalMisuse(f"client {self.name} is closed: connect again to publish")
+        self._close_run()
+        first = self.next_seq
+        self.next_seq = first + batch.count
+        self._batches.append(replace(batch, publisher=self.name, first=first))
+        self.pending_bytes += batch.cost_bytes
+        return first
 
     def _begin_run(self, seq: int, topic: str, guarantee: int) -> _Run:
         self._close_run()
