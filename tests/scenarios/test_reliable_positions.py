@@ -110,6 +110,21 @@ def test_a_subscription_that_is_ended_is_forgotten_by_everybody():
         assert not list(host.store.items("narada/orders/subscriber/bob"))
 
 
+def test_what_was_released_and_not_consumed_comes_again_also_when_another_repository_steers():
+    world, _ = _ten_are_stored(2)
+    bob = world.subscriber("bob", subscriber("bob"), consume_s=1000.0)
+    world.run(3.0)
+    assert world.payloads("bob") == numbers(1, 10)
+    first = str(bob.machine.status()["steering"])
+    world.crash(first)()
+    world.run(6.0)
+    assert bob.machine.status()["steering"] != first
+    bob.crash()
+    bob.start()
+    world.run(9.0)
+    assert world.payloads("bob") == numbers(1, 10) * 2
+
+
 def test_who_stops_acknowledges_first_and_gets_nothing_again():
     world, _ = _ten_are_stored()
     bob = world.subscriber("bob", subscriber("bob", ack_s=50.0))

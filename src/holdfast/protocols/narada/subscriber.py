@@ -33,6 +33,7 @@ from holdfast.protocols.narada.events import (
     MESSAGES,
     SKIPPED,
     ControlEvent,
+    Cut,
     Forget,
     Migrate,
     Persistent,
@@ -50,6 +51,7 @@ from holdfast.protocols.narada.events import (
     encode,
     inbox_topic,
     is_control,
+    life_of,
     stable_topic,
 )
 from holdfast.protocols.narada.participant import (
@@ -217,10 +219,19 @@ class Subscriber:
                 config.start,
                 config.value,
                 position,
-                () if position else self.released.cut(),
+                () if position else self._cut(),
                 config.anew and not self._begun and not position,
             )
         )
+
+    def _cut(self) -> Cut:
+        """What the application has: of what was released, that which it has consumed."""
+        cut = {(publisher, life_of(cat)): cat for publisher, cat in self.released.cut()}
+        for _, entry in self._unconsumed:
+            who = (entry.publisher, life_of(entry.cat))
+            if who in cut:
+                cut[who] = min(cut[who], entry.cat - 1)
+        return tuple((publisher, cat) for (publisher, _), cat in cut.items())
 
     def _lost(self, effects: Effects) -> Effects:
         self.state = "choosing"
