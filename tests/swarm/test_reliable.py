@@ -15,6 +15,30 @@ def test_nothing_is_lost_repeated_or_out_of_order(failure: ReliableClass):
     assert not broken, broken[0].complaint()
 
 
+ONCE_BROKEN: list[tuple[ReliableClass, int, str]] = [
+    ("lossy", 8, "a row that overlaps a known one was not learnt"),
+    ("repository", 10, "who had heard all rows by gossip never learnt them from its assistant"),
+    ("all-but-one", 4, "a table that had forgotten what lay before a restart explained it as nothing"),
+    ("leave", 2, "a lost farewell was not repeated"),
+    ("leave", 1038, "who was leaving went on to set places aside"),
+    ("storm", 6, "an answer from before a crash slipped in before what was missed"),
+    ("everybody", 1060, "a repository heard of a third life before it knew of the first"),
+    ("levels", 22, "a subscriber waited for what the repository had told and lost"),
+    ("levels", 138, "so did another repository"),
+    ("levels", 1000, "and a subscriber passed over some of it and released the rest"),
+    ("bounds", 15, "a full table dropped the rows that were needed next"),
+    ("bounds", 30, "half a message in the buffer kept the whole from being asked for"),
+    ("bounds", 131, "a subscriber without memory did not know what it had acknowledged"),
+    ("bounds", 1019, "without room for a place a repository could not learn"),
+]
+
+
+@pytest.mark.parametrize(("failure", "seed", "story"), ONCE_BROKEN)
+def test_a_run_that_was_broken_once_is_not_any_more(failure: ReliableClass, seed: int, story: str):
+    outcome = run_reliable(seed, failure)
+    assert outcome.ok, f"{story}: {outcome.complaint()}"
+
+
 def test_invariants_hold_at_every_step():
     for failure in RELIABLE_CLASSES:
         outcome = run_reliable(7, failure, check_invariants=True)
