@@ -23,6 +23,8 @@ from holdfast.runtime.process import run
 
 LINE_BYTES_MAX = 1 << 26
 STOP_S = 3.0
+GOODBYE_S = 5.0
+"""How long a worker whose starter is gone may take to end by itself."""
 LOG_TAIL_LINES = 8
 T = TypeVar("T")
 
@@ -202,6 +204,8 @@ class Orders:
                     loop.remove_reader(0)
                     if task is not None:
                         task.cancel()
+                    # Brokers that were started with us are going, too: nobody may be left to say goodbye to.
+                    loop.call_later(GOODBYE_S, os._exit, 1)
                     return
                 *words, self._rest = (self._rest + data).split(b"\n")
                 for word in words:
