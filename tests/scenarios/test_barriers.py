@@ -4,7 +4,7 @@ from holdfast.model.direct_messages import Barred
 from holdfast.protocols.barriers import BarriersBroker
 from holdfast.protocols.barriers.broker import unpacked
 from holdfast.protocols.barriers.dependencies import Dependencies, past_of
-from holdfast.simulation.faults import Publish, React, Slow, Subscribe
+from holdfast.simulation.faults import Publish, React, Slow, Subscribe, Unsubscribe
 from tests.scenarios.diaries import told
 
 
@@ -49,3 +49,19 @@ def test_a_subscription_needs_no_flush_and_is_confirmed_when_all_know_it():
     sim.at(sim.now, Publish("alice@1", "t", b"m", "causal"))
     sim.run_until_quiet()
     assert sim.delivered("bob") == [b"m"]
+
+
+def test_an_answer_to_a_subscription_that_was_taken_back_confirms_nobody_elses():
+    sim, _ = told("0-1", BarriersBroker)
+    sim.run_until_quiet()
+    start = sim.now + 1.0
+    sim.at(start, Slow("0", "1", 100.0, 1.0))
+    sim.at(start + 0.1, Subscribe("bob@0", "t"))
+    sim.at(start + 0.15, Unsubscribe("bob@0", "t"))
+    sim.at(start + 0.19, Subscribe("bob@0", "t"))
+    # Bob's first subscription is answered at 0.201, when 1 has not heard of the last one: eve's must wait for that.
+    sim.at(start + 0.21, Subscribe("eve@0", "t"))
+    sim.run_for(1.0 + 0.25)
+    assert sim.completed("eve") == []
+    sim.run_until_quiet()
+    assert len(sim.completed("eve")) == 1

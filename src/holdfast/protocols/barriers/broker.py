@@ -62,6 +62,8 @@ class BarriersBroker(MeshBroker):
         """Patterns that everybody knows our clients to want."""
         self._requests: dict[int, tuple[str, Subscribe, set[str]]] = {}
         """By our own token: which client asked for what, and who has not answered."""
+        self._latest: dict[str, int] = {}
+        """The last token under which each pattern was announced: an earlier one may have been taken back since."""
         self._tokens = 0
         self._queues: dict[str, deque[Waiting]] = {}
         self._blocked: dict[str, set[str]] = {}
@@ -222,6 +224,7 @@ class BarriersBroker(MeshBroker):
             return
         self._tokens += 1
         self._requests[self._tokens] = (client, message, set(self._told))
+        self._latest[message.pattern] = self._tokens
         for peer in self._told:
             self._tell(peer, Subscribe(self._tokens, message.pattern, ""))
         self._answer_if_done(self._tokens)
@@ -235,7 +238,7 @@ class BarriersBroker(MeshBroker):
         client, message, awaiting = self._requests[token]
         if not awaiting:
             del self._requests[token]
-            if message.pattern in self.patterns():
+            if self._latest.get(message.pattern) == token:
                 self._known.add(message.pattern)
             self._send(client, SubscribeAck(message.token))
 
@@ -245,6 +248,7 @@ class BarriersBroker(MeshBroker):
         under_way = {message.pattern for _, message, _ in self._requests.values()}
         for pattern in sorted((self._known | under_way) - wanted):
             self._known.discard(pattern)
+            self._latest.pop(pattern, None)
             for peer in self._told:
                 self._tell(peer, Unsubscribe(0, pattern, ""))
 

@@ -167,7 +167,8 @@ class CbcastBroker(FlushingBroker):
 
     def _on_subscribe(self, client: str, message: Subscribe) -> None:
         self.clients.add(message.pattern, message.where, client)
-        if message.pattern in self._patterns_in_view():
+        # While the view is flushed, what we wished for the next one may have been said without this pattern.
+        if message.pattern in self._patterns_in_view() and not self.flushing:
             self._send(client, SubscribeAck(message.token))
         else:
             self._subscribing.append((client, message))
