@@ -217,6 +217,8 @@ def _troubles(protocol: str, faults: list[str], failures: str, tolerance: int, d
     classes = _failure_classes(protocol, failures, tolerance)
     if failures == "all" and not degree_max:
         classes = [name for name in classes if name not in MOVING]
+    elif failures == "all":
+        classes = [name for name in classes if name != "partition"]
     found = [Trouble(kinds, failure, tolerance, degree_max) for failure in classes]
     for trouble in found:
         trouble.check()
