@@ -319,6 +319,11 @@ def checked(cluster: Cluster, source: str) -> Cluster:
             f"{source}: protocol: unknown protocol {cluster.protocol!r}{_meant(cluster.protocol, known)}; "
             f"expected {_listed(known)}."
         )
+    if PROTOCOLS[cluster.protocol].hops is not None:
+        raise ConfigError(
+            f"{source}: protocol: {cluster.protocol} runs in the simulator alone so far, since its brokers must be "
+            "told the tree around them; expected another one, such as 'ginger'."
+        )
     if not 0 <= cluster.tolerance <= TOLERANCE_MAX:
         raise ConfigError(
             f"{source}: tolerance: {cluster.tolerance} cannot be; expected 0 (nothing is repaired), 1 (one broker at a "

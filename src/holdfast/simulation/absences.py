@@ -93,7 +93,7 @@ class AbsenceAuthor:
         if kind == "reset":
             yield time_s, Reset(one, other)
         elif kind == "slow":
-            yield time_s, Slow(one, other, self.chance.choice((10.0, 100.0)))
+            yield time_s, Slow(one, other, self.chance.choice((5.0, 30.0)))
             yield end_s, Slow(one, other, 1.0)
         else:
             yield time_s, Cut(one, other)
