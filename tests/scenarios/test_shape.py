@@ -100,7 +100,7 @@ def test_a_move_ends_at_both_ends_and_keeps_what_is_below_the_mover():
     assert below == {"5": "1", "6": "2", "7": "3", "8": "4"}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_cuts_in_flight_neither_break_nor_are_broken(seed: int):
     sim = grow(STAR, pause_s=1.0, seed=seed)
     clients = crowd(sim)
@@ -109,7 +109,7 @@ def test_cuts_in_flight_neither_break_nor_are_broken(seed: int):
     assert max(degrees(sim).values()) == DEGREE_MAX
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_subscriptions_that_come_and_go_meanwhile_are_kept(seed: int):
     sim = grow(STAR, pause_s=1.0, seed=seed)
     clients = [f"c{broker}@{broker}" for broker in sim.tree]
@@ -154,7 +154,7 @@ def strike(seed: int, tolerance: int, *blows: tuple[str, str, int]) -> tuple[Sim
 
 
 @pytest.mark.parametrize("moment", MOMENTS, ids=str)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_whoever_is_lost_in_the_midst_of_a_move_takes_nothing_along(moment: tuple[str, str, int], seed: int):
     sim, [lost] = strike(seed, 1, moment)
     assert lost not in alive(sim)
