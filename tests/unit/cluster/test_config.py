@@ -173,3 +173,16 @@ def test_a_tolerance_that_cannot_be_is_explained(tolerance: str):
 
 def test_a_cluster_repairs_nothing_unless_it_says_so():
     assert (parse_cluster(CHAIN).tolerance, parse_cluster(f"tolerance = 2\n{CHAIN}").tolerance) == (0, 2)
+
+
+@pytest.mark.parametrize("degree_max", ["-1", "1", "2"])
+def test_a_number_of_neighbours_that_makes_no_tree_is_explained(degree_max: str):
+    with pytest.raises(ConfigError, match=r"degree_max: -?\d cannot be: expected 0 \(any number of neighbours\), or 3"):
+        parse_cluster(f"tolerance = 1\ndegree_max = {degree_max}\n{CHAIN}")
+
+
+def test_a_number_of_neighbours_needs_brokers_that_repair_the_tree():
+    with pytest.raises(ConfigError, match="degree_max: 4 takes a tolerance of 1 or more"):
+        parse_cluster(f"degree_max = 4\n{CHAIN}")
+    assert parse_cluster(f"tolerance = 1\ndegree_max = 4\n{CHAIN}").degree_max == 4
+    assert parse_cluster(CHAIN).degree_max == 0
