@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[3]
 MESSAGES_PER_KILL = 1500
 """By so much the recording grows before each kill, which comes after up to as many messages were published."""
 LIMIT_S = 240
+FINISH_S_PER_KILL = 6
+"""So much longer the last life may take: about half of what was recorded is still to be done."""
 LOOK_EVERY_S = 0.2
 _SESSION_FIELD = 3  # of /proc/PID/stat, counted behind the command's closing parenthesis
 
@@ -87,10 +89,10 @@ class Job:
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
-    def wait(self) -> int:
+    def wait(self, longer_s: float = 0.0) -> int:
         """Wait until it has ended; its exit code."""
         try:
-            return self._process.wait(LIMIT_S)
+            return self._process.wait(LIMIT_S + longer_s)
         finally:
             self.kill("everything")
             self._process.wait()
@@ -129,7 +131,7 @@ def kill_and_restart(
         total = _grow(recording, total)
         (place / "finish").touch()
         job = job or Job(recording, place, hall.address)
-        assert job.wait() == 0, job.said()
+        assert job.wait(FINISH_S_PER_KILL * kills) == 0, job.said()
         heard = hall.heard()
     published = _count((each.payload for each in heard), total, _out_of_order(heard))
     return Outcome(dict(counted), _count(_archived_payloads(place / "archive"), total), published)
