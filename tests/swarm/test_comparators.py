@@ -68,6 +68,7 @@ def test_what_is_outside_of_its_fault_model_is_refused_with_what_is_inside(proto
 
 ONCE_BROKEN: list[tuple[str, FailureClass, int, str]] = [
     ("cbcast", "recover", 3015, "the dead were dialled again, and those who came in their place were taken for dead"),
+    ("cbcast", "recover", 11018, "who was said to be lost, by its name, was taken for the next one under that name"),
     ("cbcast", "two", 20003, "a subscription was confirmed by a view that was ending, and not in the next one"),
     ("cbcast", "root", 1012, "what came for a subscription that was not confirmed before its client died was judged"),
 ]

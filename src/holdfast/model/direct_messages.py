@@ -42,10 +42,14 @@ class Roster(Struct, frozen=True, array_like=True, tag=72):
 
 
 class Wish(Struct, frozen=True, array_like=True, tag=73):
-    """To whoever keeps the roster: it should change, at least by these newcomers and without those who are lost."""
+    """To whoever keeps the roster: it should change, at least by these newcomers and without those who are lost.
+
+    Who is lost was a member by the roster of that number: the next one under the same name is somebody else.
+    """
 
     newcomers: Annotated[tuple[Contact, ...], Meta(max_length=MEMBERS_MAX)] = ()
     lost: Annotated[tuple[Name, ...], Meta(max_length=MEMBERS_MAX)] = ()
+    number: Counter = 0
 
 
 class FlushRequest(Struct, frozen=True, array_like=True, tag=74, gc=False):

@@ -101,11 +101,12 @@ class FlushingBroker(MeshBroker):
         if self.coordinator() == self.name:
             self._flush()
         else:
-            self._tell(self.coordinator(), Wish((), tuple(sorted(self.suspected))))
+            self._tell(self.coordinator(), Wish((), tuple(sorted(self.suspected)), self.roster.number))
 
     def _on_wish(self, wish: Wish) -> None:
-        for name in wish.lost:
-            self._suspect(name)
+        if wish.number == self.roster.number:
+            for name in wish.lost:
+                self._suspect(name)
         if not self.flushing:
             self._wish()
 
