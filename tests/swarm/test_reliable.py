@@ -21,6 +21,7 @@ ONCE_BROKEN: list[tuple[ReliableClass, int, str]] = [
     ("all-but-one", 4, "a table that had forgotten what lay before a restart explained it as nothing"),
     ("leave", 2, "a lost farewell was not repeated"),
     ("leave", 1038, "who was leaving went on to set places aside"),
+    ("leave", 2003, "what was on its way into the store counted as had by whoever had what comes after it"),
     ("storm", 6, "an answer from before a crash slipped in before what was missed"),
     ("everybody", 1060, "a repository heard of a third life before it knew of the first"),
     ("levels", 22, "a subscriber waited for what the repository had told and lost"),

@@ -189,6 +189,10 @@ class Dissemination:
             if place.first > one.sync:
                 who = (chain.publisher, chain.life)
                 low[who] = min(low.get(who, place.number), place.number)
+        for entry in (*keeping.staged, *keeping.committing):
+            # It has left its place and is not in the table yet.
+            who, number = (entry.publisher, life_of(entry.cat)), number_of(entry.cat)
+            low[who] = min(low.get(who, number), number)
         had = ((who, low.get(who, chain.stored.prefix + 1) - 1) for who, chain in keeping.chains.items())
         return tuple((publisher, catenation(life, number)) for (publisher, life), number in had if number > 0)
 
