@@ -30,6 +30,8 @@ ONCE_BROKEN: list[tuple[ReliableClass, int, str]] = [
     ("bounds", 15, "a full table dropped the rows that were needed next"),
     ("bounds", 30, "half a message in the buffer kept the whole from being asked for"),
     ("bounds", 131, "a subscriber without memory did not know what it had acknowledged"),
+    ("bounds", 2119, "an assistant's own places kept a repository from serving"),
+    ("bounds", 2143, "a life for which there was no room was never told again"),
     ("bounds", 1019, "without room for a place a repository could not learn"),
 ]
 

@@ -35,7 +35,7 @@ from holdfast.protocols.narada.events import (
 )
 from holdfast.protocols.narada.keeping import Keeping, notice
 from holdfast.protocols.narada.participant import Effects, Read, Say
-from holdfast.protocols.narada.rows import RowTable
+from holdfast.protocols.narada.rows import RowTable, merged
 from holdfast.protocols.trackers import Range, RangeTracker, WindowFull
 
 ROWS_PAGE = 1024
@@ -70,6 +70,9 @@ class Member:
         self.asked_at = -1e9
         self.asked_s = config.fetch_s
 
+    def known_anew(self) -> RangeTracker:
+        return RangeTracker(ranges_max=KNOWN_RANGES_MAX, start=self.cover)
+
     def learn(self, row: Row) -> None:
         if row.kind == SET_ASIDE or row.last <= self.cover:
             return
@@ -82,7 +85,7 @@ class Member:
         if self.table.lost_high:
             # What did not fit is not known: it will be explained when what lies below was dealt with.
             self.table.lost_high = False
-            self.known = RangeTracker(ranges_max=KNOWN_RANGES_MAX, start=self.cover)
+            self.known = self.known_anew()
             for first, last in self.table.ranges():
                 if last > self.cover:
                     self.known.add(max(first, self.cover + 1), last)
@@ -192,7 +195,7 @@ class Bundle:
         if not (self._news or due or asks or self._answer_due or syncs or covers != self._said_covers):
             return []
         self._said_at, self._said_covers, self._answer_due = now, covers, False
-        news, self._news = _merged(self._news), []
+        news, self._news = merged(self._news), []
         topic = gossip_topic(self.keeping.stream)
         effects: Effects = []
         for at in range(0, max(1, len(news)), ROWS_PAGE):
@@ -251,7 +254,7 @@ class Bundle:
     def _explained(self, asker: str, first: int, upto: int, rows: list[Row]) -> Say:
         covers = tuple((one.name, one.era, one.cover) for one in self.members.values())
         plain = [self._plain(row) for row in rows]
-        return self.keeping.say_to(asker, self._event(covers, tuple(_merged(plain)), first, upto))
+        return self.keeping.say_to(asker, self._event(covers, tuple(merged(plain)), first, upto))
 
     def on_fetch(self, event: Fetch) -> Effects:
         keeping = self.keeping
@@ -269,20 +272,24 @@ class Bundle:
 
     def on_resent(self, event: Resent, now: float) -> None:
         """Another repository sends what we lack."""
-        keeping = self.keeping
+        keeping, strange = self.keeping, False
         for entry in event.entries:
             # Of a life that we have not been told of we do not know what comes before it: an answer to a question
             # that was asked before a crash must not slip in.
             chain, number = keeping.chains.get((entry.publisher, life_of(entry.cat))), number_of(entry.cat)
             if chain is None or (keeping.state == "learning" and number + entry.count - 1 > chain.top):
+                strange = strange or chain is None
                 continue
             if not keeping.take(chain, number, entry.batch, now):
                 return
         member = self.members.get(event.repository)
+        if member is not None and strange and keeping.state != "learning":
+            # There was no room when we were told of that life: let it be told again.
+            member.known, member.table = member.known_anew(), RowTable(keeping.config.table_rows_max)
         if member is not None and event.entries:
             # There may be more of it: ask at once for what is still missing.
             member.asked_at, member.asked_s = -1e9, keeping.config.fetch_s
-            self._progress_at = now
+            self._progress_at = now if keeping.staged else self._progress_at
 
     # ------------------------------------------------------------------------------------------------------ catching up
 
@@ -383,7 +390,7 @@ class Bundle:
         if assistant is None or waited_s >= keeping.config.assist_s:
             others = [one for one in self.members.values() if one.serving and self._is_there(one, now)]
             others = [one for one in others if one.name != self.assistant] or others[: int(assistant is None)]
-            if others:
+            if others and not (state == "filling" and not any(self._missing(one, 1) for one in self.members.values())):
                 self._choose(min(others, key=lambda one: one.name), now)
             elif assistant is not None or waited_s >= keeping.config.learn_s:
                 keeping.state = "serving"
@@ -391,11 +398,22 @@ class Bundle:
             keeping.state = "filling"
         elif state == "filling" and not self._lacks(assistant):
             keeping.state = "serving"
+        if state == "learning" and keeping.state != state:
+            # What others told meanwhile was not looked at: let them explain it again.
+            for one in self.members.values():
+                one.known, one.table = one.known_anew(), RowTable(keeping.config.table_rows_max)
         return keeping.state != state
 
     def _is_full(self, assistant: Member) -> bool:
         """No place can be set aside, and none of those that are can be filled: go on without."""
-        return not self.keeping.has_room() and not self._missing(assistant, 1)
+        keeping = self.keeping
+        if keeping.has_room():
+            return False
+        missing = [
+            row for low, high in self._missing(assistant, ROWS_PAGE) for row in assistant.table.between(low, high)
+        ]
+        chains = ((keeping.chains.get((row.publisher, life_of(row.cat))), number_of(row.cat)) for row in missing)
+        return not any(chain is not None and number <= chain.top for chain, number in chains)
 
     def _lacks(self, assistant: Member) -> bool:
         missing, known = self._missing(assistant, 1), assistant.known
@@ -471,22 +489,3 @@ class Bundle:
     def check(self) -> None:
         for one in self.members.values():
             assert one.cover <= one.known.prefix, f"{self.keeping.name} covers of {one.name} what it does not know"
-
-
-def _merged(rows: list[Row]) -> list[Row]:
-    """The same rows, those that continue each other as one."""
-    made: list[Row] = []
-    for row in sorted(rows, key=lambda one: one.first):
-        before = made[-1] if made else None
-        if (
-            before is not None
-            and before.kind == row.kind == MESSAGES
-            and before.publisher == row.publisher
-            and before.last + 1 == row.first
-            and before.cat + before.count == row.cat
-        ):
-            count = before.count + row.count
-            made[-1] = Row(before.first, count, before.publisher, before.cat, before.kind, after=before.after)
-        else:
-            made.append(row)
-    return made

@@ -134,3 +134,22 @@ def _continues(before: Row, row: Row) -> bool:
         and before.publisher == row.publisher
         and before.cat + before.count == row.cat
     )
+
+
+def merged(rows: list[Row]) -> list[Row]:
+    """The same rows, those that continue each other as one."""
+    made: list[Row] = []
+    for row in sorted(rows, key=lambda one: one.first):
+        before = made[-1] if made else None
+        if (
+            before is not None
+            and before.kind == row.kind == MESSAGES
+            and before.publisher == row.publisher
+            and before.last + 1 == row.first
+            and before.cat + before.count == row.cat
+        ):
+            count = before.count + row.count
+            made[-1] = Row(before.first, count, before.publisher, before.cat, before.kind, after=before.after)
+        else:
+            made.append(row)
+    return made

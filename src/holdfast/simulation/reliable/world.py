@@ -181,7 +181,7 @@ class ReliableWorld:
         serving = [host for host in self.repositories.values() if host.up]
         held = [managed.keeping for host in serving for managed in host.machine.streams.values()]
         held = [keeping for keeping in held if keeping.state != "left"]
-        if any(keeping.state in ("learning", "filling") or keeping.staged for keeping in held):
+        if any(keeping.state == "learning" or keeping.staged for keeping in held):
             return
         for host in serving:
             keeping = host.machine.streams[self.stream].keeping
