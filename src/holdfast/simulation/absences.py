@@ -34,6 +34,7 @@ class AbsenceAuthor:
         edges = [(parent, name) for name, parent in tree.items() if parent is not None]
         self._near = Neighbourhood(next(iter(tree)), edges)
         self._away: list[tuple[str, float, float]] = []
+        self._struck: set[str] = set()
 
     def entries(self) -> Iterator[Timed]:
         """What happens, in no particular order."""
@@ -75,7 +76,9 @@ class AbsenceAuthor:
             yield start_s, Freeze(node)
             yield end_s, Thaw(node)
             return
-        if kind == "midst":
+        if kind == "midst" and node not in self._struck:
+            # Once for each broker: it may come late, and whoever dies after the last return never comes back.
+            self._struck.add(node)
             yield start_s, When(node, self.chance.choice(MIDST), Crash(node), self.chance.randint(1, 8))
         else:
             yield start_s, Crash(node)
