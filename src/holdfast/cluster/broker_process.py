@@ -9,8 +9,8 @@ import signal
 import sys
 import threading
 
-from holdfast.model.errors import ConfigError
-from holdfast.runtime.broker import EXIT_MISUSE, run_broker, settings_from_json
+from holdfast.runtime.broker import BrokerSettings, run_broker
+from holdfast.runtime.serving import main_of
 
 ATTACHED = "--attached"
 
@@ -23,14 +23,9 @@ def follow_starter() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    try:
-        settings = settings_from_json(arguments[0])
-    except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
-        return EXIT_MISUSE
     if ATTACHED in arguments[1:]:
         threading.Thread(target=follow_starter, daemon=True).start()
-    return run_broker(settings)
+    return main_of(arguments, BrokerSettings, "broker", run_broker)
 
 
 if __name__ == "__main__":

@@ -11,15 +11,13 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
-import msgspec
-
 from holdfast.cluster.broker_process import ATTACHED, follow_starter
-from holdfast.model.errors import ConfigError, HoldfastError, LocalMisuse
+from holdfast.model.errors import HoldfastError, LocalMisuse
 from holdfast.protocols.narada.participant import Effects
-from holdfast.runtime.broker import EXIT_FAILED, EXIT_MISUSE, EXIT_STOPPED
 from holdfast.runtime.health import Health
-from holdfast.runtime.logs import Log, install
-from holdfast.runtime.process import run, tune_collector
+from holdfast.runtime.logs import Log
+from holdfast.runtime.process import tune_collector
+from holdfast.runtime.serving import EXIT_FAILED, EXIT_STOPPED, main_of, run_server
 from holdfast.services.repository import RepositoryService, RepositorySettings
 
 
@@ -81,35 +79,13 @@ async def serve(settings: RepositorySettings) -> int:
 
 def run_repository(settings: RepositorySettings, complain: Callable[[str], object] | None = None) -> int:
     """Be that repository until a signal ends it; `complain` gets the sentence of exit code 2."""
-    try:
-        install(settings.log, settings.log_level)
-        return run(serve(settings))
-    except LocalMisuse as misuse:
-        (complain or _complain)(str(misuse))
-        return EXIT_MISUSE
-
-
-def _complain(sentence: str) -> None:
-    sys.stderr.write(f"holdfast repository: {sentence}\n")
-
-
-def settings_from_json(text: str) -> RepositorySettings:
-    """The settings in a JSON text, or a sentence that names the key at fault."""
-    try:
-        return msgspec.json.decode(text.encode(), type=RepositorySettings)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"the repository's settings are not what they should be: {error}") from None
+    return run_server(settings, serve, "repository", complain)
 
 
 def main(arguments: list[str]) -> int:
-    try:
-        settings = settings_from_json(arguments[0])
-    except ConfigError as error:
-        _complain(str(error))
-        return EXIT_MISUSE
     if ATTACHED in arguments[1:]:
         threading.Thread(target=follow_starter, daemon=True).start()
-    return run_repository(settings)
+    return main_of(arguments, RepositorySettings, "repository", run_repository)
 
 
 if __name__ == "__main__":

@@ -33,12 +33,11 @@ from holdfast.runtime.driver import Driver, Sink, place_of
 from holdfast.runtime.health import Health
 from holdfast.runtime.introducing import Introduction, introduction_of, who_is_there
 from holdfast.runtime.joining import Candidates
-from holdfast.runtime.logs import Log, install
-from holdfast.runtime.process import new_incarnation, run, tune_collector
+from holdfast.runtime.logs import Log
+from holdfast.runtime.process import new_incarnation, tune_collector
+from holdfast.runtime.serving import EXIT_FAILED, EXIT_STOPPED, main_of, run_server
 from holdfast.runtime.tracing import RUN, Trace
 from holdfast.storage.state_file import StateFile
-
-EXIT_STOPPED, EXIT_FAILED, EXIT_MISUSE = 0, 1, 2
 
 WARNINGS = frozenset({"congested", "excluded", "forced", "gap", "refused", "suspect", "violation"})
 """Reports that somebody should look at; the others are for information."""
@@ -443,35 +442,13 @@ async def _serve(settings: BrokerSettings) -> int:
 
 def run_broker(settings: BrokerSettings, complain: Callable[[str], object] | None = None) -> int:
     """Be that broker until a signal ends it; returns the exit code. `complain` gets the sentence of exit code 2."""
-    try:
-        install(settings.log, settings.log_level)
-        return run(_serve(settings))
-    except LocalMisuse as misuse:
-        (complain or _complain)(str(misuse))
-        return EXIT_MISUSE
-
-
-def _complain(sentence: str) -> None:
-    sys.stderr.write(f"holdfast broker: {sentence}\n")
-
-
-def settings_from_json(text: str) -> BrokerSettings:
-    """The settings in a JSON text, or a sentence that names the key at fault."""
-    try:
-        return msgspec.json.decode(text.encode(), type=BrokerSettings)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"the broker's settings are not what they should be: {error}") from None
+    return run_server(settings, _serve, "broker", complain)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m holdfast.runtime.broker", description="Run one broker.")
     parser.add_argument("--config-json", required=True, help="the settings, as JSON: see BrokerSettings")
-    try:
-        settings = settings_from_json(parser.parse_args(arguments).config_json)
-    except ConfigError as error:
-        _complain(str(error))
-        return EXIT_MISUSE
-    return run_broker(settings)
+    return main_of([parser.parse_args(arguments).config_json], BrokerSettings, "broker", run_broker)
 
 
 if __name__ == "__main__":
