@@ -7,7 +7,7 @@ from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
 from holdfast.protocols.ginger import PartitionBroker
 from holdfast.simulation.faults import Attach, Crash, Heal, Part, Subscribe
 from holdfast.simulation.latencies import Constant
-from holdfast.simulation.network import NetworkConfig
+from holdfast.simulation.network import LinkSettings, NetworkConfig
 from holdfast.simulation.world import Simulation
 from tests.scenarios.repairs import SEEDS, at, finish, got, listen, reported, run_until, say
 
@@ -23,14 +23,16 @@ def parted(
     broker: BrokerConfig | None = None,
     client: ClientConfig | None = None,
     make: type[PartitionBroker] = PartitionBroker,
+    link: LinkConfig = LINK,
+    links: tuple[LinkSettings, ...] = (),
 ) -> Simulation:
     broker = broker or BrokerConfig("*")
     return Simulation(
         edges,
         make,
         seed,
-        network=NetworkConfig(latency=Constant(2.0), client_latency=Constant(0.1), connect_timeout_s=1.0),
-        broker=replace(broker, link=LINK, join_s=1.0, brokers=len({*edges.replace("-", " ").split()})),
+        network=NetworkConfig(latency=Constant(2.0), client_latency=Constant(0.1), connect_timeout_s=1.0, links=links),
+        broker=replace(broker, link=link, join_s=1.0, brokers=len({*edges.replace("-", " ").split()})),
         client=replace(client or ClientConfig("*"), link=LINK),
         tolerance=1,
         check_invariants=make is PartitionBroker,
@@ -120,6 +122,26 @@ def test_what_the_minority_publishes_on_the_key_of_a_total_message_is_reported_t
     assert (got(sim, "a"), got(sim, "e")) == (["weak", "total"], ["total", "weak"])
     # Its own broker knows that it has no majority, and the one that merges sees what it has passed.
     assert reported(sim, "crossed") == ["A", "B"]
+
+
+def test_what_is_on_its_way_between_two_of_the_minority_when_a_total_message_is_handed_over_has_crossed_it():
+    # A takes everything before it knows that the network is parted, and B gets it little by little: some of it only
+    # when the total message has passed B. At A that comes behind all of it.
+    far = LinkSettings(("A", "B"), latency=Constant(250.0))
+    sim = parted(link=replace(LINK, window_bytes=400), links=(far,))
+    listen(sim, a_A="t", e_E="t")
+    at(sim, 2.0, Part(("A", "B")))
+    for number in range(160):
+        say(sim, 2.0 + number * 0.004, "a", f"t:weak{number}", guarantee="fifo", key="k")
+    say(sim, 8.0, "e", "t:total", guarantee="total", key="k")
+    at(sim, 9.0, Heal())
+    finish(sim)
+    assert (got(sim, "a")[-1], got(sim, "e")[0]) == ("total", "total")
+    assert len(got(sim, "e")) == 161
+    # B sees what it has passed before, and A what B has not got by then: each message is in one of the two.
+    crossed = reported(sim, "crossed")
+    assert set(crossed) == {"A", "B"}
+    assert len(crossed) == 160
 
 
 def test_who_finds_more_gone_than_can_be_dead_accuses_nobody_of_them():

@@ -77,9 +77,21 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
     ("partition", 1, 902, "a total batch waited for a client that had left"),
     ("partition", 1, 100156, "an attempt to ask for somebody broke the connection by which it had just come back"),
     ("partition", 1, 100275, "who was asked all the time never came to look for the one who asked"),
+    (
+        "partition",
+        1,
+        900029,
+        "what came by while its part was being taken back in crossed a total batch, and nobody said so",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("failure", "tolerance", "seed"), [run[:3] for run in RUNS], ids=str)
 def test_what_was_broken_once_holds(failure: FailureClass, tolerance: int, seed: int):
     assert list(complaints(range(seed, seed + 1), Trouble((), failure, tolerance))) == []
+
+
+def test_what_was_broken_once_in_a_tree_that_takes_shape_holds():
+    # The orders of two lost brokers were taken for one, and two messages for such that nobody was owed.
+    bushy = Trouble((), "during", tolerance=2, degree_max=3)
+    assert list(complaints(range(1053, 1054), bushy)) == []

@@ -39,12 +39,14 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.absences import Absence, OwnHistory
 from holdfast.protocols.ginger.census import CensusTaker
+from holdfast.protocols.ginger.crossings import Crossings
 from holdfast.protocols.ginger.expecting import THE_ABSENT
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing import HealingBroker
 from holdfast.protocols.ginger.merge import Flag
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, Send, SetTimer
+from holdfast.protocols.stability import Record
 
 SEEK_TIMER = "seek"
 PROBE_TICKS = 4
@@ -60,6 +62,7 @@ class PartitionBroker(HealingBroker):
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
         self.census = CensusTaker(config.brokers, self._send)
+        self._crossings = Crossings(self.log)
         self._life = incarnation
         self._sought = ""
         self._sought_ticks = 0
@@ -124,6 +127,7 @@ class PartitionBroker(HealingBroker):
                     self._send(peer, Merged())
 
     def _settled(self) -> None:
+        self._crossings.clear()
         super()._settled()
         if self.healing_cuts.in_doubt:
             self._merged(self.parent or "")
@@ -151,6 +155,26 @@ class PartitionBroker(HealingBroker):
         self._send(client, Rejected(0, batch.first, batch.last, reason))
         self.log.came(None, client)
         return None
+
+    def _pass_on(self, message: Publish, arrived_from: str) -> None:
+        batch = message.batch
+        if batch.guarantee == TOTAL and not self.is_processed(batch.publisher, batch.last):
+            settling = bool(self._hold) and arrived_from == self.parent
+            if settling or self._apart:
+                for crossed in self._crossings.of(batch, arrived_from, settling):
+                    self.hub.out.append(Report("crossed", batch=crossed))
+        super()._pass_on(message, arrived_from)
+
+    def _spread(self, record: Record, arrived_from: str) -> None:
+        super()._spread(record, arrived_from)
+        if (self._fenced or self._hold) and self.parent in record.outs:
+            crossed = self._crossings.went(record.batch)
+            if crossed is not None:
+                self.hub.out.append(Report("crossed", batch=crossed))
+
+    def _join(self, link: Link) -> None:
+        self._crossings.clear()
+        super()._join(link)
 
     def _is_blocked(self, flush: Flush) -> bool:
         """Those who are missing may be the majority: nobody acts without them before that is known."""
