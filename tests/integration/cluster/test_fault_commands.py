@@ -56,6 +56,9 @@ def test_a_broker_that_is_started_again_goes_on_with_its_trace(terminal: Termina
     chain.write_text("tolerance = 1\n" + chain.read_text())
     assert terminal.run("up", chain, "--trace", "trace").returncode == 0
     assert eventually(lambda: len(list((terminal.directory / "trace").glob("*.jsonl"))) == 5)
+    # What it has not written down yet is lost with it.
+    (own,) = (terminal.directory / "trace").glob("b1*.jsonl")
+    assert eventually(lambda: '"serving"' in own.read_text())
     assert terminal.run("crash", "b1").returncode == 0
     assert terminal.run("restart", "b1").returncode == 0
     assert terminal.run("down").returncode == 0

@@ -4,6 +4,7 @@ Run as a worker: a publisher or a subscriber.
 """
 
 import asyncio
+from secrets import token_hex
 from typing import Literal
 
 from msgspec import Struct
@@ -33,7 +34,8 @@ class Settings(Struct, frozen=True):
 
 
 async def publisher(settings: Settings, orders: Orders) -> None:
-    async with connect(settings.address, name="publisher") as client:
+    # A name of its own: brokers remember up to where one that they know has counted.
+    async with connect(settings.address, name=f"p{token_hex(4)}") as client:
         say("ready")
         await orders.wait_for("go")
         started_ns = clock_ns()
