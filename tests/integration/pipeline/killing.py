@@ -29,6 +29,7 @@ LIMIT_S = 240
 FINISH_S_PER_KILL = 6
 """So much longer the last life may take: about half of what was recorded is still to be done."""
 LOOK_EVERY_S = 0.2
+ENDS_MAX = 2
 _SESSION_FIELD = 3  # of /proc/PID/stat, counted behind the command's closing parenthesis
 
 Kind = Literal["workers", "driver", "everything"]
@@ -111,7 +112,7 @@ def kill_and_restart(
     """
     random = Random(seed)
     until = monotonic() + limit_s
-    recording, total = place / "recording", 0
+    recording, total, ended = place / "recording", 0, 0
     counted: Counter[Kind] = Counter()
     with Hall() as hall:
         job: Job | None = None
@@ -123,7 +124,13 @@ def kill_and_restart(
             at = hall.heard_so_far() + random.randrange(1, MESSAGES_PER_KILL)
             say(f"kill {number + 1}: {kind}, when {at} of {total} messages are published")
             job = job or Job(recording, place, hall.address)
-            _kill_when(job, hall, kind, at)
+            while not _kill_when(job, hall, kind, at):
+                # Spark gives a query up whose task has failed too often; whoever supervises it starts it again.
+                ended += 1
+                assert ended <= ENDS_MAX, f"it ended by itself {ended} times: {job.said()}"
+                say(f"it ended by itself, and is started again: {job.said()}")
+                job.wait()
+                job = Job(recording, place, hall.address)
             counted[kind] += 1
             if kind != "workers":
                 job.wait()
@@ -142,7 +149,8 @@ def _grow(recording: Path, total: int) -> int:
     return total + MESSAGES_PER_KILL
 
 
-def _kill_when(job: Job, hall: Hall, kind: Kind, at: int) -> None:
+def _kill_when(job: Job, hall: Hall, kind: Kind, at: int) -> bool:
+    """Kill it when so many messages are published; whether it lived that long."""
     killed = Event()
 
     def kill() -> None:
@@ -152,9 +160,14 @@ def _kill_when(job: Job, hall: Hall, kind: Kind, at: int) -> None:
     hall.when_heard(at, kill)
     limit = monotonic() + LIMIT_S
     while not killed.wait(LOOK_EVERY_S):
-        if monotonic() > limit or job.has_ended():
+        if job.has_ended() and not killed.wait(LOOK_EVERY_S):
+            hall.when_heard(at, lambda: None)
+            return False
+        if monotonic() > limit:
             job.kill("everything")
+            job.wait()
             raise AssertionError(f"{hall.heard_so_far()} of {at} messages came, then no more: {job.said()}")
+    return True
 
 
 def _session(leader: int) -> list[int]:
