@@ -42,6 +42,12 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         763003,
         "the orders of two lost brokers were taken for one, and a message for one that nobody was owed",
     ),
+    (
+        "adjacent",
+        2,
+        900049,
+        "a total batch of which only the broker that had asked for it was left was handed to nobody",
+    ),
     ("storm", 2, 700209, "a lost broker that had begun anew elsewhere was asked after for minutes"),
     ("freeze", 1, 700040, "a root that had slept did not ask those whose connections were lost only after it woke up"),
     ("cut", 1, 100068, "brokers stood below themselves, since hearsay had a healthy one begin anew"),

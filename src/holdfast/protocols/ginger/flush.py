@@ -56,6 +56,15 @@ class Joiner:
             return batch.last <= self.join.published
         return self.has_processed(batch) and batch.last > self._held_last.get(publisher, 0)
 
+    def done_by_the_lost(self) -> list[Batch]:
+        """Of a broker: what it had asked the lost one for, and knows to be done.
+
+        1. 10, which is outside the topic's subtree, asks 6, its root, for a total batch.
+        2. 6 delivers it, tells 10 that it is done, and dies; its clients have not got it yet.
+        3. Only 10 has the batch, and will not ask for it again.
+        """
+        return [one.batch for place, one in enumerate(self.records) if one.flag == "d" and one.after <= place]
+
     def asked_in_vain(self) -> list[RecordId]:
         """Of a broker: what the lost one had asked it for, and what was done without it."""
         done = [one for place, one in enumerate(self.records) if one.flag == "d" and one.after > place]
@@ -64,6 +73,14 @@ class Joiner:
     def uses(self, one: Unstable) -> bool:
         """Whether a contribution is taken; a client sends again what is not."""
         return not self.is_client or one.batch.publisher != self.join.twig.name or one.batch.last <= self.taken
+
+    def places(self) -> dict[RecordId, tuple[int, bool]]:
+        """The place of each of its records on the new link, and whether only its request is there."""
+        return {
+            (one.batch.publisher, one.batch.first): (place, not self.is_client and Flag(one.flag).is_request)
+            for place, one in enumerate(self.records, 1)
+            if self.uses(one)
+        }
 
     def lacks_of(self, batch: Batch, reunion: bool = False) -> Batch | None:
         """What of a batch it has not processed; a total one only if it was in its cut, or is its publisher's.
@@ -177,6 +194,8 @@ class Settlement:
                 if one.flag in ("s", "r") and not (joiner.is_client and one.flag == "s"):
                     # A client's own are added below, as far as they are taken.
                     self._learn(one.batch, whole=not joiner.is_client)
+            for batch in joiner.done_by_the_lost():
+                self._learn(batch, whole=True)
 
         done_here = {record_id for record_id, flag, *_ in mine.entries if flag is Flag.DONE}
         done_there = {

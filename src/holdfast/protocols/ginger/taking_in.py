@@ -173,14 +173,7 @@ class TakingInBroker(ExpectingBroker):
 
     def _pass_settlement(self, flush: Flush, settlement: Settlement, mine: OwnHistory) -> None:
         self._given_apart = frozenset((flush.key, *flush.joined))
-        places = {
-            name: {
-                (one.batch.publisher, one.batch.first): place
-                for place, one in enumerate(joiner.records, 1)
-                if joiner.uses(one)
-            }
-            for name, joiner in flush.joined.items()
-        }
+        places = {name: joiner.places() for name, joiner in flush.joined.items()}
         for record_id in settlement.order:
             batch = settlement.batches[record_id]
             new = not self.is_processed(batch.publisher, batch.last)
@@ -192,7 +185,9 @@ class TakingInBroker(ExpectingBroker):
                 self.log.append_again(record)
             for name, place in places.items():
                 if record_id in place:
-                    record.ins[name] = place[record_id]
+                    record.ins[name], only_asked = place[record_id]
+                    if only_asked:
+                        record.requested += (name,)
                     self.log.stamp(record, name)
             if new:
                 self._settle_new(record, flush.reunion, record_id in settlement.untimely)
