@@ -16,8 +16,8 @@ SOME = chunks(max(1, RUNS // 4 // len(FAILURE_CLASSES)))
 FEW = chunks(max(1, RUNS // 12 // len(FAILURE_CLASSES)))
 DEGREE_MAX = 3
 MOVING_FROM = 150
-"""Seeds of losses in the midst of a move begin behind this one. About one such run in a hundred ends a session
-(`move` 123 and 137, `moves` 35): docs/protocols/ginger.md, the shape of the tree, says so too."""
+"""Seeds of losses in the midst of a move begin behind this one: `move` 123 and 137 and `moves` 35 are broken, and why
+is told in docs/protocols/ginger.md, the shape of the tree."""
 
 
 @pytest.mark.parametrize("seeds", SOME, ids=name)
