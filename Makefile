@@ -26,16 +26,16 @@ run: setup-run ## the demonstration: real brokers, the bank, two kills, the audi
 	@$(BIN)/holdfast demo
 
 test: setup-dev ## the whole suite
-	@$(BIN)/pytest -q -n $(TEST_WORKERS)
+	@$(BIN)/pytest -q -n $(TEST_WORKERS) --dist worksteal
 
 check: setup-dev ## what a reviewer would run: ruff, mypy, tidiness, unit tests, scenarios, contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy src tests
-	@$(BIN)/pytest -q -n $(TEST_WORKERS) $(CHECKED_TESTS)
+	@$(BIN)/pytest -q -n $(TEST_WORKERS) --dist worksteal $(CHECKED_TESTS)
 
 swarm: setup-dev ## many seeded random runs in the simulator (SWARM_RUNS=20000)
-	@SWARM_RUNS=$(SWARM_RUNS) $(BIN)/pytest -q -n $(TEST_WORKERS) tests/swarm
+	@SWARM_RUNS=$(SWARM_RUNS) $(BIN)/pytest -q -n $(TEST_WORKERS) --dist worksteal tests/swarm
 
 bench: setup-bench ## measure Holdfast beside a bare relay in one run
 	@$(BIN)/holdfast bench
