@@ -1,6 +1,7 @@
 """`holdfast repository` and `holdfast topics`: who keeps what is published, and how far its readers are."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -96,8 +97,10 @@ async def _ask(address: str, cluster: str) -> list[dict[str, Any]]:
     def hear(batch: Batch) -> None:
         for payload in batch.payload_list():
             said = read_answer(payload)
-            if said is not None and said.status:
-                found[said.repository] = msgspec.json.decode(said.status)
+            if said is not None:
+                # Whoever may publish may publish nonsense.
+                with suppress(msgspec.DecodeError):
+                    found[said.repository] = msgspec.json.decode(said.status, type=dict[str, Any])
 
     async with connect(address, cluster=cluster) as client:
         await client.subscribe_as(Listener(client, answer_topic(client.name), hear))

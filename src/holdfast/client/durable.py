@@ -363,6 +363,7 @@ class Durables:
         kind, value = _start_of(start)
         config = SubscriberConfig(name, stream, pattern, where, kind, value)
         subscription = DurableSubscription(self._client, config, self._log)
+        self._subscriptions = [one for one in self._subscriptions if not one.ended]
         self._subscriptions.append(subscription)
         return await subscription.begin()
 

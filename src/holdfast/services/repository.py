@@ -31,7 +31,7 @@ RECONNECT_S = 0.5
 LEARN_S = 1.5
 """How long one that begins waits for another to learn from: longer than a busy machine takes to answer."""
 STATUS_BYTES_MAX = 1 << 19
-"""What is told to whoever asks which streams there are; a longer status is cut, and then cannot be read."""
+"""What is told to whoever asks which streams there are; a longer status is not told, and `/status` still has it."""
 
 
 class RepositorySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,9 +110,13 @@ class RepositoryService:
         assert client is not None
 
         def hear(batch: Batch) -> None:
-            status = msgspec.json.encode(self.status(), enc_hook=str)[:STATUS_BYTES_MAX]
+            status = msgspec.json.encode(self.status(), enc_hook=str)
+            if len(status) > STATUS_BYTES_MAX:
+                status = b""
             for payload in batch.payload_list():
-                said = answer(payload, self.settings.name, self.serving(), status)
+                said = answer(
+                    payload, self.settings.name, self.serving(), status if len(status) <= STATUS_BYTES_MAX else b""
+                )
                 if said is not None:
                     client.publish_nowait(*said, 0)
 

@@ -7,7 +7,7 @@ cut, or of a repair.
 
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.protocols.registry import find_protocol
@@ -48,25 +48,12 @@ FailureClass = Literal[
     "move",
     "moves",
 ]
-FAILURE_CLASSES: tuple[FailureClass, ...] = (
-    "crash",
-    "root",
-    "two",
-    "adjacent",
-    "during",
-    "recover",
-    "freeze",
-    "cut",
-    "partition",
-    "join",
-    "leave",
-    "storm",
-    "move",
-    "moves",
-)
-"""What befalls trees that repair themselves."""
 RETURNING_CLASSES: tuple[FailureClass, ...] = ("absent", "away")
 """What befalls trees in which whoever is lost comes back and goes on: see `simulation.absences`."""
+FAILURE_CLASSES: tuple[FailureClass, ...] = tuple(one for one in get_args(FailureClass) if one not in RETURNING_CLASSES)
+    name for name in get_args(FailureClass) if name not in RETURNING_CLASSES
+)
+"""What befalls trees that repair themselves."""
 MOVING: tuple[FailureClass, ...] = ("move", "moves")
 """Classes that make no sense where nobody is moved."""
 TOLERANCE_MIN: dict[str, int] = {"adjacent": 2, "during": 2, "moves": 2}

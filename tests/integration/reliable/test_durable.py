@@ -10,6 +10,7 @@ import pytest
 
 import holdfast
 from holdfast.client.durable import DurableReceipt, DurableSubscription
+from holdfast.cluster.ports import free_port_pairs
 from holdfast.model.errors import LocalMisuse, Refused
 from holdfast.protocols.narada import Registration
 from holdfast.runtime.broker import BrokerProcess
@@ -202,5 +203,24 @@ def test_a_new_repository_gets_what_was_stored_before_it_came():
                 await one.close()
                 reader = await client.subscribe("bank/#", durable="reader")
                 assert await read(reader, 500) == numbers(1, 500)
+
+    holdfast.run(story())
+
+
+def test_a_repository_whose_broker_begins_anew_goes_on_with_a_new_session():
+    ((port, _),) = free_port_pairs(1)
+
+    async def story() -> None:
+        async with broker_here(port=port) as first:
+            service = repository_here(first)
+            kept = await service.__aenter__()
+            async with holdfast.connect(address_of(first)) as client:
+                await publish(client, 1, 10)
+        async with broker_here(port=port) as second, holdfast.connect(address_of(second)) as client:
+            await publish(client, 11, 20)
+            everything = await client.subscribe("bank/#", durable="all")
+            assert sorted(await read(everything, 20), key=int) == numbers(1, 20)
+            assert kept.ready()
+            await service.__aexit__(None, None, None)
 
     holdfast.run(story())
