@@ -51,8 +51,6 @@ FailureClass = Literal[
 RETURNING_CLASSES: tuple[FailureClass, ...] = ("absent", "away")
 """What befalls trees in which whoever is lost comes back and goes on: see `simulation.absences`."""
 FAILURE_CLASSES: tuple[FailureClass, ...] = tuple(one for one in get_args(FailureClass) if one not in RETURNING_CLASSES)
-    name for name in get_args(FailureClass) if name not in RETURNING_CLASSES
-)
 """What befalls trees that repair themselves."""
 MOVING: tuple[FailureClass, ...] = ("move", "moves")
 """Classes that make no sense where nobody is moved."""
