@@ -217,7 +217,8 @@ def test_a_repository_whose_broker_begins_anew_goes_on_with_a_new_session():
             async with holdfast.connect(address_of(first)) as client:
                 await publish(client, 1, 10)
         async with broker_here(port=port) as second, holdfast.connect(address_of(second)) as client:
-            await publish(client, 11, 20)
+            async with asyncio.timeout(20):
+                await publish(client, 11, 20)
             everything = await client.subscribe("bank/#", durable="all")
             assert sorted(await read(everything, 20), key=int) == numbers(1, 20)
             assert kept.ready()
