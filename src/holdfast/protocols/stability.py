@@ -343,7 +343,8 @@ class StabilityLog:
         went = {peer: [flow.sent] * (top + 1) for peer, flow in self.flows.items()}
         low = top
         for record in self._log:
-            low = min(low, self._level(record))
+            # Nothing is lower than level 0, so what comes behind such a record need not be looked at.
+            low = low and min(low, self._level(record))
             for level in range(low + 1, top + 1):
                 _lower(came, record.ins, level)
                 _lower(went, record.outs, level)
@@ -358,13 +359,16 @@ class StabilityLog:
     def _level(self, record: Record) -> int:
         if record.pending:
             return 0
-        level = self.levels
+        flows, level = self.flows, self.levels
         for peer, position in record.outs.items():
-            level = min(level, 1 + _reached(self.flows[peer].acked, position, level - 1))
-        for peer, position in record.ins.items():
-            flow = self.flows.get(peer)
-            if flow is not None:
-                level = min(level, max(1, 1 + _reached(flow.marked, position, level - 1)))
+            level = _reached(flows[peer].acked, position, level)
+            if not level:
+                return 0
+        if level > 1:
+            for peer, position in record.ins.items():
+                flow = flows.get(peer)
+                if flow is not None:
+                    level = max(1, _reached(flow.marked, position, level))
         return level
 
     def _trim(self) -> None:
@@ -401,8 +405,8 @@ def _lower(table: dict[str, list[int]], positions: dict[str, int], level: int) -
 
 
 def _reached(said: list[int], position: int, most: int) -> int:
-    """The highest level, up to `most`, that the peer has reached for this position; -1 for none."""
-    level = -1
-    while level < most and said[level + 1] >= position:
+    """The level, up to `most`, that the position has here, given what the peer has said: one more than it has there."""
+    level = 0
+    while level < most and said[level] >= position:
         level += 1
     return level
