@@ -2,7 +2,18 @@
 
 from holdfast.model.reliable import Level
 from holdfast.protocols.narada import PublisherConfig, RepositoryConfig
-from holdfast.protocols.narada.events import Gossip, Order, PublisherAck, Retransmit, SubscriberAck
+from holdfast.protocols.narada.events import (
+    Gossip,
+    Order,
+    PublisherAck,
+    Resent,
+    Retransmit,
+    SubscriberAck,
+    SubscriberNak,
+    encode,
+    inbox_topic,
+)
+from holdfast.protocols.narada.participant import Say
 from tests.support.reliable import STEERING, Ear, keeping, numbers, publish, stored, subscriber, world_of
 
 
@@ -109,6 +120,27 @@ def test_3_an_acknowledgement_that_comes_before_its_gossip_is_kept_until_that_co
     assert known.pending == {}
 
 
+def test_3_an_acknowledgement_in_numbers_of_an_earlier_era_does_not_wait_for_the_gossip_of_the_next():
+    # 1. The steering repository loses its disk, begins anew, says so. 2. An acknowledgement in its old numbers comes
+    # late. 3. Translated by what lies under the new ones, it says of messages that bob does not have that he has them.
+    world = world_of(2)
+    ear = Ear(world)
+    alice, bob = world.publisher("alice"), world.subscriber("bob", subscriber("bob"))
+    world.run(1.0)
+    steering = str(bob.machine.status()["steering"])
+    [passive] = {"r1", "r2"} - {steering}
+    ear.lose = lambda _, __, event: isinstance(event, SubscriberAck) and event.era != 99
+    publish(world, alice, 1, 5, 1.0)
+    world.run(1.2)
+    late = SubscriberAck("orders", "bob", steering, 99, ((1, 5),))
+    world.medium.publish("bob", Say(inbox_topic("orders", passive), encode(late)), 1000)
+    world.run(1.3)
+    assert ear.count(SubscriberAck, "bob", passive) > 0
+    known = world.repositories[passive].machine.streams["orders"].dissemination.subscriptions["bob"]
+    assert known.sync == 0
+    assert known.pending == {}
+
+
 def test_4_two_repositories_that_both_believe_to_steer_a_client_do_no_harm():
     world = world_of(2)
     ear = Ear(world)
@@ -178,3 +210,17 @@ def test_numbers_that_were_told_and_lost_by_the_disk_are_not_given_again():
     assert world.payloads("bob") == numbers(1, 10)
     assert sorted(stored(world, steering)) == sorted(numbers(1, 10))
     assert keeping(world, steering).end > 100
+
+
+def test_a_question_for_what_was_never_stored_leaves_room_for_others():
+    world = world_of(1, config=RepositoryConfig("*", reads_max=1))
+    ear = Ear(world)
+    alice, _ = world.publisher("alice"), world.subscriber("bob", subscriber("bob"))
+    publish(world, alice, 1, 5, 1.0)
+    world.run(2.0)
+    for number, ranges in enumerate((((50, 60),), ((2, 3),))):
+        event = SubscriberNak("orders", "bob", "r1", ranges)
+        world.medium.publish("bob", Say(inbox_topic("orders", "r1"), encode(event)), 1000 + number)
+    world.run(3.0)
+    resent = [event for _, whom, event in ear.said if isinstance(event, Resent) and whom == "bob"]
+    assert [(entry.first, entry.count) for event in resent for entry in event.entries] == [(2, 1), (3, 1)]

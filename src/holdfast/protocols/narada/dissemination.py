@@ -126,7 +126,8 @@ class Dissemination:
             self._jump(one, event.cut)
             return []
         if event.start == "time" and not event.cut:
-            return [Locate(self._token("locate", event), keeping.stream, event.value)]
+            token = self._token("locate", event)
+            return [Locate(token, keeping.stream, event.value)] if token else []
         if event.start == "seq":
             one.acked = RangeTracker(SYNC_RANGES_MAX, start=max(0, min(event.value - 1, end)))
         self._adopt(one)
@@ -241,8 +242,9 @@ class Dissemination:
         return effects
 
     def _read(self, asker: str, first: int, last: int) -> Effects:
-        token = self._token("resend", (asker, first, last))
-        if not token or first > last:
+        # Nobody answers for what is not asked, so a token is taken only if the store is: they are few.
+        token = self._token("resend", (asker, first, last)) if first <= last else 0
+        if not token:
             return []
         return [Read(token, self.keeping.stream, first, last, self.keeping.config.read_bytes_max)]
 
@@ -268,7 +270,10 @@ class Dissemination:
             return []
         one.steering = event.steering
         if event.steering != keeping.name:
-            self._translate(one, event.steering, event.ranges, tables(event.steering, event.era))
+            table = tables(event.steering, event.era)
+            if table is not None:
+                # Numbers of an era that is over must not wait for the gossip of the next: they mean other messages.
+                self._translate(one, event.steering, event.ranges, table)
             return []
         if event.era == keeping.era:
             before = one.sync
@@ -290,14 +295,13 @@ class Dissemination:
             # The sync lags until what lies between is acknowledged, too.
             return
 
-    def _translate(self, one: Subscription, repository: str, ranges: Ranges, table: RowTable | None) -> None:
+    def _translate(self, one: Subscription, repository: str, ranges: Ranges, table: RowTable) -> None:
         before = one.sync
         for first, last in ranges:
             if not 1 <= first <= last:
                 continue
-            rows = table.between(first, last) if table is not None else []
             reached = first
-            for row in rows:
+            for row in table.between(first, last):
                 if row.first > reached:
                     self._keep(one, repository, reached, row.first - 1)
                 self._translate_row(one, repository, row)

@@ -69,6 +69,8 @@ class Member:
         self.lagging_since: float | None = None
         self.asked_at = -1e9
         self.asked_s = config.fetch_s
+        self.turn = 0
+        """Which of our questions comes first the next time."""
 
     def known_anew(self) -> RangeTracker:
         return RangeTracker(ranges_max=KNOWN_RANGES_MAX, start=self.cover)
@@ -319,13 +321,14 @@ class Bundle:
         member.asked_at = now
         member.asked_s = min(2 * member.asked_s, 1.0)
         firsts = self._unexplained(member) if unknown else []
-        effects: Effects = [
-            keeping.say_to(member.name, Explain(keeping.stream, member.name, keeping.name, first)) for first in firsts
+        questions: list[Explain | Fetch] = [
+            Explain(keeping.stream, member.name, keeping.name, first) for first in firsts
         ]
         if missing:
-            fetch = Fetch(keeping.stream, member.name, keeping.name, tuple(missing))
-            effects.append(keeping.say_to(member.name, fetch))
-        return effects
+            questions.append(Fetch(keeping.stream, member.name, keeping.name, tuple(missing)))
+        # It may read for one of them only: without turns the others would be dropped every time.
+        member.turn = (member.turn + 1) % len(questions)
+        return [keeping.say_to(member.name, one) for one in (*questions[member.turn :], *questions[: member.turn])]
 
     def _unexplained(self, member: Member) -> list[int]:
         """From which of its numbers on we want to know what lies there."""
