@@ -1,7 +1,7 @@
 """Repositories as processes, killed under load: what was acknowledged is there, and every reader gets it once."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,11 +14,30 @@ from holdfast.cluster.processes import Processes
 from holdfast.cluster.status import health_of
 from holdfast.model.reliable import Level
 from holdfast.storage.stores import open_store
+from tests.support.postgres import NoServer, PostgresServer, running_server
 
 STREAM, TOPIC = "bank/#", "bank/orders"
 PER_STAGE = 300
 PUBLISHERS = ("alice", "bob")
 PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    try:
+        with running_server() as server:
+            yield server
+    except NoServer as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(params=["sqlite", "segments", "postgres"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """A store for each repository, by its name."""
+    if request.param != "postgres":
+        return {name: f"{request.param}:{tmp_path / name}" for name in ("r1", "r2")}
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return {name: f"{server.url}#{name}" for name in ("r1", "r2")}
 
 
 @asynccontextmanager
@@ -80,10 +99,9 @@ def payloads_in(url: str) -> list[bytes]:
         return [payload for entry in entries for payload in entry.batch.payload_list()]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "segments"])
-def test_repositories_and_a_broker_are_killed_under_load_and_nothing_acknowledged_is_lost(tmp_path: Path, kind: str):
-    stores = {name: f"{kind}:{tmp_path / name}" for name in ("r1", "r2")}
-
+def test_repositories_and_a_broker_are_killed_under_load_and_nothing_acknowledged_is_lost(
+    tmp_path: Path, stores: dict[str, str]
+):
     async def story() -> None:
         async with bundle_of_processes(tmp_path, stores) as processes:
             addresses = [broker.address for broker in processes.cluster.brokers]
