@@ -60,6 +60,7 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         "who had just subscribed got what the lost broker had passed it by with, after what it passed on",
     ),
     ("leave", 1, 200015, "what was stable already was handed to somebody who had just subscribed"),
+    ("leave", 1, 1000081, "what was stable already was handed to those outside the repair, behind a total one"),
     ("partition", 1, 200068, "a client came to a broker that was cut off all alone, and nobody kept anything for it"),
     (
         "partition",
