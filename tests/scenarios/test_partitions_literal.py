@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.protocols.ginger import PartitionBroker
-from holdfast.protocols.stability import Record
+from holdfast.protocols.records import Record
 from holdfast.simulation.checkers import Verdict
 from holdfast.simulation.faults import Heal, Part
 from holdfast.simulation.world import Simulation

@@ -24,7 +24,8 @@ from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Accepted, Disconnect, Effects, Report, Send, SetTimer
-from holdfast.protocols.stability import Record, StabilityLog
+from holdfast.protocols.records import Record
+from holdfast.protocols.stability import StabilityLog
 from holdfast.protocols.treeview import contacts_in
 
 MOVE_TIMER = "move"

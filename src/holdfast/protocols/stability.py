@@ -23,83 +23,17 @@ from collections.abc import Iterable, Mapping
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Levels
-
-RecordId = tuple[str, int]
-UNPLACED = -1
-"""The number of a record whose place in the processing order is not known."""
-
-
-class Record:
-    """A batch that was processed here, where it came from and where it went."""
-
-    __slots__ = (
-        "asked",
-        "batch",
-        "copies",
-        "ins",
-        "number",
-        "outs",
-        "pending",
-        "places",
-        "received_from",
-        "requested",
-        "requested_from",
-    )
-
-    def __init__(self, batch: Batch, pending: bool = False) -> None:
-        self.batch, self.pending = batch, pending
-        self.ins: dict[str, int] = {}
-        self.outs: dict[str, int] = {}
-        self.places: dict[str, int] = {}
-        self.asked: dict[str, int] = {}
-        """For a total batch, the place of its request in the history of the link by which it climbed."""
-        self.copies = 0
-        """How many places of the log it has."""
-        self.number = 0
-        """Its place in this node's processing order; 0 if it only passed as a request."""
-        self.received_from = ""
-        """Whom a relabelled record is owed to although it was received, not sent, on that link."""
-        self.requested: tuple[str, ...] = ()
-        """Those from whom only the request has come, not the record itself."""
-        self.requested_from = ""
-        """Whom a relabelled record is owed to although only its request has gone by on that link."""
-
-    @property
-    def record_id(self) -> RecordId:
-        return self.batch.publisher, self.batch.first
-
-    def concerns(self, peer: str) -> bool:
-        return peer in self.ins or peer in self.outs
-
-    def was_received(self, peer: str) -> bool:
-        """Whether it came over the link with that peer, or over the one in whose place it is."""
-        return (peer in self.ins and peer not in self.requested) or self.received_from == peer
-
-    def was_only_requested(self, peer: str) -> bool:
-        """Whether nothing but its request has gone by on that link: it was wanted by nobody there."""
-        if peer not in self.ins:
-            return self.requested_from == peer
-        return peer in self.requested and peer not in self.outs
-
-
-class Flow:
-    """One link's positions in both directions, and what the peer has said of them."""
-
-    __slots__ = ("acked", "begun", "begun_before", "marked", "received", "said", "sent")
-
-    def __init__(self, levels: int, sent: int = 0, received: int = 0) -> None:
-        self.sent, self.received = sent, received
-        self.acked = [0] * (levels + 1)
-        self.marked = [0] * (levels + 1)
-        self.said: Levels | None = None
-        self.begun: int | None = None
-        """Since when what goes by here does so as the peer processes it, not to settle a repair; `None`: not yet."""
-        self.begun_before: int | None = None
-        """The same of the link in whose place this one is."""
+from holdfast.protocols.records import UNPLACED, Flow, Record, RecordId
 
 
 class StabilityLog:
-    """The records of one node in processing order."""
+    """The records of one node in processing order.
+
+    A log is *plain* while every record got all its positions when it was the last one, and waits for nothing: then
+    positions grow along the log, and with one level it is enough to know the first record that is not stable. Whatever
+    a repair or a total batch does makes it another kind of log, which is walked from end to end at every survey, until
+    it is empty once.
+    """
 
     def __init__(self, levels: int) -> None:
         self.levels = levels
@@ -109,14 +43,24 @@ class StabilityLog:
         self._by_id: dict[RecordId, Record] = {}
         self._clock = 0
         self._changed = False
+        self._plain = levels == 1
+        self._appended = 0
+        self._unstable: deque[Record] = deque()
+        """Of a plain log, the records from the first one on that is not stable."""
 
     # ------------------------------------------------------------------------------------------------- recording
 
     def append(self, batch: Batch, pending: bool = False) -> Record:
         """A batch is processed now."""
         record = Record(batch, pending)
-        if not pending:
+        if pending:
+            self._not_plain()
+        else:
             self.renumber(record)
+        self._appended += 1
+        record.order = self._appended
+        if self._plain:
+            self._unstable.append(record)
         self._log.append(record)
         record.copies += 1
         self._by_id[record.record_id] = record
@@ -126,6 +70,7 @@ class StabilityLog:
 
     def append_again(self, record: Record) -> None:
         """A record that a repair puts in a later place, too: it blocks from its first place and up to its last."""
+        self._not_plain()
         self._log.append(record)
         record.copies += 1
         self.bytes += record.batch.cost_bytes
@@ -162,6 +107,10 @@ class StabilityLog:
                 record.requested = tuple(one for one in record.requested if one != peer)
             elif peer not in record.ins:
                 record.requested += (peer,)
+            if self._plain and self._is_last(record) and peer not in record.ins:
+                flow.came.append((record.order, flow.received))
+            else:
+                self._not_plain()
             record.ins[peer] = flow.received
             self.stamp(record, peer)
 
@@ -169,9 +118,29 @@ class StabilityLog:
         """The record takes the next positions of our stream to the peer."""
         flow = self.flows[peer]
         flow.sent += messages
+        if self._plain and self._is_last(record) and peer not in record.outs:
+            flow.went.append((record.order, flow.sent))
+        else:
+            self._not_plain()
         record.outs[peer] = flow.sent
         self.stamp(record, peer)
         self._changed = True
+
+    def place(self, record: Record, peer: str, position: int) -> None:
+        """A repair has found where the record stands in the peer's stream."""
+        self._not_plain()
+        record.ins[peer] = position
+
+    def _is_last(self, record: Record) -> bool:
+        return bool(self._unstable) and self._unstable[-1] is record
+
+    def _not_plain(self) -> None:
+        if self._plain:
+            self._plain = False
+            self._unstable.clear()
+            for flow in self.flows.values():
+                flow.came.clear()
+                flow.went.clear()
 
     def stamp(self, record: Record, peer: str) -> None:
         """The place of the record in the history of that link."""
@@ -204,6 +173,8 @@ class StabilityLog:
     # ----------------------------------------------------------------------------------------------------- links
 
     def link(self, peer: str, sent: int = 0, received: int = 0) -> None:
+        if self._log:
+            self._not_plain()
         self.flows[peer] = Flow(self.levels, sent, received)
         self._changed = True
 
@@ -219,6 +190,8 @@ class StabilityLog:
 
     def unlink(self, peer: str) -> None:
         """Nobody is there any more: no record concerns it."""
+        if self._log:
+            self._not_plain()
         self.flows.pop(peer, None)
         for record in self._log:
             record.ins.pop(peer, None)
@@ -272,6 +245,7 @@ class StabilityLog:
 
     def restack(self, peer: str) -> None:
         """Nothing was sent to the peer yet: its positions are those of the records that it is about to be told of."""
+        self._not_plain()
         records = self.concerning(peer)
         for position, record in enumerate(records, 1):
             record.outs[peer] = position
@@ -283,6 +257,7 @@ class StabilityLog:
 
         `asked_after` of the others went by before it was asked for; `received`: it came from over there.
         """
+        self._not_plain()
         flow = self.flows[peer]
         flow.sent += 1
         record.outs[peer] = flow.sent
@@ -298,6 +273,7 @@ class StabilityLog:
 
     def restart(self, peer: str, places: Mapping[RecordId, int], sent: int) -> None:
         """The peer's place is taken by another, which has these records at these positions, of so many in all."""
+        self._not_plain()
         self.link(peer, sent=sent)
         for record in self._log:
             record.received_from = peer if record.was_received(peer) else ""
@@ -337,7 +313,11 @@ class StabilityLog:
         if not self._changed:
             return {}
         self._changed = False
+        if self._plain:
+            return self._survey_plain()
         self._trim()
+        if not self._log:
+            self._plain = self.levels == 1
         top = self.levels
         came = {peer: [flow.received] * (top + 1) for peer, flow in self.flows.items()}
         went = {peer: [flow.sent] * (top + 1) for peer, flow in self.flows.items()}
@@ -356,6 +336,40 @@ class StabilityLog:
                 news[peer] = levels
         return news
 
+    def _survey_plain(self) -> dict[str, Levels]:
+        """The same for a plain log, without a walk."""
+        flows, unstable = self.flows, self._unstable
+        while unstable and self._is_passed_on(unstable[0]):
+            unstable.popleft()
+        first = unstable[0].order if unstable else self._appended + 1
+        log = self._log
+        while log and log[0].order < first and self._is_settled_everywhere(log[0]):
+            self._forget_first()
+        news = {}
+        for peer, flow in flows.items():
+            came, went = flow.came, flow.went
+            while came and came[0][0] < first:
+                came.popleft()
+            while went and went[0][0] < first:
+                went.popleft()
+            levels = Levels(
+                (flow.received, came[0][1] - 1 if came else flow.received),
+                (flow.sent, went[0][1] - 1 if went else flow.sent),
+            )
+            if levels != flow.said:
+                flow.said = levels
+                news[peer] = levels
+        return news
+
+    def _is_passed_on(self, record: Record) -> bool:
+        """Whether everybody that it went to has processed it: then it is stable on its own at level 1."""
+        flows = self.flows
+        # A loop, since this is asked at every turn of every broker, and a generator takes twice as long.
+        for peer, position in record.outs.items():  # noqa: SIM110
+            if flows[peer].acked[0] < position:
+                return False
+        return True
+
     def _level(self, record: Record) -> int:
         if record.pending:
             return 0
@@ -373,20 +387,28 @@ class StabilityLog:
 
     def _trim(self) -> None:
         while self._log and self._settled(self._log[0]):
-            record = self._log.popleft()
-            self.bytes -= record.batch.cost_bytes
-            record.copies -= 1
-            if not record.copies and self._by_id.get(record.record_id) is record:
-                del self._by_id[record.record_id]
+            self._forget_first()
+
+    def _forget_first(self) -> None:
+        record = self._log.popleft()
+        self.bytes -= record.batch.cost_bytes
+        record.copies -= 1
+        if not record.copies and self._by_id.get(record.record_id) is record:
+            del self._by_id[record.record_id]
 
     def _settled(self, record: Record) -> bool:
-        top = self.levels
-        if record.pending or self._level(record) < top:
-            return False
-        everywhere_out = all(self.flows[peer].acked[top] >= position for peer, position in record.outs.items())
-        return everywhere_out and all(
-            peer not in self.flows or self.flows[peer].marked[top] >= position for peer, position in record.ins.items()
-        )
+        return not record.pending and self._level(record) == self.levels and self._is_settled_everywhere(record)
+
+    def _is_settled_everywhere(self, record: Record) -> bool:
+        """Whether all neighbours concerned say the highest level of it."""
+        flows = self.flows
+        for peer, position in record.outs.items():
+            if flows[peer].acked[-1] < position:
+                return False
+        for peer, position in record.ins.items():  # noqa: SIM110 - for the same reason
+            if peer in flows and flows[peer].marked[-1] < position:
+                return False
+        return True
 
     # ------------------------------------------------------------------------------------------------ inspection
 

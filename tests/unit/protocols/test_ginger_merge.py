@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from holdfast.model.batches import Batch, make_batch
 from holdfast.model.guarantees import CAUSAL, FIFO, TOTAL
 from holdfast.protocols.ginger.merge import Contribution, Flag, History, Merge
-from holdfast.protocols.stability import RecordId
+from holdfast.protocols.records import RecordId
 
 
 def record(name: str, guarantee: int = CAUSAL, keys: tuple[str, ...] = (), seq: int = 1) -> tuple[RecordId, Batch]:

@@ -1,5 +1,7 @@
 """What is kept, and when it may be forgotten (FLUSH.md, stability and traps 4 to 6)."""
 
+from random import Random
+
 from holdfast.model.batches import Batch, make_batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Levels
@@ -197,3 +199,26 @@ def test_what_a_link_is_used_for_is_told_from_what_was_handed_over_when_it_was_o
     log.relabel("parent", "grandparent")
     assert log.inherited("grandparent", instead=True) == 1
     assert log.inherited("grandparent") == 2
+
+
+def test_a_log_that_need_not_be_walked_says_the_same_as_one_that_is():
+    chance, peers = Random(7), ("a", "b", "c")
+    skipping, walked = log_with(1, *peers), log_with(1, *peers)
+    said = {peer: ([0, 0], [0, 0]) for peer in peers}
+    for number in range(1, 400):
+        source = chance.choice(peers)
+        to = [peer for peer in peers if peer != source and chance.random() < 0.7]
+        for log in (skipping, walked):
+            passed(log, batch("p", number), source, *to)
+        # A record that is found a second time, in no place in particular, makes this log one that is walked.
+        walked.place(walked.append_unplaced(batch("q", number)), "nobody", 1)
+        peer = chance.choice(peers)
+        flow = skipping.flows[peer]
+        came, went = said[peer]
+        for level in (0, 1):
+            came[level] = chance.randint(came[level], flow.sent)
+            went[level] = chance.randint(went[level], flow.received)
+        for log in (skipping, walked):
+            log.on_levels(peer, Levels((came[0], min(came)), (went[0], min(went))))
+        assert skipping.survey() == walked.survey()
+    assert 0 < len(skipping) < 400

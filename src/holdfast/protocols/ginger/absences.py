@@ -19,7 +19,7 @@ from holdfast.model.batches import Batch
 from holdfast.model.messages import Twig
 from holdfast.model.terms import Contact
 from holdfast.protocols.ginger.merge import Contribution, Flag
-from holdfast.protocols.stability import RecordId
+from holdfast.protocols.records import RecordId
 
 
 class OwnHistory(Struct, frozen=True):

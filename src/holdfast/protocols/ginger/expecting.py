@@ -20,7 +20,7 @@ from holdfast.protocols.ginger.healing_cuts import HealingCuts
 from holdfast.protocols.ginger.recording import RecordingBroker
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Report, SetTimer
-from holdfast.protocols.stability import Record
+from holdfast.protocols.records import Record
 from holdfast.protocols.treeview import TreeView
 
 JOIN_TIMER = "join:"

@@ -14,7 +14,8 @@ from holdfast.model.messages import Join, Twig, Unstable
 from holdfast.protocols.ginger.absences import OwnHistory
 from holdfast.protocols.ginger.merge import Contribution, Flag, History, Merge
 from holdfast.protocols.ginger.passing import PassingOrder
-from holdfast.protocols.stability import Record, RecordId, StabilityLog
+from holdfast.protocols.records import Record, RecordId
+from holdfast.protocols.stability import StabilityLog
 
 Lacks = Callable[[str, Batch], bool]
 

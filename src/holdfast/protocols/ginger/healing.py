@@ -45,7 +45,7 @@ from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, Restart, Send, SetTimer
-from holdfast.protocols.stability import Record
+from holdfast.protocols.records import Record
 from holdfast.protocols.treeview import contacts_in, find_twigs
 
 SUSPECT_TIMER = "suspect:"

@@ -31,7 +31,7 @@ from msgspec import Struct
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import CAUSAL, TOTAL
-from holdfast.protocols.stability import RecordId
+from holdfast.protocols.records import RecordId
 
 
 class Flag(Enum):

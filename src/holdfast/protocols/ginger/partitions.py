@@ -46,7 +46,7 @@ from holdfast.protocols.ginger.healing import HealingBroker
 from holdfast.protocols.ginger.merge import Flag
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, Send, SetTimer
-from holdfast.protocols.stability import Record
+from holdfast.protocols.records import Record
 
 SEEK_TIMER = "seek"
 PROBE_TICKS = 4

@@ -14,7 +14,7 @@ Only what went by when a link was in use counts. What was handed over when it wa
 from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast.protocols.ginger.merge import Contribution, Flag
-from holdfast.protocols.stability import RecordId
+from holdfast.protocols.records import RecordId
 
 
 class PassingOrder:

@@ -13,7 +13,8 @@ from holdfast.protocols.ginger.broker import GingerBroker
 from holdfast.protocols.ginger.cuts import ROOT
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Effects, Send, SetTimer
-from holdfast.protocols.stability import Record, StabilityLog
+from holdfast.protocols.records import Record
+from holdfast.protocols.stability import StabilityLog
 
 PROCESSED_MAX = 100_000
 SURVEY_TIMER = "survey"

@@ -17,7 +17,7 @@ from holdfast.protocols.ginger.absences import NOTHING, Absence, OwnHistory
 from holdfast.protocols.ginger.expecting import THE_ABSENT, ExpectingBroker
 from holdfast.protocols.ginger.flush import Flush, Joiner, Settlement, own_history
 from holdfast.protocols.node import Report
-from holdfast.protocols.stability import Record
+from holdfast.protocols.records import Record
 
 REPAIRED_MAX = 1000
 
@@ -185,7 +185,8 @@ class TakingInBroker(ExpectingBroker):
                 self.log.append_again(record)
             for name, place in places.items():
                 if record_id in place:
-                    record.ins[name], only_asked = place[record_id]
+                    position, only_asked = place[record_id]
+                    self.log.place(record, name, position)
                     if only_asked:
                         record.requested += (name,)
                     self.log.stamp(record, name)
@@ -263,7 +264,7 @@ class TakingInBroker(ExpectingBroker):
         if name not in record.ins:
             places = [(one.batch.publisher, one.batch.first) for one in joiner.records]
             record.requested += (name,)
-            record.ins[name] = places.index(record_id) + 1
+            self.log.place(record, name, places.index(record_id) + 1)
             self.log.stamp(record, name)
 
     def _ask_again(self, name: str, batch: Batch) -> None:
@@ -274,6 +275,6 @@ class TakingInBroker(ExpectingBroker):
         if record is not None and name in self.log.flows:
             if name not in record.ins:
                 record.requested += (name,)
-            record.ins.setdefault(name, self.log.flows[name].received)
+                self.log.place(record, name, self.log.flows[name].received)
             self.log.stamp(record, name)
         self.healing_cuts.submit(batch, name)
