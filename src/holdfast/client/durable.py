@@ -11,8 +11,9 @@ Publisher and subscriber are the pure machines of `protocols/narada`; here they 
 """
 
 import asyncio
+from asyncio import sleep
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 from time import monotonic, time
 from typing import Any, Protocol
@@ -23,10 +24,10 @@ from holdfast.client.participants import ParticipantDriver, Session
 from holdfast.client.receipts import Level, Receipt
 from holdfast.client.subscriptions import Delivery, Subscription
 from holdfast.client.waiting import fail
-from holdfast.model.batches import Attributes, Batch, Keys, make_batch
+from holdfast.model.batches import BATCH_BYTES_MAX, Attributes, Batch, Keys, make_batch
 from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
-from holdfast.model.filters import parse_filter
-from holdfast.model.guarantees import TOTAL
+from holdfast.model.filters import Value, parse_filter
+from holdfast.model.guarantees import GUARANTEES, TOTAL
 from holdfast.model.reliable import Entry
 from holdfast.protocols.clients import IMPLICIT_KEYS
 from holdfast.protocols.narada import Publisher, PublisherConfig, Subscriber, SubscriberConfig
@@ -38,6 +39,10 @@ from holdfast.runtime.logs import Log
 ASK_EVERY_S = 0.5
 RUNS_MAX = 4096
 """How many of the last batches are remembered, to say which number in the session a publication has."""
+KNOWN_MAX = 1024
+"""For how many topics it is remembered who takes what is published there."""
+TURN_BYTES = 4 * BATCH_BYTES_MAX
+"""A publisher that never pauses hands its messages over, and lets the loop run, every few full batches."""
 FIND_S = 10.0
 LIVES_BEGAN = 1_577_836_800
 """A publisher's life is the second of its beginning, counted from the year 2020."""
@@ -51,6 +56,10 @@ class DurableClient(Session, Protocol):
 
     @property
     def name(self) -> str: ...
+
+    def checked(
+        self, topic: str, payload: object, guarantee: str, keys: Iterable[str], attributes: Mapping[str, Value] | None
+    ) -> Publication: ...
 
     def level_of(self, seq: int) -> Level: ...
 
@@ -134,8 +143,20 @@ class DurablePublisher:
     def stored_number(self) -> int:
         return self._machine.stored_number
 
+    def publish_nowait(self, topic: str, payload: bytes, rank: int) -> int:
+        """Take a publication that is known to be right, and return its number; 0 if it has to wait."""
+        machine = self._machine
+        if machine.unsent_bytes > TURN_BYTES or self._end is not None or not machine.room():
+            return 0
+        self.driver.settle_soon()
+        return machine.publish(topic, payload, rank)
+
     async def publish(self, topic: str, payload: bytes, rank: int, keys: Keys, attributes: Attributes | None) -> int:
         """Take a publication, when there is room for it, and return its number."""
+        if self._machine.unsent_bytes > TURN_BYTES:
+            # A publisher that never pauses would fill its buffer and send nothing.
+            self.driver.settle_now()
+            await sleep(0)
         while not self._machine.room():
             await self._change()
         self._check()
@@ -343,8 +364,27 @@ class Durables:
         self._publishers: dict[str, DurablePublisher] = {}
         self._subscriptions: list[DurableSubscription] = []
         self._streams: dict[str, str] = {}
+        self._known: dict[tuple[str, str, bool | str], tuple[DurablePublisher, int]] = {}
+        """Who takes what was published like this before: what is plain need not be checked again."""
 
-    async def publish(self, publication: Publication, durable: bool | str) -> DurableReceipt:
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: str,
+        keys: Iterable[str],
+        attributes: Mapping[str, Value] | None,
+        durable: bool | str,
+    ) -> DurableReceipt:
+        known = self._known.get((topic, guarantee, durable))
+        if known is not None and not keys and not attributes and type(payload) is bytes:
+            publisher, rank = known
+            number = publisher.publish_nowait(topic, payload, rank)
+            if number:
+                return DurableReceipt(self._client, topic, 0, durable=publisher, number=number)
+        return await self._publish(self._client.checked(topic, payload, guarantee, keys, attributes), durable)
+
+    async def _publish(self, publication: Publication, durable: bool | str) -> DurableReceipt:
         topic, payload, rank, keys, attributes = publication
         if rank == TOTAL and not keys:
             # What is stored is what travels, to the letter.
@@ -354,6 +394,8 @@ class Durables:
         if publisher is None:
             publisher = self._publishers[stream] = DurablePublisher(self._client, stream, self._log)
         number = await publisher.publish(topic, payload, rank, keys, attributes)
+        if rank != TOTAL and len(self._known) < KNOWN_MAX:
+            self._known[topic, GUARANTEES[rank].value, durable] = (publisher, rank)
         return DurableReceipt(self._client, topic, 0, durable=publisher, number=number)
 
     async def subscribe(
@@ -412,12 +454,14 @@ class Durables:
                 f"not all that {self._client.name} published to {waiting} is known to be stored"
             ) from None
         finally:
+            self._known.clear()
             for publisher in self._publishers.values():
                 await publisher.driver.close()
             for subscription in self._subscriptions:
                 await subscription.unsubscribe()
 
     def finish(self, end: HoldfastError) -> None:
+        self._known.clear()
         for publisher in self._publishers.values():
             publisher.finish(end)
         for subscription in self._subscriptions:

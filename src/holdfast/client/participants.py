@@ -102,6 +102,10 @@ class ParticipantDriver:
             self._settling = True
             self._loop.call_soon(self._settle)
 
+    def settle_now(self) -> None:
+        """Settle at once: there is enough to say. Not from inside of an entry point."""
+        self.enter(lambda: self._machine.settle(monotonic()))
+
     def _settle(self) -> None:
         # What settling sets off is settled with it: it ends when there is nothing more to say.
         if not self._closed:

@@ -182,7 +182,7 @@ class Client:
         the stream that covers the topic; else it is the stream's name.
         """
         if durable:
-            return await self._durables.publish(self.checked(topic, payload, guarantee, keys, attributes), durable)
+            return await self._durables.publish(topic, payload, guarantee, keys, attributes, durable)
         rank = self._ranks.get(guarantee)
         if (
             rank is None

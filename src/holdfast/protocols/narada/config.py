@@ -76,6 +76,8 @@ class RepositoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What an acknowledgement stands for."""
     buffer_bytes_max: PositiveInt = 32 << 20
     """Messages that wait for their order; beyond it the oldest go, and are fetched again."""
+    commit_bytes_max: PositiveInt = 2 << 20
+    """When so much waits for the next commit, what comes waits for the one after it: small ones follow each other."""
     orders_max: PositiveInt = 4096
     """Orders of one publisher that wait for their messages; beyond it the highest go, and come again."""
     places_max: PositiveInt = 1024

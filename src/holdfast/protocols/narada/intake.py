@@ -23,7 +23,7 @@ from holdfast.protocols.narada.events import (
     life_of,
 )
 from holdfast.protocols.narada.keeping import Keeping
-from holdfast.protocols.narada.participant import Effect, Effects
+from holdfast.protocols.narada.participant import Effects
 from holdfast.protocols.trackers import Range
 
 ACK_RANGES_MAX = 64
@@ -39,7 +39,8 @@ class Intake:
         self._acks: dict[tuple[str, int], None] = {}
         self._gapped: dict[tuple[str, int], None] = {}
         """Lives of publishers of which something may be missing: those that an order was heard of lately."""
-        self._held: deque[Order] = deque(maxlen=keeping.config.orders_max)
+        self._held: deque[Order | str] = deque(maxlen=keeping.config.orders_max)
+        """Orders that wait, and publishers of whom a message came while some did: they are dealt with in this order."""
 
     # ---------------------------------------------------------------------------------------------------- what is said
 
@@ -61,10 +62,43 @@ class Intake:
         return [keeping.say_to(event.publisher, opened)]
 
     def on_order(self, event: Order, now: float) -> Effects:
-        if self.keeping.state == "learning":
-            # What was missed comes first: until that is known, nothing gets a sequence number.
+        if self._must_wait():
             self._held.append(event)
             return []
+        return [*self._take_held(now, 1 << 62), *self._take_order(event, now)]
+
+    def _must_wait(self) -> bool:
+        """Whether what comes is dealt with later.
+
+        What was missed comes first: until that is known, nothing gets a sequence number. And while a full commit
+        waits for its turn, more of it would only make everybody wait longer for the acknowledgement; but what cannot
+        be kept waiting is taken, however much it is.
+        """
+        keeping, config = self.keeping, self.keeping.config
+        if keeping.state == "learning":
+            return True
+        if not self._held and keeping.staged_bytes < config.commit_bytes_max:
+            return False
+        return len(self._held) < config.orders_max and 2 * keeping.pieces.bytes < config.buffer_bytes_max
+
+    def resume(self, now: float) -> Effects:
+        """There is room in the next commit, or what was missed is known: what has waited may follow."""
+        if self.keeping.state in ("leaving", "left"):
+            self._held.clear()
+        return self._take_held(now, self.keeping.config.commit_bytes_max)
+
+    def _take_held(self, now: float, bytes_max: int) -> Effects:
+        """Take what has waited, in the order in which it came, until so much is staged."""
+        effects: Effects = []
+        while self._held and self.keeping.staged_bytes < bytes_max:
+            event = self._held.popleft()
+            if isinstance(event, Order):
+                effects += self._take_order(event, now)
+            else:
+                self._match_all(event, now)
+        return effects
+
+    def _take_order(self, event: Order, now: float) -> Effects:
         chain, effects = self._chain_of(event)
         if chain is None:
             return effects
@@ -95,14 +129,21 @@ class Intake:
         self._note_ack(chain)
         return effects
 
-    def on_message(self, batch: Batch, now: float) -> None:
+    def on_message(self, batch: Batch, now: float) -> Effects:
         """A message on a topic of the stream: it waits for its order, if that is not here already."""
-        keeping = self.keeping
-        keeping.pieces.add(batch)
-        if keeping.state == "learning":
-            return
-        for life in keeping.lives.get(batch.publisher, ()):
-            chain = keeping.chains[batch.publisher, life]
+        self.keeping.pieces.add(batch)
+        if self.keeping.state == "learning":
+            return []
+        if self._held and self._must_wait():
+            self._held.append(batch.publisher)
+            return []
+        effects = self._take_held(now, 1 << 62)
+        self._match_all(batch.publisher, now)
+        return effects
+
+    def _match_all(self, publisher: str, now: float) -> None:
+        for life in self.keeping.lives.get(publisher, ()):
+            chain = self.keeping.chains[publisher, life]
             if chain.orders:
                 self._match(chain, now)
                 self._note_ack(chain)
@@ -129,14 +170,6 @@ class Intake:
 
     # -------------------------------------------------------------------------------------------------------- matching
 
-    def learned(self, now: float) -> Effects:
-        """What was missed is known: what came meanwhile may follow."""
-        held, effects = list(self._held), list[Effect]()
-        self._held.clear()
-        for event in held:
-            effects += self.on_order(event, now)
-        return effects
-
     def _match(self, chain: Chain, now: float) -> None:
         """Take the messages whose order is here; in their own order, so that as few places as possible are needed."""
         keeping = self.keeping
@@ -145,7 +178,7 @@ class Intake:
             batch = keeping.pieces.take(chain.publisher, run.seq, run.count, run.crc)
             if batch is None:
                 continue
-            if keeping.take(chain, number, batch, now):
+            if keeping.take(chain, number, batch, now, run.crc):
                 del chain.orders[number]
             else:
                 keeping.pieces.add(batch)

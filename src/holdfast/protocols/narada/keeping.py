@@ -77,6 +77,9 @@ class Keeping:
         self.registration: Registration | None = None
         self.places = 0
         self.staged: list[Entry] = []
+        self.staged_bytes = 0
+        self._crcs: dict[int, int] = {}
+        """By sequence number: the fingerprints of staged entries that were looked at when they were taken."""
         self.voided: list[Row] = []
         self.committing: list[Entry] = []
         self._committing_voids: list[Row] = []
@@ -151,8 +154,11 @@ class Keeping:
 
     # --------------------------------------------------------------------------------------------------------- taking
 
-    def take(self, chain: Chain, number: int, batch: Batch, now: float) -> bool:
-        """Give what is new of these messages its sequence numbers, and stage it; false if there is no room for it."""
+    def take(self, chain: Chain, number: int, batch: Batch, now: float, crc: int | None = None) -> bool:
+        """Give what is new of these messages its sequence numbers, and stage it; false if there is no room for it.
+
+        `crc` is their fingerprint, if it is known.
+        """
         for first, last in chain.taken.new_part(number, number + batch.count - 1):
             if first > chain.top + 1:
                 if not self.has_room():
@@ -161,22 +167,27 @@ class Keeping:
             held = len(chain.places)
             filled = chain.cut_out(first, min(last, chain.top))
             self.places += len(chain.places) - held
-            self._stage_places(chain, filled, number, batch, now)
+            self._stage_places(chain, filled, number, batch, now, crc)
             # What is neither in a place nor above the top was given up: it comes late, at the end.
             for low, high in _without((first, last), [(place.number, place.last) for place in filled]):
                 place = Place(low, self.next, high - low + 1)
                 self.next += place.count
                 chain.top = max(chain.top, high)
-                self._stage_places(chain, [place], number, batch, now)
+                self._stage_places(chain, [place], number, batch, now, crc)
             chain.taken.add(first, last)
             self._dirty_chains[chain.publisher, chain.life] = None
         return True
 
-    def _stage_places(self, chain: Chain, places: list[Place], number: int, batch: Batch, now: float) -> None:
+    def _stage_places(
+        self, chain: Chain, places: list[Place], number: int, batch: Batch, now: float, crc: int | None
+    ) -> None:
         time_ns = self.wall_ns + int(now * 1e9)
         for place in places:
             start = batch.first + place.number - number
             part = batch.part(start, start + place.count - 1)
+            if part is batch and crc is not None:
+                self._crcs[place.first] = crc
+            self.staged_bytes += part.cost_bytes
             self.staged.append(Entry(place.first, chain.cat(place.number), part, max(0, time_ns)))
 
     def give_up(self, chain: Chain, number_first: int, number_last: int) -> int:
@@ -219,7 +230,7 @@ class Keeping:
 
     def changes(self, level: Level) -> tuple[list[Entry], Effects]:
         """Everything for the next commit: entries, and pairs."""
-        self.committing, self.staged = self.staged, []
+        self.committing, self.staged, self.staged_bytes = self.staged, [], 0
         self._committing_voids, self.voided = self.voided, []
         puts: Effects = []
         for who in self._dirty_chains:
@@ -242,7 +253,7 @@ class Keeping:
         rows: list[Row] = []
         for entry in self.committing:
             chain = self.chains.get((entry.publisher, life_of(entry.cat)))
-            row = notice(entry)
+            row = notice(entry, self._crcs.pop(entry.first, None))
             rows.append(row)
             if chain is not None:
                 number = number_of(entry.cat)
@@ -342,12 +353,11 @@ class Keeping:
         assert held == self.places, f"{self.name} counts {self.places} places and has {held}"
 
 
-def notice(entry: Entry) -> Row:
-    """What a subscriber is told of an entry."""
+def notice(entry: Entry, crc: int | None = None) -> Row:
+    """What a subscriber is told of an entry; `crc` is its fingerprint, if it is known."""
     batch = entry.batch
-    return Row(
-        entry.first, entry.count, batch.publisher, entry.cat, MESSAGES, batch.topic, batch.first, fingerprint(batch)
-    )
+    crc = fingerprint(batch) if crc is None else crc
+    return Row(entry.first, entry.count, batch.publisher, entry.cat, MESSAGES, batch.topic, batch.first, crc)
 
 
 def _without(part: tuple[int, int], taken: list[tuple[int, int]]) -> list[tuple[int, int]]:

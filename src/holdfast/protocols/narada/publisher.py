@@ -82,7 +82,7 @@ class _Kept:
 
 
 class _Forming:
-    """Messages that will be emitted together."""
+    """Messages that will be emitted together. The columns of keys and attributes are empty until one has some."""
 
     __slots__ = ("attributes", "bytes", "guarantee", "keys", "number", "payloads", "topic")
 
@@ -91,6 +91,17 @@ class _Forming:
         self.payloads: list[bytes] = []
         self.keys: list[Keys] = []
         self.attributes: list[Attributes] = []
+
+    def add_columns(self, keys: Keys, attributes: Attributes | None) -> None:
+        """Note what the message that is about to be added has; those before it had nothing if there is no column."""
+        if keys and not self.keys:
+            self.keys = [()] * len(self.payloads)
+        if attributes and not self.attributes:
+            self.attributes = [{} for _ in self.payloads]
+        if keys or self.keys:
+            self.keys.append(keys)
+        if attributes or self.attributes:
+            self.attributes.append(attributes or {})
 
 
 class Publisher:
@@ -105,6 +116,8 @@ class Publisher:
         self.next_number = 1
         self.stored_number = 0
         self.buffer_bytes = self.buffer_count = 0
+        self.unsent_bytes = 0
+        """What waits for the next `settle`, or for a repository that lets us publish."""
         self._opened = False
         self._steering = Steering(config.steering, config.stream, config.name)
         self._forming: _Forming | None = None
@@ -125,7 +138,11 @@ class Publisher:
     def room(self) -> bool:
         """Whether `publish` takes one more."""
         config = self.config
-        return self.buffer_bytes < config.buffer_bytes_max and self.buffer_count < config.buffer_count_max
+        return (
+            self.buffer_bytes < config.buffer_bytes_max
+            and self.buffer_count < config.buffer_count_max
+            and self.next_number <= NUMBER_MAX
+        )
 
     def publish(
         self,
@@ -137,17 +154,18 @@ class Publisher:
     ) -> int:
         """Take a publication and return its number in this life; it leaves with the next `settle`."""
         self._check(topic, payload)
-        number, forming = self.next_number, self._forming
-        if forming is None or not self._fits(forming, topic, guarantee, len(payload)):
+        number, forming, size = self.next_number, self._forming, len(payload)
+        if forming is None or not self._fits(forming, topic, guarantee, size):
             self._close_run()
             forming = self._forming = _Forming(number, topic, guarantee)
+        if keys or attributes or forming.keys or forming.attributes:
+            forming.add_columns(keys, attributes)
         forming.payloads.append(payload)
-        forming.keys.append(keys)
-        forming.attributes.append(attributes or {})
-        forming.bytes += len(payload)
-        self.buffer_bytes += len(payload) + MESSAGE_BYTES
+        forming.bytes += size
+        self.unsent_bytes += size
+        self.buffer_bytes += size + MESSAGE_BYTES
         self.buffer_count += 1
-        self.next_number += 1
+        self.next_number = number + 1
         return number
 
     def _check(self, topic: str, payload: bytes) -> None:
@@ -160,7 +178,7 @@ class Publisher:
                 f"{self.name} published {len(payload)} bytes; a message that is stored has at most "
                 f"{RELIABLE_PAYLOAD_BYTES_MAX}. Nothing was published."
             )
-        if not self.room() or self.next_number > NUMBER_MAX:
+        if not self.room():
             raise BufferFull(
                 f"{self.buffer_count} messages of {self.name} wait to be stored, as many as its buffer holds; "
                 "wait until there is room, and publish again. Nothing was published."
@@ -204,6 +222,7 @@ class Publisher:
         if self.state != "open" or not self._unsent:
             return []
         effects: Effects = []
+        self.unsent_bytes = 0
         while self._unsent:
             kept = self._unsent.popleft()
             self._tokens += 1
@@ -303,7 +322,7 @@ class Publisher:
         self._forming = None
         self._kept.clear()
         self._unsent.clear()
-        self.buffer_bytes = self.buffer_count = 0
+        self.buffer_bytes = self.buffer_count = self.unsent_bytes = 0
         timers = [CancelTimer(RESEND_TIMER), CancelTimer(PROBE_TIMER)]
         return [*timers, Rejected(self.config.stream, first, definite, event.reason)]
 

@@ -124,12 +124,12 @@ class Repository:
         return [*effects, *self._keep_time(now, anew=True)]
 
     def heard(self, batch: Batch, now: float) -> Effects:
+        effects: Effects = []
         if not is_control(batch.topic):
             for stream, managed in self.streams.items():
                 if matches(stream, batch.topic) and managed.keeping.state not in ("leaving", "left"):
-                    managed.intake.on_message(batch, now)
-            return []
-        effects: Effects = []
+                    effects += managed.intake.on_message(batch, now)
+            return effects
         if batch.topic not in self._topics:
             return effects  # Said to somebody else: a stream of ours is so wide that we hear it.
         for payload in batch.payload_list():
@@ -202,7 +202,7 @@ class Repository:
         effects: Effects = []
         for managed in self.streams.values():
             effects += managed.intake.acks(managed.bundle.covers())
-        effects += self._commit()
+        effects += self._commit(now)
         if not self._nak_timing and any(managed.intake.wants() for managed in self.streams.values()):
             self._nak_timing = True
             effects.append(SetTimer(NAK_TIMER, self.config.nak_s))
@@ -210,7 +210,7 @@ class Repository:
 
     # ---- answers of the store
 
-    def _commit(self) -> Effects:
+    def _commit(self, now: float) -> Effects:
         if self._committing or not any(managed.keeping.has_changes() for managed in self.streams.values()):
             return []
         effects: Effects = []
@@ -223,7 +223,10 @@ class Repository:
             effects += puts
         self._tokens += 1
         self._committing = self._tokens
-        return [*effects, Commit(self._committing, self.config.level)]
+        effects.append(Commit(self._committing, self.config.level))
+        for managed in self.streams.values():
+            effects += managed.intake.resume(now)
+        return effects
 
     def stored(self, token: int, now: float) -> Effects:  # noqa: ARG002 - every entry point takes the time
         """The commit is done: say so to whoever waits for it."""
@@ -279,7 +282,7 @@ class Repository:
         if bundle.learn(now):
             effects.append(keeping.report(keeping.state))
             if before == "learning":
-                effects += managed.intake.learned(now)
+                effects += managed.intake.resume(now)
             if keeping.serving:
                 managed.intake.note_all()
         effects += bundle.gossip(now)

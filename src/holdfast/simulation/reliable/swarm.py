@@ -55,6 +55,9 @@ STEERING = SteeringConfig(probe_s=0.2, probe_max_s=1.0, grace_s=0.01, failover_s
 
 WorldFactory = Callable[..., ReliableWorld]
 
+COMMIT_BYTES, TINY_COMMIT_BYTES = 2 << 20, 200
+"""What a commit holds, and what so little that most messages wait for a later one."""
+
 
 class ReliableOutcome(Struct, frozen=True):
     """What one random run came to, and how to see it again."""
@@ -160,11 +163,13 @@ class Author:
         if self.failure == "levels":
             level = chance.choice((Level.MEMORY, Level.WRITTEN))
         if self.failure != "bounds":
-            return RepositoryConfig("*", level=level, beat_s=0.5)
+            commit_bytes_max = TINY_COMMIT_BYTES if self.failure in ("lossy", "storm") else COMMIT_BYTES
+            return RepositoryConfig("*", level=level, beat_s=0.5, commit_bytes_max=commit_bytes_max)
         return RepositoryConfig(
             "*",
             level=level,
             beat_s=0.5,
+            commit_bytes_max=TINY_COMMIT_BYTES,
             buffer_bytes_max=chance.choice((100, 1000, 10_000)),
             orders_max=chance.choice((1, 4, 64)),
             places_max=chance.choice((1, 3, 16)),
