@@ -2,8 +2,9 @@
 
 import pytest
 
+from holdfast.model.topics import EVERYTHING
 from holdfast.protocols.narada import PublisherConfig
-from holdfast.simulation.faults import Crash, Part, Reset
+from holdfast.simulation.faults import Crash, Part, Reset, Subscribe
 from holdfast.simulation.faults import Heal as HealAll
 from holdfast.simulation.reliable.brokered import BrokeredWorld
 from holdfast.simulation.world import Simulation
@@ -44,6 +45,16 @@ def test_a_repository_crashes_with_its_session_and_comes_back():
     world.run_until_drained(60.0)
     assert stored(world, "r1") == stored(world, "r2") == numbers(1, 60)
     assert world.payloads("bob") == numbers(1, 60)
+
+
+def test_who_asks_for_all_topics_does_not_hear_what_the_layer_says_to_itself():
+    world = _world()
+    for name, pattern in (("dave@4", "#"), ("erin@0", "+/#"), ("frank@3", EVERYTHING)):
+        world.sim.at(1.0, Subscribe(name, pattern))
+    publish(world, _cast(world), 1, 10, 8.0)
+    world.run_until_drained(60.0)
+    assert world.sim.delivered("dave") == world.sim.delivered("erin") == numbers(1, 10)
+    assert len(world.sim.delivered("frank")) > 100
 
 
 @pytest.mark.parametrize("fault", [Crash("1"), Crash("0"), Reset("3", "1")])

@@ -32,7 +32,7 @@ from holdfast.model.batches import PAYLOAD_BYTES_MAX, Message
 from holdfast.model.errors import ConfigError
 from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import check_guarantee
-from holdfast.model.topics import check_pattern, check_topic
+from holdfast.model.topics import check_pattern, check_unreserved
 from holdfast.runtime.process import run
 from holdfast.storage.recordings import RecordingWriter
 
@@ -74,7 +74,7 @@ def pub(
       seq 1000 | holdfast pub numbers
       holdfast pub bank/orders "keep this" --durable
     """
-    check_topic(topic)
+    check_unreserved(topic)
     check_guarantee(guarantee)
     described = parse_attributes(attributes or [])
 

@@ -6,7 +6,7 @@ from holdfast.client.errors import MessageError
 from holdfast.model.batches import ATTRIBUTES_MAX, KEY_BYTES_MAX, KEYS_MAX, Attributes, Keys
 from holdfast.model.filters import Value
 from holdfast.model.guarantees import GUARANTEES, GuaranteeError, check_guarantee
-from holdfast.model.topics import CHECKED_MAX, check_topic
+from holdfast.model.topics import CHECKED_MAX, check_unreserved
 
 ATTRIBUTE_NAME_BYTES_MAX = 256
 ATTRIBUTE_TEXT_BYTES_MAX = 4096
@@ -99,10 +99,10 @@ def _text(what: str, text: object, bytes_max: int) -> str:
 
 
 def checked_topic(topic: str, known: dict[str, str]) -> str:
-    """The topic if one can publish on it; those that were checked are remembered in `known`."""
+    """The topic if an application can publish on it; those that were checked are remembered in `known`."""
     found = known.get(topic)
     if found is None:
-        found = str(check_topic(topic))
+        found = str(check_unreserved(topic))
         if len(known) >= CHECKED_MAX:
             known.clear()
         known[found] = found

@@ -48,7 +48,7 @@ from msgspec import Meta, Struct
 
 from holdfast.model.errors import ConfigError, LocalMisuse
 from holdfast.model.reliable import Level
-from holdfast.model.topics import check_pattern
+from holdfast.model.topics import check_pattern, check_stream
 from holdfast.protocols.config import degree_problem
 from holdfast.protocols.narada import Registration
 from holdfast.protocols.registry import PROTOCOLS
@@ -409,7 +409,7 @@ def _check_repositories(cluster: Cluster, source: str) -> None:
             raise ConfigError(f"{source}: {key}.streams: expected at least one topic or pattern to keep.")
         for stream in one.streams:
             try:
-                check_pattern(stream)
+                check_stream(stream)
             except LocalMisuse as error:
                 raise ConfigError(f"{source}: {key}.streams: {error}") from None
     kept = {stream for one in cluster.repositories for stream in one.streams}

@@ -4,6 +4,10 @@ A topic is one or more levels separated by `/`, such as `bank/lisbon/orders`. A 
 each standing alone in its level: `+` is exactly one level, `#` is all the levels that remain, none included, and only
 comes last. So `IST/#` matches `IST` and `IST/a/b`, `+/#` matches every topic, and so does `#`.
 
+Topics that begin with `~` are reserved: there the parts of Holdfast speak with each other, and applications do not
+publish. A wildcard in the first level does not match them, so that whoever asks for `#` gets what applications say and
+nothing else. Whoever wants to hear them names their first level, or asks for `~#`, which is everything there is.
+
 Both functions that check return what they were given, or raise a `TopicError` that says what would be legal.
 """
 
@@ -16,6 +20,8 @@ from holdfast.model.errors import TopicError
 
 TOPIC_BYTES_MAX = 1024
 TOPIC_LEVELS_MAX = 32
+RESERVED = "~"
+EVERYTHING = "~#"
 CHECKED_MAX = 4096  # how many legal topics and patterns are remembered as such, each
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -36,12 +42,41 @@ def check_pattern(pattern: str) -> str:
 
 def matches(pattern: str, topic: str) -> bool:
     """Whether a legal pattern matches a legal topic. This is the definition; routing tables are a faster way to it."""
+    if pattern == EVERYTHING:
+        return True
     levels = topic.split("/")
     wanted = pattern.split("/")
+    if wanted[0] in ("+", "#") and is_reserved(topic):
+        return False
     if wanted[-1] == "#":
         wanted.pop()
         levels = levels[: len(wanted)]
     return len(wanted) == len(levels) and all(want in ("+", level) for want, level in zip(wanted, levels, strict=True))
+
+
+def is_reserved(text: str) -> bool:
+    """Whether a topic is one on which applications do not publish, or a pattern asks for such topics alone."""
+    return text.startswith(RESERVED)
+
+
+def check_unreserved(topic: str) -> str:
+    """Returns `topic` if an application can publish on it; raises `TopicError` if not."""
+    if is_reserved(check_topic(topic)):
+        raise TopicError(
+            f"Topic {_shown(topic)} begins with {RESERVED!r}: such topics are for what the parts of Holdfast say to "
+            "each other; publish on one that begins otherwise. Nothing was published."
+        )
+    return topic
+
+
+def check_stream(pattern: str) -> str:
+    """Returns `pattern` if what is published there can be kept; raises `TopicError` if not."""
+    if is_reserved(check_pattern(pattern)):
+        raise TopicError(
+            f"Reliable topic {_shown(pattern)} begins with {RESERVED!r}: such topics are for what the parts of "
+            "Holdfast say to each other, which is not kept; name one that begins otherwise."
+        )
+    return pattern
 
 
 # Publishers use few topics and check each message's: remembering the legal ones makes the check one look-up.
@@ -58,6 +93,8 @@ def _checked_topic(topic: str) -> str:
 
 @lru_cache(maxsize=CHECKED_MAX)
 def _checked_pattern(pattern: str) -> str:
+    if pattern == EVERYTHING:
+        return pattern
     levels = _checked_levels("Topic pattern", pattern)
     for index, level in enumerate(levels):
         if level in ("#", "+"):

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls them
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DateType, StructField, StructType
 
-from holdfast.model.topics import check_pattern
+from holdfast.model.topics import EVERYTHING, RESERVED, check_pattern
 from holdfast.pipeline.logs import LogError, local_path
 from holdfast.pipeline.recording_log import LANE, SCHEMA
 
@@ -150,11 +150,15 @@ def read_archive(
 
 def topic_matches(pattern: str) -> Column:
     """Whether the column `topic` matches a pattern, natively."""
-    levels: Sequence[str] = check_pattern(pattern).split("/")
+    if check_pattern(pattern) == EVERYTHING:
+        return F.lit(True)
+    levels: Sequence[str] = pattern.split("/")
     rest = levels[-1] == "#"
     fixed = "/".join("[^/]+" if level == "+" else escape(level) for level in levels[: len(levels) - rest])
     regex = ".*" if not fixed else f"{fixed}(/.*)?" if rest else fixed
-    return F.col("topic").rlike(f"^{regex}$")
+    # A wildcard in the first level does not match a topic that is reserved.
+    first = f"(?!{RESERVED})" if levels[0] in ("+", "#") else ""
+    return F.col("topic").rlike(f"^{first}{regex}$")
 
 
 def replay(

@@ -4,7 +4,8 @@ Problem: a broker holds up to a hundred thousand subscriptions and looks up the 
 
 Idea: patterns lie in a trie by levels, `+` and `#` being children like any other, since no legal topic has them as a
 level. A look-up follows at most two children a level (the literal one and `+`) and collects `#` on the way, so it
-visits what matches so far and never what does not. What was found is kept in a bounded cache; the topics in the cache
+visits what matches so far and never what does not; for a reserved topic, which no wildcard in the first level matches,
+it begins at the second. What was found is kept in a bounded cache; the topics in the cache
 lie in a trie of their own, so that a change drops exactly the topics that the changed pattern matches, by walking the
 pattern through that trie, and leaves the others warm. A cached topic thus costs one look-up in a dict, without a
 version to check.
@@ -20,7 +21,7 @@ from collections import OrderedDict
 
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.filters import Filter, parse_filter
-from holdfast.model.topics import check_pattern, check_topic
+from holdfast.model.topics import EVERYTHING, check_pattern, check_topic, is_reserved
 
 CACHED_TOPICS_MAX = 4096
 CACHED_WEIGHT_MAX = 262_144  # destinations and filters in all cached routes together; the oldest routes go first
@@ -181,6 +182,13 @@ class RoutingTable:
         """The nodes at which patterns that match end, if any ends there."""
         rests: list[_Node] = []
         reached = [self._root]
+        below = self._root.children or {}
+        if (child := below.get(EVERYTHING)) is not None:
+            rests.append(child)
+        if is_reserved(levels[0]):
+            # No wildcard in the first level matches these.
+            self.visited += 1
+            reached, levels = [below[levels[0]]] if levels[0] in below else [], levels[1:]
         for level in levels:
             self.visited += len(reached)
             further: list[_Node] = []
@@ -337,8 +345,13 @@ class _RouteCache:
             places.extend(place.children.values())
 
     def _matching(self, pattern: str) -> list[str]:
-        reached = [self._root]
-        for level in pattern.split("/"):
+        if pattern == EVERYTHING:
+            return list(self.routes)
+        reached, levels = [self._root], pattern.split("/")
+        if levels[0] in ("+", "#"):
+            reached = [child for name, child in self._root.children.items() if not is_reserved(name)]
+            levels = levels if levels[0] == "#" else levels[1:]
+        for level in levels:
             if level == "#":
                 return _topics_below(reached)
             if level == "+":

@@ -156,8 +156,8 @@ def test_an_archive_does_not_become_a_copy_of_something_else(spark: SparkSession
 
 
 def test_patterns_match_in_spark_what_they_match_at_brokers(spark: SparkSession):
-    topics = ["bank", "bank/1", "bank/1/x", "bank.1", "bank/", "b", "bank/2/y/z", "other/1"]
-    patterns = ["#", "+", "bank", "bank/#", "bank/+", "bank/+/#", "+/1", "bank.1", "+/+/+"]
+    topics = ["bank", "bank/1", "bank/1/x", "bank.1", "bank/", "b", "bank/2/y/z", "other/1", "~a", "~a/1", "b/~a"]
+    patterns = ["#", "+", "~a/#", "~#", "+/#", "bank", "bank/#", "bank/+", "bank/+/#", "+/1", "bank.1", "+/+/+"]
     frame = spark.createDataFrame([(topic,) for topic in topics], "topic string")
     columns = [topic_matches(pattern).alias(str(at)) for at, pattern in enumerate(patterns)]
     for topic, row in zip(topics, frame.select(*columns).collect(), strict=True):

@@ -80,6 +80,7 @@ def test_a_client_without_a_name_gets_one_of_its_own():
     [
         ({"topic": "a/+"}, holdfast.TopicError, "wildcard"),
         ({"topic": 7}, holdfast.TopicError, "not int"),
+        ({"topic": "~narada/x"}, holdfast.TopicError, "begins with '~'.*Nothing was published"),
         ({"payload": "text"}, holdfast.MessageError, "a payload is bytes, not str; encode the text first"),
         ({"payload": b"x" * ((1 << 20) + 1)}, holdfast.MessageError, "over the limit of 1048576"),
         ({"guarantee": "strong"}, holdfast.GuaranteeError, "choose one of eventual, fifo, causal, total"),

@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.errors import TopicError
-from holdfast.model.topics import TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX, check_pattern, check_topic, matches
+from holdfast.model.topics import (
+    EVERYTHING,
+    TOPIC_BYTES_MAX,
+    TOPIC_LEVELS_MAX,
+    check_pattern,
+    check_stream,
+    check_topic,
+    check_unreserved,
+    matches,
+)
 
 LEVELS = st.lists(st.sampled_from(["a", "b", "é"]), min_size=1, max_size=5)
 
@@ -104,6 +113,38 @@ def test_a_pattern_matches(pattern, topic):
 )
 def test_a_pattern_does_not_match(pattern, topic):
     assert not matches(pattern, topic)
+
+
+@pytest.mark.parametrize("topic", ["~narada", "~narada/bank/bundle", "~"])
+def test_a_wildcard_in_the_first_level_does_not_match_a_reserved_topic(topic):
+    assert not any(matches(pattern, topic) for pattern in ("#", "+", "+/#", "+/+", "+/bank/bundle", "+/bank/#"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topic"),
+    [
+        ("~narada/#", "~narada"),
+        ("~narada/#", "~narada/bank/bundle"),
+        ("~narada/+/bundle", "~narada/bank/bundle"),
+        (EVERYTHING, "~narada/bank/bundle"),
+        (EVERYTHING, "bank/orders"),
+        ("#", "bank/~orders"),
+        ("+/+", "bank/~orders"),
+    ],
+)
+def test_whoever_names_a_reserved_level_or_asks_for_everything_hears_it(pattern, topic):
+    assert matches(check_pattern(pattern), topic)
+
+
+def test_applications_do_not_publish_on_reserved_topics_and_nobody_keeps_them():
+    assert check_unreserved("bank/~orders") == "bank/~orders"
+    with pytest.raises(TopicError, match=r"'~narada/x' begins with '~'.*Nothing was published\."):
+        check_unreserved("~narada/x")
+    assert check_stream("bank/#") == "bank/#"
+    with pytest.raises(TopicError, match="is not kept"):
+        check_stream("~narada/#")
+    with pytest.raises(TopicError, match="is not kept"):
+        check_stream(EVERYTHING)
 
 
 @given(levels=LEVELS, mask=st.lists(st.booleans(), min_size=5, max_size=5))

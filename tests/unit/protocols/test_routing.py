@@ -248,13 +248,13 @@ def test_removing_everything_leaves_nothing_behind():
 
 # ---------------------------------------------------------------------------------------------------- against a list
 
-LEVELS = st.sampled_from(["a", "b"])
+LEVELS = st.sampled_from(["a", "b", "~"])
 TOPICS = st.lists(LEVELS, min_size=1, max_size=4).map("/".join)
 PATTERNS = st.builds(
     lambda levels, rest: "/".join([*levels, *rest]),
-    st.lists(st.sampled_from(["a", "b", "+"]), min_size=1, max_size=4),
+    st.lists(st.sampled_from(["a", "b", "~", "+"]), min_size=1, max_size=4),
     st.sampled_from([[], [], ["#"]]),
-) | st.just("#")
+) | st.sampled_from(["#", "~#"])
 WHERES = st.sampled_from(["", "", "x > 1", "x>1", "y = 2"])
 DESTINATIONS = st.sampled_from(["n1", "n2", "n3"])
 

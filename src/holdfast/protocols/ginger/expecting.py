@@ -12,6 +12,7 @@ from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Dead, Join, Refusal, Subscribe, Twig, Unstable
 from holdfast.model.terms import Contact
+from holdfast.model.topics import EVERYTHING
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.absences import Absence, Absences
@@ -24,7 +25,7 @@ from holdfast.protocols.records import Record
 from holdfast.protocols.treeview import TreeView
 
 JOIN_TIMER = "join:"
-EVERYTHING = ("#", "")
+ALL = (EVERYTHING, "")
 THE_ABSENT = "(the absent)"
 """Who asks for everything, in the place of those who may be out of reach."""
 
@@ -159,8 +160,8 @@ class ExpectingBroker(RecordingBroker):
         self.hub.out.append(SetTimer(JOIN_TIMER + flush.key, after_s))
 
     def _ask_for_all(self) -> None:
-        if THE_ABSENT not in self.interests.table.sources(*EVERYTHING):
-            self.interests.subscribe(THE_ABSENT, Subscribe(0, *EVERYTHING))
+        if THE_ABSENT not in self.interests.table.sources(*ALL):
+            self.interests.subscribe(THE_ABSENT, Subscribe(0, *ALL))
             self.cuts.pump()
 
     def _ask_for_less(self) -> None:

@@ -40,7 +40,7 @@ from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.absences import Absence, OwnHistory
 from holdfast.protocols.ginger.census import CensusTaker
 from holdfast.protocols.ginger.crossings import Crossings
-from holdfast.protocols.ginger.expecting import THE_ABSENT
+from holdfast.protocols.ginger.expecting import ALL, THE_ABSENT
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing import HealingBroker
 from holdfast.protocols.ginger.merge import Flag
@@ -442,7 +442,7 @@ class PartitionBroker(HealingBroker):
         self.interests.neighbours[peer] = None
         self.interests.suspend(peer)
         # What it wants now it will say; until then everything is kept for it.
-        self.interests.learn(peer, [("#", "")])
+        self.interests.learn(peer, [ALL])
         # We are the root no more: a batch that was released now, in a cut without those over there, would miss them.
         self.healing_cuts.stand_down()
         self.healing_cuts.rename(absence.key, peer)

@@ -424,7 +424,7 @@ _QUOTED = str.maketrans({"%": "%25", "/": "%2F", "#": "%23", "+": "%2B"})
 
 
 def is_control(topic: str) -> bool:
-    """Whether participants speak to each other there. A pattern such as `#` hears that too, and is not meant."""
+    """Whether participants speak to each other there. The topic is reserved, so no wildcard means it."""
     return topic.startswith(f"{ROOT}/")
 
 

@@ -21,7 +21,7 @@ import msgspec
 from holdfast.model.batches import Batch
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.reliable import Entry
-from holdfast.model.topics import check_pattern, matches
+from holdfast.model.topics import check_stream, matches
 from holdfast.protocols.narada.config import RepositoryConfig
 from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.events import (
@@ -96,7 +96,7 @@ class Repository:
         self._nak_timing = False
         self._topics: set[str] = set()
         for stream in streams:
-            managed = Managed(config, check_pattern(stream), incarnation, self._token)
+            managed = Managed(config, check_stream(stream), incarnation, self._token)
             self.streams[stream] = managed
             managed.keeping.restore(restored or {}, config.level, incarnation)
             managed.dissemination.restore(restored or {})
@@ -131,7 +131,7 @@ class Repository:
                     effects += managed.intake.on_message(batch, now)
             return effects
         if batch.topic not in self._topics:
-            return effects  # Said to somebody else: a stream of ours is so wide that we hear it.
+            return effects  # Said to somebody else.
         for payload in batch.payload_list():
             event = decode(payload)
             if event is None:

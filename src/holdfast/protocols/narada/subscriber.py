@@ -113,7 +113,7 @@ class Subscriber:
             self._pieces.add(batch)
             return self._go_on(now)
         if batch.topic not in (self._inbox, self._listening):
-            return []  # Said to somebody else: our pattern is so wide that we hear it.
+            return []  # Said to somebody else.
         effects: Effects = []
         for payload in batch.payload_list():
             event = decode(payload)
