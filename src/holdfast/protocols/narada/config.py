@@ -92,6 +92,8 @@ class RepositoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     pending_max: PositiveInt = 1024
     """Acknowledged ranges of a subscriber that wait for the gossip that translates them, for each repository."""
     read_bytes_max: PositiveInt = 256 << 10
+    fetch_bytes_max: PositiveInt = 1 << 20
+    """The same for what another repository has missed, which is more as a rule."""
     reads_max: PositiveInt = 64
     """Reads under way at once; beyond it requests are dropped, and come again."""
     reserve: PositiveInt = 1 << 20
@@ -103,5 +105,7 @@ class RepositoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """How long a message that another repository has is waited for before it is fetched from there."""
     learn_s: Seconds = 0.4
     """How long a repository that begins waits for another one to learn from, before it serves alone."""
+    alone_s: Seconds = 0.05
+    """The same for one that knew of no other when it ended."""
     assist_s: Seconds = 2.0
     """How long an assisting repository may say nothing."""

@@ -425,22 +425,17 @@ def void_rows(keeping: Keeping, first: int, last: int) -> list[Row]:
 
 def resent(keeping: Keeping, asker: str, entries: list[Entry]) -> Effects:
     """Stored messages for somebody who lacks them, in portions that fit into a message."""
-    effects: Effects = []
-    portion: list[Entry] = []
-    size = 0
+    portions: list[list[Entry]] = []
+    size = SAY_BYTES_MAX
     for entry in entries:
         cost = entry.batch.cost_bytes
-        if portion and size + cost > SAY_BYTES_MAX:
-            effects.append(
-                keeping.say_to(
-                    asker, Resent(keeping.stream, keeping.name, keeping.era, tuple(portion), keeping.session)
-                )
-            )
-            portion, size = [], 0
-        portion.append(entry)
+        if size + cost > SAY_BYTES_MAX:
+            portions.append([])
+            size = 0
+        portions[-1].append(entry)
         size += cost
-    if portion:
-        effects.append(
-            keeping.say_to(asker, Resent(keeping.stream, keeping.name, keeping.era, tuple(portion), keeping.session))
-        )
-    return effects
+    stream, name, era, session = keeping.stream, keeping.name, keeping.era, keeping.session
+    return [
+        keeping.say_to(asker, Resent(stream, name, era, tuple(portion), session, at < len(portions)))
+        for at, portion in enumerate(portions, 1)
+    ]

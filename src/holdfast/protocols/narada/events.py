@@ -289,6 +289,8 @@ class Resent(Struct, frozen=True, array_like=True, tag=26):
     era: Number
     entries: Annotated[tuple[Entry, ...], Meta(max_length=ROWS_MAX)]
     session: Number = 0
+    more: bool = False
+    """Whether more follows of what was read at once."""
 
 
 class Forget(Struct, frozen=True, array_like=True, tag=27):

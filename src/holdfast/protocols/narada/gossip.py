@@ -16,12 +16,10 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast.model.reliable import Entry
-from holdfast.protocols.narada.config import RepositoryConfig
 from holdfast.protocols.narada.dissemination import Dissemination, read_upto, resent, void_rows
 from holdfast.protocols.narada.events import (
     GIVEN_UP,
     MESSAGES,
-    SET_ASIDE,
     Explain,
     Fetch,
     Gossip,
@@ -34,63 +32,19 @@ from holdfast.protocols.narada.events import (
     number_of,
 )
 from holdfast.protocols.narada.keeping import Keeping, notice
+from holdfast.protocols.narada.members import Member
 from holdfast.protocols.narada.participant import Effects, Read, Say
 from holdfast.protocols.narada.rows import RowTable, merged
-from holdfast.protocols.trackers import Range, RangeTracker, WindowFull
+from holdfast.protocols.trackers import Range
 
 ROWS_PAGE = 1024
 FETCH_RANGES_MAX = 64
-KNOWN_RANGES_MAX = 4096
 MEMBERS_MAX = 64
 GONE_BEATS = 5
 """After so many missed signs of life a repository does not count as there."""
 
 _decoder = msgspec.msgpack.Decoder(tuple[int, int])
 _encoder = msgspec.msgpack.Encoder()
-
-
-class Member:
-    """Another repository of the bundle, as we know it."""
-
-    def __init__(self, name: str, era: int, config: RepositoryConfig, cover: int = 0) -> None:
-        self.name, self.era = name, era
-        self.end = 0
-        self.serving = False
-        self.heard_at = -1e9
-        self.cover = cover
-        """We have everything that lies at or below that number of its."""
-        self.covers_us = 0
-        """It has everything that lies at or below that number of ours."""
-        self.table = RowTable(config.table_rows_max)
-        self.known = RangeTracker(ranges_max=KNOWN_RANGES_MAX, start=cover)
-        """Of which of its numbers we know what lies there."""
-        self.hole_at = -1
-        """Behind that number it has set a place aside itself: it was asked, and could not say what lies there."""
-        self.lagging_since: float | None = None
-        self.asked_at = -1e9
-        self.asked_s = config.fetch_s
-        self.turn = 0
-        """Which of our questions comes first the next time."""
-
-    def known_anew(self) -> RangeTracker:
-        return RangeTracker(ranges_max=KNOWN_RANGES_MAX, start=self.cover)
-
-    def learn(self, row: Row) -> None:
-        if row.kind == SET_ASIDE or row.last <= self.cover:
-            return
-        try:
-            self.known.add(row.first, row.last)
-        except WindowFull:
-            return  # It will be explained again when what lies below is known.
-        self.table.needed_from = self.cover + 1
-        self.table.add(row)
-        if self.table.lost_high:
-            # What did not fit is not known: it will be explained when what lies below was dealt with.
-            self.table.lost_high = False
-            self.known = self.known_anew()
-            for first, last in self.table.ranges():
-                if last > self.cover:
-                    self.known.add(max(first, self.cover + 1), last)
 
 
 class Bundle:
@@ -106,9 +60,11 @@ class Bundle:
         self._answer_due = False
         self.assistant = ""
         self._target = self._explained_upto = 0
-        self._progress_at = 0.0
+        self._began_at = self._progress_at = 0.0
         self.learned_rows = 0
         """How many rows were looked at to catch up: what recovery costs."""
+        self.recovery_s: float | None = None
+        """How long it took from the beginning until everything that was missed was stored."""
 
     # --------------------------------------------------------------------------------------------------------- hearing
 
@@ -266,7 +222,7 @@ class Bundle:
         for first, last in event.ranges:
             token = self._token("send", (event.asker, first, last)) if 1 <= first <= last else 0
             if token:
-                effects.append(Read(token, keeping.stream, first, last, keeping.config.read_bytes_max))
+                effects.append(Read(token, keeping.stream, first, last, keeping.config.fetch_bytes_max))
         return effects
 
     def on_fetch_read(self, asker: str, entries: list[Entry]) -> Effects:
@@ -288,10 +244,10 @@ class Bundle:
         if member is not None and strange and keeping.state != "learning":
             # There was no room when we were told of that life: let it be told again.
             member.known, member.table = member.known_anew(), RowTable(keeping.config.table_rows_max)
-        if member is not None and event.entries:
-            # There may be more of it: ask at once for what is still missing.
+        if member is not None and event.entries and not event.more:
+            # There may be more than was read at once: ask for what is still missing.
             member.asked_at, member.asked_s = -1e9, keeping.config.fetch_s
-            self._progress_at = now if keeping.staged else self._progress_at
+        self._progress_at = now if keeping.staged else self._progress_at
 
     # ------------------------------------------------------------------------------------------------------ catching up
 
@@ -395,7 +351,7 @@ class Bundle:
             others = [one for one in others if one.name != self.assistant] or others[: int(assistant is None)]
             if others and not (state == "filling" and not any(self._missing(one, 1) for one in self.members.values())):
                 self._choose(min(others, key=lambda one: one.name), now)
-            elif assistant is not None or waited_s >= keeping.config.learn_s:
+            elif assistant is not None or waited_s >= self._learn_s():
                 keeping.state = "serving"
         elif state == "learning" and (self._explained_upto >= self._target or self._is_full(assistant)):
             keeping.state = "filling"
@@ -426,7 +382,17 @@ class Bundle:
         return known.prefix < self._target and not explained
 
     def begin(self, now: float) -> None:
-        self._progress_at = now
+        self._began_at = self._progress_at = now
+
+    def note_recovered(self, now: float) -> None:
+        """We serve, and nothing that was missed is on its way into the store any more."""
+        if self.recovery_s is None and self.keeping.serving and not self.keeping.staged:
+            self.recovery_s = now - self._began_at
+
+    def _learn_s(self) -> float:
+        """How long to wait for somebody to learn from: one that was alone when it ended need hardly expect anybody."""
+        config = self.keeping.config
+        return config.alone_s if self.keeping.restored and not self.members else config.learn_s
 
     def _choose(self, member: Member, now: float) -> None:
         self.assistant, self._target, self._progress_at = member.name, member.end, now

@@ -61,6 +61,8 @@ class Keeping:
         """Where the disk is not waited for, every life is told apart: one may not know what an earlier one told."""
         self.state = "learning"
         """`learning`, `filling`, `serving`, `leaving` or `left`."""
+        self.restored = False
+        """Whether it goes on with what an earlier process stored."""
         self.next = 1
         self.reserved = 0
         self.kept = 1
@@ -291,6 +293,7 @@ class Keeping:
         if said:
             self.registration = _registration_decoder.decode(said)
         if head:
+            self.restored = True
             self._restore_head(_head_decoder.decode(head), level, now_era)
         self.table_from = self.notices_from = self.next
         for chain in self.chains.values():

@@ -176,7 +176,7 @@ class Repository:
             case Resent():
                 managed.bundle.on_resent(event, now)
                 managed.intake.tidy()
-                return []
+                return self._hasten(managed, now)
             case Leave():
                 managed.bundle.on_leave(event)
                 return []
@@ -228,7 +228,7 @@ class Repository:
             effects += managed.intake.resume(now)
         return effects
 
-    def stored(self, token: int, now: float) -> Effects:  # noqa: ARG002 - every entry point takes the time
+    def stored(self, token: int, now: float) -> Effects:
         """The commit is done: say so to whoever waits for it."""
         if token != self._committing:
             raise LocalMisuse(f"{self.name} was told that commit {token} is done; {self._committing} is under way.")
@@ -240,6 +240,7 @@ class Repository:
                 managed.bundle.on_stored(rows)
                 effects += managed.dissemination.announce(rows)
                 managed.intake.note_stored(rows)
+            managed.bundle.note_recovered(now)
         return effects
 
     def fetched(self, token: int, entries: list[Entry], kept: int, now: float) -> Effects:  # noqa: ARG002
@@ -273,11 +274,20 @@ class Repository:
 
     def _tick_stream(self, managed: Managed, now: float) -> Effects:
         bundle, keeping = managed.bundle, managed.keeping
-        effects = bundle.catch_up(now)
+        effects = self._catch_up(managed, now)
         for member in list(bundle.members.values()):
             if managed.dissemination.has_pending(member.name):
                 managed.dissemination.retry(member.name, member.table)
         managed.intake.on_covers(bundle.covers())
+        effects += bundle.gossip(now)
+        if keeping.state == "leaving":
+            effects += self._go(managed, now)
+        return effects
+
+    def _catch_up(self, managed: Managed, now: float) -> Effects:
+        """Ask for what is missing, and go on from learning to filling to serving when that is due."""
+        bundle, keeping = managed.bundle, managed.keeping
+        effects: Effects = []
         before = keeping.state
         if bundle.learn(now):
             effects.append(keeping.report(keeping.state))
@@ -285,10 +295,7 @@ class Repository:
                 effects += managed.intake.resume(now)
             if keeping.serving:
                 managed.intake.note_all()
-        effects += bundle.gossip(now)
-        if keeping.state == "leaving":
-            effects += self._go(managed, now)
-        return effects
+        return [*effects, *bundle.catch_up(now)]
 
     def _keep_time(self, now: float, anew: bool = False) -> Effects:
         """Tick often while there is something to do, and else for the sign of life."""
@@ -309,12 +316,20 @@ class Repository:
 
     def _on_gossip(self, managed: Managed, event: Gossip, now: float) -> Effects:
         managed.bundle.on_gossip(event, now)
+        effects = self._hasten(managed, now)
+        if event.asks:
+            # Whoever has just begun waits for it.
+            effects += managed.bundle.gossip(now)
         known = managed.keeping.registration
         version = known.version if known else 0
         if event.registration > version and event.repository != self.name:
             ask = AskRegistration(managed.keeping.stream, self.name)
-            return [managed.keeping.say_to(event.repository, ask)]
-        return []
+            effects.append(managed.keeping.say_to(event.repository, ask))
+        return effects
+
+    def _hasten(self, managed: Managed, now: float) -> Effects:
+        """One that begins goes on as soon as it is told something: many wait for it to serve."""
+        return self._catch_up(managed, now) if managed.keeping.state in ("learning", "filling") else []
 
     def _on_registration(self, managed: Managed, event: Registration) -> Effects:
         keeping = managed.keeping
@@ -437,6 +452,7 @@ class Repository:
                 for one in managed.dissemination.subscriptions.values()
             },
             "buffered": len(keeping.pieces),
+            "recovery_s": managed.bundle.recovery_s,
         }
 
     def check_invariants(self) -> None:
