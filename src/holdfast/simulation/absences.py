@@ -47,7 +47,7 @@ class AbsenceAuthor:
         for _ in range(self.chance.choice((0, 2, 4, 8, 16))):
             yield from self._alarm()
         last_s = max((end_s for _, _, end_s in self._away), default=0.0)
-        for node in {node for node, _, _ in self._away}:
+        for node in dict.fromkeys(node for node, _, _ in self._away):
             for after_s in BACK_S:
                 yield last_s + after_s, Recover(node)
 
