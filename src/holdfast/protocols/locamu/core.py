@@ -78,6 +78,7 @@ class Core:
         self.groups = Groups()
         self.numberers = near.within(reach.marks)
         """Whose numbers for us there may be."""
+        self._near = {name for name, path in near.paths(near.name).items() if len(path) <= reach.safe}
         self._linked = set(near.within(reach.links))
         self._onwards: dict[str, set[str]] = {}
         self._index: dict[tuple[str, str, int], int] = {}
@@ -106,7 +107,17 @@ class Core:
         number we know the message; else that forwarder's mark was missing, and all identifiers that we had are in the
         index.
         """
-        return any(self._has(*triple) for triple in triples(copy.marks, copy.extra))
+        name, seen, index = self.name, self.seen, self._index
+        # Asked for every copy that comes: loops, since generators take twice as long.
+        for marks in (copy.marks, copy.extra):
+            for node, numbers in marks.items():
+                for target, number in numbers.items():
+                    if target != name:
+                        if (node, target, number) in index:
+                            return True
+                    elif node in seen and seen[node].contains(number):
+                        return True
+        return False
 
     def _has(self, node: str, target: str, number: int) -> bool:
         if target == self.name:
@@ -206,8 +217,7 @@ class Core:
         return entry
 
     def _keeps(self, node: str, target: str) -> bool:
-        paths, safe = self.near.paths(self.name), self.reach.safe
-        return node in paths and target in paths and len(paths[node]) <= safe and len(paths[target]) <= safe
+        return node in self._near and target in self._near
 
     def _keep(self, entry: Entry) -> None:
         self.store[entry.serial] = entry

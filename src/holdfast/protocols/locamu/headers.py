@@ -15,6 +15,7 @@ session begins with an empty one, which makes its first header whole (ERRATA, Lo
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -82,7 +83,7 @@ class Encoder:
         """The header of the next copy on the link, and what it weighs."""
         terms, out = self.terms, bytearray()
         path = _known(copy.path, terms)
-        past = {pair: number for pair, number in copy.past.items() if pair in terms.pair_index}
+        past, changed, said_anew = self._past(copy.past)
         marks, extra = _known_marks(copy.marks, path, terms), _known_marks(copy.extra, path, terms)
         borrowed = path[-1] != self.sender
         out.append(VOID * copy.void | BORROWED * borrowed | EXTRA * bool(extra))
@@ -92,20 +93,29 @@ class Encoder:
         _put_marks(out, marks, path, past, terms)
         if extra:
             _put_marks(out, extra, path, past, terms)
-        _put_past(out, past, self._base, terms)
+        _put_past(out, past, self._base, changed, terms)
         self._base = _next_base(past, marks)
-        size = self._size(len(out), past, marks, extra)
         self._said = past
-        return bytes(out), size
+        identifiers = thesis_identifier_bytes(marks, extra)
+        whole = identifiers + NUMBER_BYTES * len(terms.pairs)
+        return bytes(out), HeaderSize(len(out), identifiers + thesis_past_bytes(said_anew), whole)
 
-    def _size(self, wire_bytes: int, past: Numbers, marks: Marks, extra: Marks) -> HeaderSize:
-        said = self._said
-        changed = [pair for pair, number in past.items() if said.get(pair, 0) != number]
-        return HeaderSize(
-            wire_bytes,
-            thesis_identifier_bytes(marks, extra) + thesis_past_bytes(changed),
-            thesis_identifier_bytes(marks, extra) + NUMBER_BYTES * len(self.terms.pairs),
-        )
+    def _past(self, numbers: Numbers) -> tuple[Numbers, list[int], list[Pair]]:
+        """What the other side keeps of a past, which pairs of it differ from the base, and which from the last past."""
+        index, base, said = self.terms.pair_index, self._base, self._said
+        past: Numbers = {}
+        changed: list[int] = []
+        said_anew: list[Pair] = []
+        # One walk for all three: this is done for every copy, and a past has a hundred pairs.
+        for pair, number in numbers.items():
+            if pair in index:
+                past[pair] = number
+                if base.get(pair) != number:
+                    changed.append(index[pair])
+                if said.get(pair, 0) != number:
+                    said_anew.append(pair)
+        changed += [index[pair] for pair in base.keys() - past.keys()]
+        return past, sorted(changed), said_anew
 
 
 class Decoder:
@@ -154,9 +164,18 @@ def thesis_past_bytes(changed: list[Pair]) -> int:
 
 def relay_overhead(relay: Relay, batch: Batch) -> int:
     """What one message of a batch costs on this link beyond topic, payload, keys and attributes: see `header_bytes`."""
+    if batch.count == 1 and not batch.lengths:
+        return _single_overhead(batch.publisher, batch.first.bit_length(), len(relay.header))
     bare = Batch(batch.publisher, batch.first, "-", batch.guarantee, b"", count=batch.count, lengths=batch.lengths)
     whole = len(encode(Data(1, Relay(relay.header, bare, None)))) - len(bare.topic)
     return -(-whole // batch.count)
+
+
+@lru_cache(1 << 14)
+def _single_overhead(publisher: str, number_bits: int, header_bytes: int) -> int:
+    """The same for a message by itself. Bytes depend on lengths alone, so a few frames are written for very many."""
+    bare = Batch(publisher, 1 << (number_bits - 1), "-", 0, b"")
+    return len(encode(Data(1, Relay(bytes(header_bytes), bare, None)))) - len(bare.topic)
 
 
 # ------------------------------------------------------------------------------------------------------------ parts
@@ -225,8 +244,7 @@ def _raised(raw: RawMarks, past: Numbers) -> Marks:
     return {node: {name: past.get((node, name), 0) + step for name, step in steps} for node, steps in raw.items()}
 
 
-def _put_past(out: bytearray, past: Numbers, base: Numbers, terms: LinkTerms) -> None:
-    changed = sorted(terms.pair_index[pair] for pair in past.keys() | base.keys() if past.get(pair) != base.get(pair))
+def _put_past(out: bytearray, past: Numbers, base: Numbers, changed: list[int], terms: LinkTerms) -> None:
     _put(out, len(changed))
     at = -1
     for place in changed:
