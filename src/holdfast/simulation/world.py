@@ -348,7 +348,7 @@ class Simulation:
 
     def _run(self, until_s: float) -> None:
         began, collecting = perf_counter(), gc.isenabled()
-        # A run makes very many objects that stay and hardly any circle of them: looking for circles takes a fifth of it.
+        # A run makes very many objects that stay and hardly any circle: looking for circles takes a fifth of the time.
         gc.disable()
         try:
             if not self._started:
