@@ -55,8 +55,8 @@ def _announced_before_it_is_stored(patch: Patch) -> None:
     commit = repository.Repository._commit
     patch.setattr(hosts, "COMMIT_S", 0.1)
 
-    def hasty(self):
-        effects = commit(self)
+    def hasty(self, now):
+        effects = commit(self, now)
         for managed in self.streams.values() if effects else ():
             effects += managed.dissemination.announce([keeping.notice(entry) for entry in managed.keeping.committing])
         return effects

@@ -26,29 +26,33 @@ broker = "a"
 streams = ["bank/#"]
 store = "sqlite:r1.db"   # or segments:DIR, or postgresql://...; relative paths are below stores/ of the state directory
 level = "fsynced"        # what its acknowledgement stands for: memory, written or fsynced
+inspect_s = 3600         # so often it looks whether everything is as it was stored; 0: only when something is missing
 
-[reliable."bank/#"]      # who may publish and subscribe durably; without it, everybody may
+[reliable."bank/#"]      # who may publish and subscribe durably; without an owner, everybody may
 owner = "bank"
 publishers = ["alice"]
+keep_s = 604800          # what is older may go, and
+keep_bytes = 10000000000 # the oldest of what is more, here or under [repositories.NAME] for all that it keeps,
+keep_unread = true       # but nothing that a durable subscriber has not read, unless this is false
 ```
 
 A broker without a port gets `base_port` plus its place in the file, and its health endpoint `HEALTH_PORT_OFFSET` more.
 Whatever is wrong is a `ConfigError` that names the file, the key and what would have been legal.
 """
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
+from holdfast.cluster.reliable_config import Repository, check_repositories, repositories_of
+from holdfast.cluster.sections import converted, listed, meant
 from holdfast.model.errors import ConfigError, LocalMisuse
-from holdfast.model.reliable import Level
-from holdfast.model.topics import check_pattern, check_stream
+from holdfast.model.topics import check_pattern
 from holdfast.protocols.config import degree_problem
 from holdfast.protocols.narada import Registration
 from holdfast.protocols.registry import PROTOCOLS
@@ -67,8 +71,6 @@ LatencyMs = Annotated[float, Meta(ge=0, le=60_000)]
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
-_PATH_IN_ERROR = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
-T = TypeVar("T", bound=Struct)
 
 
 class Broker(Struct, frozen=True):
@@ -92,17 +94,6 @@ class Client(Struct, frozen=True):
     name: str
     broker: str
     topics: tuple[str, ...] = ()
-
-
-class Repository(Struct, frozen=True):
-    """One repository of the cluster: where it is attached, what it keeps, and how."""
-
-    name: str
-    broker: str
-    streams: tuple[str, ...]
-    health_port: int
-    store: str = ""
-    level: Level = Level.FSYNCED
 
 
 class Cluster(Struct, frozen=True):
@@ -130,7 +121,7 @@ class Cluster(Struct, frozen=True):
             if broker.name == name:
                 return broker
         names = [broker.name for broker in self.brokers]
-        raise ConfigError(f"cluster {self.name} has no broker {name!r}{_meant(name, names)}; it has {_listed(names)}.")
+        raise ConfigError(f"cluster {self.name} has no broker {name!r}{meant(name, names)}; it has {listed(names)}.")
 
     def repository(self, name: str) -> Repository:
         for one in self.repositories:
@@ -138,7 +129,7 @@ class Cluster(Struct, frozen=True):
                 return one
         names = [one.name for one in self.repositories]
         raise ConfigError(
-            f"cluster {self.name} has no repository {name!r}{_meant(name, names)}; it has {_listed(names)}."
+            f"cluster {self.name} has no repository {name!r}{meant(name, names)}; it has {listed(names)}."
         )
 
     def children(self, name: str) -> tuple[Broker, ...]:
@@ -187,21 +178,6 @@ class _ClientEntry(Struct, frozen=True):
     topics: tuple[str, ...] = ()
 
 
-class _RepositoryEntry(Struct, frozen=True):
-    broker: str
-    streams: tuple[str, ...]
-    store: str = ""
-    level: Level = Level.FSYNCED
-    health_port: Port | None = None
-
-
-class _ReliableEntry(Struct, frozen=True):
-    owner: str
-    version: Annotated[int, Meta(ge=1)] = 1
-    publishers: tuple[str, ...] | None = None
-    subscribers: tuple[str, ...] | None = None
-
-
 class _File(Struct, frozen=True):
     brokers: dict[str, dict[str, Any]]
     name: str = CLUSTER_NAME
@@ -242,7 +218,7 @@ def parse_cluster(text: str, source: str = "cluster file") -> Cluster:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source} is not TOML: {error}.") from None
-    file = _converted(raw, _File, source, "")
+    file = converted(raw, _File, source, "")
     if not file.brokers:
         raise ConfigError(f"{source}: brokers: expected at least one, such as [brokers.0].")
     if len(file.brokers) > BROKERS_MAX:
@@ -250,33 +226,18 @@ def parse_cluster(text: str, source: str = "cluster file") -> Cluster:
     if file.base_port + HEALTH_PORT_OFFSET + len(file.brokers) > 65536:
         raise ConfigError(f"{source}: base_port: {file.base_port} leaves no room for the brokers below port 65536.")
     brokers = tuple(
-        _broker(name, _converted(entry, _BrokerEntry, source, f"brokers.{name}."), index, file)
+        _broker(name, converted(entry, _BrokerEntry, source, f"brokers.{name}."), index, file)
         for index, (name, entry) in enumerate(file.brokers.items())
     )
     clients = tuple(
-        _client(name, _converted(entry, _ClientEntry, source, f"clients.{name}."))
+        _client(name, converted(entry, _ClientEntry, source, f"clients.{name}."))
         for name, entry in file.clients.items()
     )
     rest = (file.tolerance, file.silence_s, file.suspect_s, file.join_s, file.state_dir)
     cluster = Cluster(file.name, file.protocol, brokers, clients, *rest, degree_max=file.degree_max)
-    return checked(with_repositories(cluster, file.repositories, file.reliable, source), source)
-
-
-def with_repositories(
-    cluster: Cluster, repositories: Mapping[str, Any], reliable: Mapping[str, Any], source: str
-) -> Cluster:
-    """The cluster with its repositories; each has a health port behind those of the brokers if it names none."""
-    next_port = max(broker.health_port for broker in cluster.brokers) + 1
-    kept = []
-    for index, (name, raw) in enumerate(repositories.items()):
-        entry = _converted(raw, _RepositoryEntry, source, f"repositories.{name}.")
-        port = entry.health_port or next_port + index
-        kept.append(Repository(name, entry.broker, entry.streams, port, entry.store, entry.level))
-    registered = []
-    for stream, raw in reliable.items():
-        said = _converted(raw, _ReliableEntry, source, f"reliable.{stream}.")
-        registered.append(Registration(stream, said.owner, said.version, said.publishers, said.subscribers))
-    return msgspec.structs.replace(cluster, repositories=tuple(kept), reliable=tuple(registered))
+    next_port = max(broker.health_port for broker in brokers) + 1
+    repositories, reliable = repositories_of(file.repositories, file.reliable, next_port, source)
+    return checked(msgspec.structs.replace(cluster, repositories=repositories, reliable=reliable), source)
 
 
 def _broker(name: str, entry: _BrokerEntry, index: int, file: _File) -> Broker:
@@ -291,22 +252,6 @@ def _client(name: str, entry: _ClientEntry) -> Client:
     return Client(name, entry.broker, entry.topics)
 
 
-def _converted(raw: Mapping[str, Any], kind: type[T], source: str, prefix: str) -> T:
-    """`raw` as a struct; an unknown key or a wrong value is an error that names it."""
-    known = [field.name for field in msgspec.structs.fields(kind)]
-    for key in raw:
-        if key not in known:
-            raise ConfigError(f"{source}: {prefix}{key}: unknown key{_meant(key, known)}; expected {_listed(known)}.")
-    try:
-        return msgspec.convert(raw, kind)
-    except msgspec.ValidationError as error:
-        found = _PATH_IN_ERROR.match(str(error))
-        what, path = (found["what"], found["path"] or "") if found else (str(error), "")
-        where = f"{prefix}{path}".removesuffix(".").replace("[...]", "")
-        sentence = what[:1].lower() + what[1:]
-        raise ConfigError(f"{source}: {where}: {sentence}." if where else f"{source}: {sentence}.") from None
-
-
 # ------------------------------------------------------------------------------------------------------ what must hold
 
 
@@ -316,8 +261,8 @@ def checked(cluster: Cluster, source: str) -> Cluster:
     if cluster.protocol not in PROTOCOLS:
         known = sorted(PROTOCOLS)
         raise ConfigError(
-            f"{source}: protocol: unknown protocol {cluster.protocol!r}{_meant(cluster.protocol, known)}; "
-            f"expected {_listed(known)}."
+            f"{source}: protocol: unknown protocol {cluster.protocol!r}{meant(cluster.protocol, known)}; "
+            f"expected {listed(known)}."
         )
     if PROTOCOLS[cluster.protocol].hops is not None:
         raise ConfigError(
@@ -334,7 +279,7 @@ def checked(cluster: Cluster, source: str) -> Cluster:
     _check_tree(cluster, source)
     _check_ports(cluster, source)
     _check_clients(cluster, source)
-    _check_repositories(cluster, source)
+    check_repositories(cluster.repositories, cluster.reliable, [broker.name for broker in cluster.brokers], source)
     return cluster
 
 
@@ -365,8 +310,8 @@ def _check_tree(cluster: Cluster, source: str) -> None:
     for name, parent in parents.items():
         if parent is not None and parent not in parents:
             raise ConfigError(
-                f"{source}: brokers.{name}.parent: there is no broker {parent!r}{_meant(parent, parents)}; "
-                f"expected {_listed(parents)}."
+                f"{source}: brokers.{name}.parent: there is no broker {parent!r}{meant(parent, parents)}; "
+                f"expected {listed(parents)}."
             )
     if cycle := _cycle(parents):
         raise ConfigError(
@@ -376,7 +321,7 @@ def _check_tree(cluster: Cluster, source: str) -> None:
     roots = [name for name, parent in parents.items() if parent is None]
     if len(roots) != 1:
         raise ConfigError(
-            f"{source}: brokers: {_listed(roots, 'and')} have no parent; exactly one broker is the root, "
+            f"{source}: brokers: {listed(roots, 'and')} have no parent; exactly one broker is the root, "
             "so give the others a parent."
         )
 
@@ -394,30 +339,6 @@ def _cycle(parents: Mapping[str, str | None]) -> list[str]:
             at = parents[at]
         settled.update(path)
     return []
-
-
-def _check_repositories(cluster: Cluster, source: str) -> None:
-    brokers = [broker.name for broker in cluster.brokers]
-    for one in cluster.repositories:
-        key = f"repositories.{one.name}"
-        if one.broker not in brokers:
-            raise ConfigError(
-                f"{source}: {key}.broker: there is no broker {one.broker!r}{_meant(one.broker, brokers)}; "
-                f"expected {_listed(brokers)}."
-            )
-        if not one.streams:
-            raise ConfigError(f"{source}: {key}.streams: expected at least one topic or pattern to keep.")
-        for stream in one.streams:
-            try:
-                check_stream(stream)
-            except LocalMisuse as error:
-                raise ConfigError(f"{source}: {key}.streams: {error}") from None
-    kept = {stream for one in cluster.repositories for stream in one.streams}
-    for registration in cluster.reliable:
-        if registration.stream not in kept:
-            raise ConfigError(
-                f"{source}: reliable.{registration.stream}: no repository keeps it; expected {_listed(sorted(kept))}."
-            )
 
 
 def _check_ports(cluster: Cluster, source: str) -> None:
@@ -446,22 +367,10 @@ def _check_clients(cluster: Cluster, source: str) -> None:
         if client.broker not in brokers:
             raise ConfigError(
                 f"{source}: clients.{client.name}.broker: there is no broker {client.broker!r}"
-                f"{_meant(client.broker, brokers)}; expected {_listed(brokers)}."
+                f"{meant(client.broker, brokers)}; expected {listed(brokers)}."
             )
         for topic in client.topics:
             try:
                 check_pattern(topic)
             except LocalMisuse as error:
                 raise ConfigError(f"{source}: clients.{client.name}.topics: {error}") from None
-
-
-def _meant(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
-def _listed(names: Iterable[str], last: str = "or", shown_max: int = 12) -> str:
-    words = list(names)
-    if len(words) > shown_max:
-        return f"{', '.join(words[:shown_max])}, ... ({len(words)} in all)"
-    return f" {last} ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else "none"

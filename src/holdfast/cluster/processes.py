@@ -18,8 +18,9 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.cluster.broker_process import ATTACHED
-from holdfast.cluster.config import LOOPBACK, Broker, Client, Cluster, Repository
+from holdfast.cluster.config import LOOPBACK, Broker, Client, Cluster
 from holdfast.cluster.pids import ProcessId, process_id
+from holdfast.cluster.reliable_config import Repository
 from holdfast.cluster.status import broker_status, health_of
 from holdfast.cluster.workers import log_tail
 from holdfast.model.errors import ConfigError, HoldfastError
@@ -119,6 +120,8 @@ def repository_settings(cluster: Cluster, one: Repository, directory: Path | Non
         streams=one.streams,
         cluster=cluster.name,
         level=one.level,
+        inspect_s=one.inspect_s,
+        retention=one.retention,
         owners=tuple(said for said in cluster.reliable if said.stream in one.streams),
         host=home.host,
         health_port=one.health_port,
@@ -274,8 +277,8 @@ class Processes:
             self._children[title].wait()
 
     def dismiss(self, name: str, timeout_s: float = STOP_S) -> int:
-        """Ask that broker to leave, and wait for it to; returns its exit code."""
-        title = f"broker {name}"
+        """Ask that broker or repository to leave, and wait for it to; returns its exit code."""
+        title = self._title(name)
         self._crashed.add(title)
         signal_node(self.running, name, signal.SIGTERM)
         return self._children[title].wait(timeout_s)

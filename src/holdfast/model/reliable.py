@@ -35,6 +35,25 @@ class Level(StrEnum):
 LEVELS: tuple[Level, ...] = tuple(Level)
 
 
+INSPECT_S = 3600.0
+"""So often a repository looks whether everything is as it was stored."""
+
+
+class Retention(Struct, frozen=True):
+    """How long a repository keeps what is stored of a stream; without a bound, for good."""
+
+    keep_s: float | None = None
+    """What was stored longer ago may go."""
+    keep_bytes: int | None = None
+    """The oldest of what weighs more may go."""
+    keep_unread: bool = True
+    """Nothing goes that a durable subscriber has not acknowledged. If false it goes, and the subscriber gets a gap."""
+
+    @property
+    def bounded(self) -> bool:
+        return self.keep_s is not None or self.keep_bytes is not None
+
+
 class Entry(Struct, frozen=True, array_like=True, gc=False):
     """Consecutive messages of one publisher, stored under consecutive sequence numbers."""
 

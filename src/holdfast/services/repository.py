@@ -19,12 +19,14 @@ from holdfast.client.listening import Listener
 from holdfast.client.participants import ParticipantDriver
 from holdfast.model.batches import Batch
 from holdfast.model.errors import HoldfastError, LocalMisuse
-from holdfast.model.reliable import Entry, Level
+from holdfast.model.reliable import INSPECT_S, Entry, Level, Retention
 from holdfast.protocols.narada import Registration, Repository, RepositoryConfig
 from holdfast.protocols.narada import participant as effects
 from holdfast.protocols.narada.directory import ASKING_TOPIC, answer
+from holdfast.protocols.narada.mending import Harm
 from holdfast.runtime.logs import Log
 from holdfast.runtime.process import new_incarnation
+from holdfast.services.inspection import Inspection, entries_of, settle_lost
 from holdfast.storage.stores import Store, open_store
 
 RECONNECT_S = 0.5
@@ -49,6 +51,10 @@ class RepositorySettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
     """What its acknowledgements stand for."""
     owners: tuple[Registration, ...] = ()
     """Who may publish and subscribe, where the owner of a stream says so from the beginning."""
+    inspect_s: float = INSPECT_S
+    """So often it looks whether what it keeps is as it was stored; 0: only when something is missing."""
+    retention: dict[str, Retention] = {}
+    """By stream, how long what is stored of it is kept; for good if it is not here."""
     host: str = "127.0.0.1"
     health_port: int | None = None
     log: str = ""
@@ -70,6 +76,7 @@ class RepositoryService:
         self._client: Client | None = None
         self._store: Store | None = None
         self._failure: BaseException | None = None
+        self._inspection: Inspection | None = None
         self.commits = 0
         config = RepositoryConfig(settings.name, settings.level, learn_s=LEARN_S)
         self.machine = Repository(config, settings.streams, new_incarnation())
@@ -79,24 +86,51 @@ class RepositoryService:
     async def open(self) -> "RepositoryService":
         """Open the store, connect, and begin to take part."""
         settings = self.settings
-        store: Store = await self._in_thread(lambda: open_store(settings.store or f"sqlite:{settings.name}.db"))
+        url = settings.store or f"sqlite:{settings.name}.db"
+        store: Store = await self._in_thread(lambda: open_store(url))
         self._store = store
         restored = await self._in_thread(lambda: dict(store.items()))
+        lost: list[str] = await self._in_thread(store.lost)
+        for what in lost:
+            self._log.warning("the store has lost its youngest commits: a sibling has them, if there is one", what=what)
         self.machine = Repository(self.machine.config, settings.streams, new_incarnation(), restored)
+        await self._in_thread(lambda: self._adopt(store, bool(lost)))
+        if lost:
+            # With the first commit, which also says that nobody is to trust our earlier numbers.
+            self._writes.append(settle_lost)
         self._client = await self._connect()
         self._driver = ParticipantDriver(self._client, self.machine, self._handlers(), self._log)
         await self._listen_for_questions()
         self.enter(lambda: self.machine.start(monotonic(), time_ns()))
         for registration in settings.owners:
             self.enter(partial(self.machine.register, registration))
+        if not url.startswith("memory:"):
+            self._inspection = Inspection(url, settings.inspect_s, settings.streams, self._harmed, self._log)
+            self._inspection.start()
         return self
+
+    def _adopt(self, store: Store, lost: bool) -> None:
+        """What the store has and its pairs do not tell of: the youngest commits were lost, or were mended by hand."""
+        for stream, managed in self.machine.streams.items():
+            if lost or store.bounds(stream)[1] > managed.keeping.next:
+                self.machine.adopt(stream, entries_of(store, stream))
+
+    def _harmed(self, stream: str, harms: list[Harm]) -> None:
+        self.enter(lambda: self.machine.harmed(stream, harms, monotonic()))
+
+    def _inspect(self, effect: effects.Inspect) -> None:  # noqa: ARG002 - the whole store is looked at
+        if self._inspection is not None:
+            self._inspection.ask()
 
     def _handlers(self) -> dict[type, Callable[[Any], object]]:
         return {
             effects.Append: self._append,
+            effects.Mend: self._mend,
             effects.Put: self._put,
             effects.Commit: self._commit,
             effects.Read: self._read,
+            effects.Find: self._find,
+            effects.Inspect: self._inspect,
             effects.Locate: self._locate,
         }
 
@@ -135,6 +169,9 @@ class RepositoryService:
     def _append(self, effect: effects.Append) -> None:
         self._writes.append(lambda store: store.append(effect.stream, effect.entries))
 
+    def _mend(self, effect: effects.Mend) -> None:
+        self._writes.append(lambda store: store.mend(effect.stream, effect.entries))
+
     def _put(self, effect: effects.Put) -> None:
         self._writes.append(lambda store: store.put(effect.key, effect.value))
 
@@ -158,6 +195,16 @@ class RepositoryService:
             return entries, store.bounds(effect.stream)[0]
 
         self._ask(read, lambda found: self.machine.fetched(effect.token, found[0], found[1], monotonic()))
+
+    def _find(self, effect: effects.Find) -> None:
+        store = self._open_store()
+
+        def find() -> tuple[list[Entry], int]:
+            cats = (effect.cat_first, effect.cat_last)
+            entries = store.by_identity(effect.stream, effect.publisher, *cats, effect.bytes_max)
+            return entries, store.bounds(effect.stream)[0]
+
+        self._ask(find, lambda found: self.machine.fetched(effect.token, found[0], found[1], monotonic()))
 
     def _locate(self, effect: effects.Locate) -> None:
         store = self._open_store()
@@ -198,6 +245,7 @@ class RepositoryService:
 
     def status(self) -> dict[str, object]:
         broker = self._client.broker if self._client is not None else ""
+        inspection = self._inspection
         return {
             "name": self.settings.name,
             "broker": broker,
@@ -206,7 +254,8 @@ class RepositoryService:
             "ready": self.ready(),
             "commits": self.commits,
             "streams": self.machine.status(),
-            "waiting_for": self.machine.waiting_for(),
+            "inspection": inspection.status() if inspection is not None else {},
+            "waiting_for": [*self.machine.waiting_for(), *(inspection.waiting_for() if inspection else ())],
         }
 
     def ready(self) -> bool:
@@ -246,6 +295,8 @@ class RepositoryService:
     async def close(self) -> None:
         """Stop at once: what is not committed was not acknowledged."""
         self._stopped.set()
+        if self._inspection is not None:
+            self._inspection.close()
         if self._client is not None:
             await self._driver.close()
             try:

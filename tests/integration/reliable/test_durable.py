@@ -1,8 +1,6 @@
 """Reliable topics through a real broker, in one process: durable publications, durable subscriptions, refusals."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,26 +11,8 @@ from holdfast.client.durable import DurableReceipt, DurableSubscription
 from holdfast.cluster.ports import free_port_pairs
 from holdfast.model.errors import LocalMisuse, Refused
 from holdfast.protocols.narada import Registration
-from holdfast.runtime.broker import BrokerProcess
-from holdfast.services.repository import RepositoryService, RepositorySettings
+from tests.integration.reliable.bundles import repository_here
 from tests.integration.support_brokers import address_of, broker_here, until
-
-
-@asynccontextmanager
-async def repository_here(
-    broker: BrokerProcess, name: str = "r1", store: str = "memory:", owners: tuple[Registration, ...] = ()
-) -> AsyncIterator[RepositoryService]:
-    settings = RepositorySettings(
-        name=name, addresses=(address_of(broker),), store=store, streams=("bank/#",), owners=owners
-    )
-    service = await RepositoryService(settings).open()
-    serving = asyncio.ensure_future(service.serve())
-    try:
-        yield service
-    finally:
-        service.stop()
-        await serving
-        await service.close()
 
 
 def numbers(first: int, last: int) -> list[bytes]:

@@ -1,25 +1,27 @@
 """Repositories as processes, killed under load: what was acknowledged is there, and every reader gets it once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import holdfast
-from holdfast.cluster.config import LOOPBACK, Broker, Cluster, Repository, checked
-from holdfast.cluster.ports import free_port_pairs
-from holdfast.cluster.processes import Processes
-from holdfast.cluster.status import health_of
-from holdfast.model.reliable import Level
-from holdfast.storage.stores import open_store
+from tests.integration.reliable.bundles import (
+    PATIENCE_S,
+    STREAM,
+    bundle_of_processes,
+    connected,
+    payload_of,
+    payloads_in,
+    publish,
+    read,
+    until_it_has,
+)
 from tests.support.postgres import NoServer, PostgresServer, running_server
 
-STREAM, TOPIC = "bank/#", "bank/orders"
 PER_STAGE = 300
 PUBLISHERS = ("alice", "bob")
-PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -40,63 +42,10 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     return {name: f"{server.url}#{name}" for name in ("r1", "r2")}
 
 
-@asynccontextmanager
-async def bundle_of_processes(directory: Path, stores: dict[str, str]) -> AsyncIterator[Processes]:
-    """A root with two brokers below it, and a repository at each of those; gone at the end."""
-    ports = free_port_pairs(5)
-    brokers = tuple(
-        Broker(name, parent, LOOPBACK, *ports[index])
-        for index, (name, parent) in enumerate({"0": None, "1": "0", "2": "0"}.items())
-    )
-    repositories = tuple(
-        Repository(name, home, (STREAM,), ports[3 + index][1], store, Level.FSYNCED)
-        for index, (home, (name, store)) in enumerate(zip(("1", "2"), stores.items(), strict=True))
-    )
-    cluster = checked(Cluster("kept", "ginger", brokers, (), 1, repositories=repositories), "the test")
-    processes = Processes(cluster, directory, attached=True)
-    await processes.start_brokers()
-    try:
-        await processes.start_repositories()
-        yield processes
-    finally:
-        await processes.stop()
-
-
-async def publish(client: holdfast.Client, first: int, last: int) -> None:
-    """Publish those numbers one after the other, a few under way at a time, and return when all are stored."""
-    receipts = []
-    for number in range(first, last + 1):
-        receipts.append(await client.publish(TOPIC, b"%s %d" % (client.name.encode(), number), durable=True))
-        if number % 20 == 0:
-            await receipts[-1].stored()
-    await receipts[-1].stored()
-
-
-async def read(subscription: holdfast.Subscription, count: int) -> list[bytes]:
-    return [(await subscription.get(PATIENCE_S)).payload for _ in range(count)]
-
-
-async def until_it_has(processes: Processes, name: str, count: int) -> None:
-    """Return when that repository has so many messages: one acknowledges them, the others come after."""
-    port = processes.cluster.repository(name).health_port
-    while True:
-        said = (await health_of(LOOPBACK, port))["streams"][STREAM]
-        if said["end"] >= count and not said["places"]:
-            return
-        await asyncio.sleep(0.05)
-
-
 def check_each_once_and_in_order(payloads: list[bytes], last: int) -> None:
     for publisher in PUBLISHERS:
         mine = [payload for payload in payloads if payload.startswith(publisher.encode())]
-        assert mine == [b"%s %d" % (publisher.encode(), number) for number in range(1, last + 1)]
-
-
-def payloads_in(url: str) -> list[bytes]:
-    with open_store(url) as store:
-        assert store.verify() == []
-        entries = store.read(STREAM, 1, store.bounds(STREAM)[1], 1 << 30)
-        return [payload for entry in entries for payload in entry.batch.payload_list()]
+        assert mine == [payload_of(publisher, number) for number in range(1, last + 1)]
 
 
 def test_repositories_and_a_broker_are_killed_under_load_and_nothing_acknowledged_is_lost(
@@ -104,9 +53,7 @@ def test_repositories_and_a_broker_are_killed_under_load_and_nothing_acknowledge
 ):
     async def story() -> None:
         async with bundle_of_processes(tmp_path, stores) as processes:
-            addresses = [broker.address for broker in processes.cluster.brokers]
-            everywhere = [holdfast.connect(addresses, name=name, cluster="kept") for name in (*PUBLISHERS, "reader")]
-            alice, bob, reader = [await opening for opening in everywhere]
+            alice, bob, reader = [await connected(processes, name) for name in (*PUBLISHERS, "reader")]
             orders = await reader.subscribe(STREAM, durable="reader")
 
             async def stage(number: int) -> None:

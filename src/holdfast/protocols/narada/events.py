@@ -342,6 +342,17 @@ class Fetch(Struct, frozen=True, array_like=True, tag=32):
     ranges: Ranges
 
 
+class Refetch(Struct, frozen=True, array_like=True, tag=36):
+    """Send these messages of a publisher out of your store: what I have of them is damaged."""
+
+    stream: Stream
+    repository: Name
+    asker: Name
+    publisher: Name
+    cat: Number
+    count: Number
+
+
 class Leave(Struct, frozen=True, array_like=True, tag=33):
     """Gossip-LEAVE: the repository has left the bundle."""
 
@@ -398,6 +409,7 @@ ControlEvent = (
     | Gossip
     | Explain
     | Fetch
+    | Refetch
     | Leave
     | Registration
     | AskRegistration

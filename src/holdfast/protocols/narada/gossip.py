@@ -77,6 +77,7 @@ class Bundle:
         member.end = max(member.end, event.end)
         for name, era, cover in event.covers:
             if name == keeping.name and era == keeping.era:
+                keeping.hear_cover(cover)
                 member.covers_us = max(member.covers_us, min(cover, keeping.end))
         known = member.known.prefix
         for row in event.rows:

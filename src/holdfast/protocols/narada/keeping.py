@@ -57,6 +57,7 @@ class Keeping:
 
     def __init__(self, config: RepositoryConfig, stream: str, era: int) -> None:
         self.config, self.stream, self.name, self.era = config, stream, config.name, era
+        self._incarnation = era
         self.session = 0 if config.level is Level.FSYNCED else era
         """Where the disk is not waited for, every life is told apart: one may not know what an earlier one told."""
         self.state = "learning"
@@ -313,6 +314,37 @@ class Keeping:
             self.skip(self.next, self.reserved)
             self.next = self.reserved + 1
             self.reserved = 0 if level is Level.FSYNCED else self.next
+
+    def begin_anew(self) -> None:
+        """The store has lost its youngest commits: what was told of our numbers since is not true of them any more."""
+        self.era = self._incarnation
+        self._head_dirty = True
+
+    def adopt(self, entry: Entry) -> bool:
+        """The store has this, though the pairs that went with it may be lost; false if it does not fit in anywhere."""
+        number, last = number_of(entry.cat), number_of(entry.cat_last)
+        chain = self.chain(entry.publisher, life_of(entry.cat))
+        if chain is None or number > chain.top + 1:
+            return False
+        if not chain.taken.new_part(number, last):
+            return True
+        held = len(chain.places)
+        chain.cut_out(number, last)
+        self.places += len(chain.places) - held
+        for tracker in (chain.taken, chain.stored, chain.settled):
+            tracker.add(number, last)
+        chain.top = max(chain.top, last)
+        if entry.first > self.next:
+            self.skip(self.next, entry.first - 1)
+        self.next = max(self.next, entry.last + 1)
+        self.table_from = self.notices_from = self.next
+        self._dirty_chains[chain.publisher, chain.life] = None
+        return True
+
+    def hear_cover(self, cover: int) -> None:
+        """Another one has what lay at or below that number of ours. If we never gave it, our store has lost it."""
+        if cover > self.end and self.state == "learning":
+            self.begin_anew()
 
     # ----------------------------------------------------------------------------------------------------- inspection
 

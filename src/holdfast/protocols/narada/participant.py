@@ -12,9 +12,10 @@ The driver's duties
 4. `Say` publishes one control event, with the weakest guarantee. It may get lost.
 5. `Emit` publishes the messages of an application, one after the other and nothing in between, with the guarantee that
    it names, and is answered at once by `emitted` with the number that the session gave the first of them.
-6. `Append` and `Put` go to the store; `Commit` makes everything since the last one durable at that level, all of it or
-   nothing, and is answered by `stored`. There is one commit at a time. `Read` and `Locate` are answered by `fetched`
-   and `located`; they see what was committed. The answers may come any time later, or never, if the driver dies.
+6. `Append`, `Mend` and `Put` go to the store; `Commit` makes everything since the last one durable at that level, all
+   of it or nothing, and is answered by `stored`. There is one commit at a time. `Read` and `Find` are answered by
+   `fetched`, `Locate` by `located`; they see what was committed. The answers may come any time later, or never, if the
+   driver dies. `Inspect` has the driver look at everything that is stored, and is answered by `harmed`.
 7. `Release` and `Gap` are handed to the application in order. A `Persist` that follows them in the same list says what
    was released; a driver that stores both in one transaction gives its application each message once, across crashes
    of the subscriber too. `start` gets back what was persisted.
@@ -68,6 +69,13 @@ class Append(Struct, frozen=True, gc=False):
     entries: Sequence[Entry]
 
 
+class Mend(Struct, frozen=True, gc=False):
+    """Put these entries in the place of what is damaged."""
+
+    stream: str
+    entries: Sequence[Entry]
+
+
 class Put(Struct, frozen=True, gc=False):
     key: str
     value: bytes
@@ -86,6 +94,23 @@ class Read(Struct, frozen=True, gc=False):
     first: int
     last: int
     bytes_max: int
+
+
+class Find(Struct, frozen=True, gc=False):
+    """The same by the catenation numbers of a publisher; answered by `fetched`, too."""
+
+    token: int
+    stream: str
+    publisher: str
+    cat_first: int
+    cat_last: int
+    bytes_max: int
+
+
+class Inspect(Struct, frozen=True, gc=False):
+    """Something is not there that was stored: look at everything, and answer by `harmed`, sooner or later."""
+
+    stream: str
 
 
 class Locate(Struct, frozen=True, gc=False):
@@ -158,9 +183,12 @@ Effect = (
     | Say
     | Emit
     | Append
+    | Mend
     | Put
     | Commit
     | Read
+    | Find
+    | Inspect
     | Locate
     | Opening
     | Stored

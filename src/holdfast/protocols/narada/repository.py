@@ -23,7 +23,6 @@ from holdfast.model.errors import LocalMisuse
 from holdfast.model.reliable import Entry
 from holdfast.model.topics import check_stream, matches
 from holdfast.protocols.narada.config import RepositoryConfig
-from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.events import (
     AskRegistration,
     ControlEvent,
@@ -38,6 +37,7 @@ from holdfast.protocols.narada.events import (
     Probe,
     ProbeReply,
     Recovery,
+    Refetch,
     Registration,
     Resent,
     Retransmit,
@@ -51,9 +51,8 @@ from holdfast.protocols.narada.events import (
     is_control,
     stable_topic,
 )
-from holdfast.protocols.narada.gossip import Bundle
-from holdfast.protocols.narada.intake import Intake
-from holdfast.protocols.narada.keeping import Keeping
+from holdfast.protocols.narada.managed import Managed
+from holdfast.protocols.narada.mending import Harm
 from holdfast.protocols.narada.participant import Append, Commit, Effects, Listen, Say, Unlisten
 from holdfast.protocols.node import Report, SetTimer
 
@@ -64,16 +63,6 @@ Trust = Callable[[Registration], bool]
 def trust_everybody(registration: Registration) -> bool:  # noqa: ARG001
     """Whoever says that it owns a stream does; a check of signatures takes this one's place."""
     return True
-
-
-class Managed:
-    """One stream and the parts that work on it."""
-
-    def __init__(self, config: RepositoryConfig, stream: str, era: int, token: Callable[..., int]) -> None:
-        self.keeping = Keeping(config, stream, era)
-        self.intake = Intake(self.keeping)
-        self.dissemination = Dissemination(self.keeping, lambda kind, what: token(stream, kind, what))
-        self.bundle = Bundle(self.keeping, self.dissemination, lambda kind, what: token(stream, kind, what))
 
 
 class Repository:
@@ -173,7 +162,10 @@ class Repository:
                 return managed.bundle.on_explain(event)
             case Fetch():
                 return managed.bundle.on_fetch(event)
+            case Refetch():
+                return managed.mending.on_refetch(event)
             case Resent():
+                managed.mending.on_resent(event)
                 managed.bundle.on_resent(event, now)
                 managed.intake.tidy()
                 return self._hasten(managed, now)
@@ -211,12 +203,13 @@ class Repository:
     # ---- answers of the store
 
     def _commit(self, now: float) -> Effects:
-        if self._committing or not any(managed.keeping.has_changes() for managed in self.streams.values()):
+        if self._committing or not any(managed.has_changes() for managed in self.streams.values()):
             return []
         effects: Effects = []
         for stream, managed in self.streams.items():
-            if not managed.keeping.has_changes():
+            if not managed.has_changes():
                 continue
+            effects += managed.mending.changes()
             entries, puts = managed.keeping.changes(self.config.level)
             if entries:
                 effects.append(Append(stream, entries))
@@ -235,6 +228,7 @@ class Repository:
         self._committing = 0
         effects: Effects = []
         for managed in self.streams.values():
+            effects += managed.mending.committed()
             rows = managed.keeping.committed()
             if rows:
                 managed.bundle.on_stored(rows)
@@ -251,11 +245,17 @@ class Repository:
         if managed.keeping.state == "left":
             return []
         asker, first, last = msgspec.convert(what, tuple[str, int, int])
+        effects = managed.mending.look(first, last, entries) if first else []
         if kind == "resend":
-            return managed.dissemination.on_fetched(asker, first, last, entries)
+            return [*effects, *managed.dissemination.on_fetched(asker, first, last, entries)]
         if kind == "explain":
-            return managed.bundle.on_explain_fetched(asker, first, last, entries)
-        return managed.bundle.on_fetch_read(asker, entries)
+            return [*effects, *managed.bundle.on_explain_fetched(asker, first, last, entries)]
+        return [*effects, *managed.bundle.on_fetch_read(asker, entries)]
+
+    def harmed(self, stream: str, harms: Iterable[Harm], now: float) -> Effects:
+        """The driver has looked at what is stored of a stream: this is damaged, and is asked for from the others."""
+        effects = self._managed(stream).mending.found(harms)
+        return [*effects, *self._keep_time(now)]
 
     def located(self, token: int, number: int, now: float) -> Effects:  # noqa: ARG002
         stream, _, what = self._reads.pop(token)
@@ -275,6 +275,7 @@ class Repository:
     def _tick_stream(self, managed: Managed, now: float) -> Effects:
         bundle, keeping = managed.bundle, managed.keeping
         effects = self._catch_up(managed, now)
+        effects += managed.mending.ask([one.name for one in bundle.others_there(now)], now)
         for member in list(bundle.members.values()):
             if managed.dissemination.has_pending(member.name):
                 managed.dissemination.retry(member.name, member.table)
@@ -299,7 +300,7 @@ class Repository:
 
     def _keep_time(self, now: float, anew: bool = False) -> Effects:
         """Tick often while there is something to do, and else for the sign of life."""
-        busy = any(managed.bundle.busy(now) for managed in self.streams.values())
+        busy = any(managed.bundle.busy(now) or managed.mending.harms for managed in self.streams.values())
         wanted_s = self.config.gossip_s if busy else self.config.beat_s
         if not anew and self._ticking_s and self._ticking_s <= wanted_s:
             return []
@@ -343,6 +344,18 @@ class Repository:
         return [keeping.report("registered", f"version {event.version} by {event.owner}")]
 
     # ------------------------------------------------------------------------------------------------------- commands
+
+    def adopt(self, stream: str, entries: Iterable[Entry]) -> None:
+        """Before the start, where the store has lost its youngest commits: what it has nevertheless, in its order."""
+        keeping = self._managed(stream).keeping
+        keeping.begin_anew()
+        for entry in entries:
+            if not keeping.adopt(entry):
+                raise LocalMisuse(
+                    f"{self.name} has lost messages of {entry.publisher} to {stream} in the midst of its store, below "
+                    f"{entry.first}; run `holdfast store mend` with the store of a sibling, or move the store away: a "
+                    "repository with an empty one gets everything from the others. It does not start."
+                )
 
     def register(self, registration: Registration) -> Effects:
         """The owner of a stream says who may publish and subscribe; the other repositories learn it by gossip."""
@@ -418,42 +431,10 @@ class Repository:
     # ----------------------------------------------------------------------------------------------------- inspection
 
     def waiting_for(self) -> list[str]:
-        reasons = []
-        for stream, managed in self.streams.items():
-            keeping = managed.keeping
-            if keeping.state == "left":
-                continue
-            if keeping.state != "serving":
-                reasons.append(f"{stream} to be {keeping.state}")
-            if keeping.has_changes() or self._committing:
-                reasons.append(f"{stream} to be committed")
-            if keeping.places:
-                reasons.append(f"{keeping.places} ranges of places of {stream} to be filled")
-            reasons += [
-                f"{member.name} to be covered"
-                for member in managed.bundle.members.values()
-                if member.cover < member.end
-            ]
-        return reasons
+        return [reason for managed in self.streams.values() for reason in managed.waiting_for(bool(self._committing))]
 
     def status(self) -> dict[str, object]:
-        return {stream: self._stream_status(managed) for stream, managed in self.streams.items()}
-
-    def _stream_status(self, managed: Managed) -> dict[str, object]:
-        keeping = managed.keeping
-        return {
-            "state": keeping.state,
-            "end": keeping.end,
-            "places": sum(place.count for _, place in keeping.place_rows()),
-            "publishers": len(keeping.lives),
-            "members": {one.name: {"cover": one.cover, "end": one.end} for one in managed.bundle.members.values()},
-            "subscribers": {
-                one.name: {"sync": one.sync, "lag": keeping.end - one.sync, "steering": one.steering}
-                for one in managed.dissemination.subscriptions.values()
-            },
-            "buffered": len(keeping.pieces),
-            "recovery_s": managed.bundle.recovery_s,
-        }
+        return {stream: managed.status() for stream, managed in self.streams.items()}
 
     def check_invariants(self) -> None:
         for managed in self.streams.values():

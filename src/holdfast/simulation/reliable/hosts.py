@@ -21,6 +21,7 @@ from holdfast.protocols.narada import (
     Subscriber,
     SubscriberConfig,
 )
+from holdfast.protocols.narada.mending import Harm
 from holdfast.protocols.narada.participant import (
     Append,
     Begun,
@@ -28,9 +29,12 @@ from holdfast.protocols.narada.participant import (
     Effect,
     Effects,
     Emit,
+    Find,
     Gap,
+    Inspect,
     Listen,
     Locate,
+    Mend,
     Opening,
     Participant,
     Put,
@@ -292,9 +296,9 @@ class RepositoryHost(ParticipantHost):
         super().__init__(config.name, kernel, medium, history, check)
         self.config, self.streams, self._chance = config, streams, chance
         self.store = MemoryStore()
-        self._appends: list[Append] = []
+        self._appends: list[Append | Mend] = []
         self._puts: list[Put] = []
-        self._under_way: tuple[list[Append], list[Put]] | None = None
+        self._under_way: tuple[list[Append | Mend], list[Put]] | None = None
 
     def make(self) -> Repository:
         return Repository(self.config, self.streams, self.lives, dict(self.store.items()))
@@ -315,7 +319,7 @@ class RepositoryHost(ParticipantHost):
                 self.store.crash(self._chance.randint(0, self.store.unsynced) if self.store.unsynced else 0)
         super().crash()
 
-    def _append(self, effect: Append) -> None:
+    def _append(self, effect: Append | Mend) -> None:
         self._appends.append(effect)
 
     def _put(self, effect: Put) -> None:
@@ -332,8 +336,11 @@ class RepositoryHost(ParticipantHost):
 
         self.later(COMMIT_S * (0.5 + self._chance.random()), done)
 
-    def _apply(self, appends: list[Append], puts: list[Put]) -> None:
+    def _apply(self, appends: list[Append | Mend], puts: list[Put]) -> None:
         for append in appends:
+            if isinstance(append, Mend):
+                self.store.mend(append.stream, append.entries)
+                continue
             self.store.append(append.stream, append.entries)
             for entry in append.entries:
                 self.history.committed(self.name, entry)
@@ -348,6 +355,23 @@ class RepositoryHost(ParticipantHost):
 
         self.later(READ_S, done)
 
+    def _find(self, effect: Find) -> None:
+        def done() -> Effects:
+            entries: list[Entry] = self.store.by_identity(
+                effect.stream, effect.publisher, effect.cat_first, effect.cat_last, effect.bytes_max
+            )
+            return self.machine.fetched(effect.token, entries, self.store.bounds(effect.stream)[0], self.kernel.now)
+
+        self.later(READ_S, done)
+
+    def _inspect(self, effect: Inspect) -> None:
+        def done() -> Effects:
+            found = [one for one in self.store.verify() if one.stream == effect.stream and one.first]
+            harms = [Harm(one.first, one.last, one.publisher, one.cat) for one in found]
+            return self.machine.harmed(effect.stream, harms, self.kernel.now)
+
+        self.later(READ_S, done)
+
     def _locate(self, effect: Locate) -> None:
         def done() -> Effects:
             return self.machine.located(
@@ -358,9 +382,12 @@ class RepositoryHost(ParticipantHost):
 
     handlers: ClassVar = ParticipantHost.handlers | {
         Append: _append,
+        Mend: _append,
         Put: _put,
         Commit: _commit,
         Read: _read,
+        Find: _find,
+        Inspect: _inspect,
         Locate: _locate,
     }
 

@@ -183,7 +183,10 @@ class SegmentStore(BufferedStore):
     def _write_change(self, change: Change) -> None:
         rows = [(one.stream, row_of(one.stream, one.entry, one.late)) for one in change.entries]
         size = sum(len(row.body) + 128 + 2 * len(stream) for stream, row in rows)
-        if self._state.index and self._end + size > self._segment_bytes:
+        # What takes the place of something harmed, or lost, stands in another segment: the one before is closed, with
+        # an index that says what is sound in it.
+        makes_up = change.dropped or (change.mended and self._state.notes)
+        if self._state.index and (makes_up or self._end + size > self._segment_bytes):
             self._roll()
         pieces: list[bytes] = []
         places: list[tuple[Placed, int, int]] = []
@@ -336,6 +339,9 @@ class SegmentStore(BufferedStore):
 
     def verify(self) -> list[Damage]:
         return damages_of(self._files, self._active, self._state, self._read_mark())
+
+    def lost(self) -> list[str]:
+        return list(self._state.notes)
 
     def repair(self) -> None:
         if self._state.index:

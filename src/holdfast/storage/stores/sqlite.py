@@ -207,6 +207,9 @@ class SqliteStore(SqlStore):
             found.append(_general(str(error)))
         return found
 
+    def lost(self) -> list[str]:
+        return [str(what) for (what,) in self._ask("SELECT what FROM notes")]
+
     def repair(self) -> None:
         """Write what is sound into a new file and put it in the place of this one."""
         draft = self.path.with_name(f"{self.path.name}.repaired")

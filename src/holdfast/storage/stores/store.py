@@ -174,6 +174,13 @@ class Store(ABC):
     def verify(self) -> list[Damage]:
         """Look at everything, and say what is not as it was stored."""
 
+    def lost(self) -> list[str]:
+        """What had been stored and was found to be lost when the store was opened: its youngest commits, in words.
+
+        Whatever they held is unknown here. `mend` settles it.
+        """
+        return []
+
     @abstractmethod
     def repair(self) -> None:
         """Put right what can be put right without anybody's help: indexes, and whatever is written twice.

@@ -1,0 +1,133 @@
+"""Bits flip and blocks are torn in the store of a repository: it finds out, says so, and mends it from its sibling."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.cluster.processes import Processes
+from tests.integration.reliable.bundles import (
+    PATIENCE_S,
+    STREAM,
+    bundle_of_processes,
+    connected,
+    payload_of,
+    payloads_in,
+    publish,
+    read,
+    repository_here,
+    until_it_has,
+    until_it_says,
+)
+from tests.integration.support_brokers import address_of, broker_here, until
+
+COUNT, SIZE_BYTES = 100, 700
+HARMED = (7, 8, 50, 93)
+
+
+def everything(last: int) -> list[bytes]:
+    return [payload_of("alice", number, SIZE_BYTES) for number in range(1, last + 1)]
+
+
+def files_of(store: Path) -> list[Path]:
+    return sorted(store.glob("*.log")) if store.is_dir() else [store]
+
+
+def flip_bits(store: Path) -> None:
+    """Harm some messages of the middle: each is somewhere in the files, as it was published."""
+    for number in HARMED:
+        wanted = payload_of("alice", number, SIZE_BYTES)[:-8]
+        found = [(file, at) for file in files_of(store) if (at := file.read_bytes().find(wanted)) >= 0]
+        assert found, f"message {number} is in no file of {store}"
+        for file, at in found:
+            with file.open("r+b") as bytes_of_it:
+                bytes_of_it.seek(at + 200)
+                bytes_of_it.write(b"\x00")
+
+
+def tear(store: Path) -> None:
+    """Lose the end of what was written last, some messages with it."""
+    log = store.with_name(f"{store.name}-wal") if not store.is_dir() else files_of(store)[-1]
+    data = log.read_bytes().rstrip(b"\x00")
+    log.write_bytes(data[: len(data) // 2])
+
+
+async def era_of(processes: Processes) -> int:
+    said = await until_it_says(processes, "r1", lambda said: bool(said["streams"]))
+    return int(said["streams"][STREAM]["era"])
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "segments"])
+def test_flipped_bits_and_a_torn_end_are_found_told_and_mended_from_the_sibling(tmp_path: Path, kind: str):
+    stores = {name: f"{kind}:{tmp_path / name}" for name in ("r1", "r2")}
+
+    async def flipped(processes: Processes) -> None:
+        processes.dismiss("r1")
+        flip_bits(tmp_path / "r1")
+        processes.dismiss("r2")
+        processes.restart("r1")
+        # Alone it can only say so, and why.
+        said = await until_it_says(processes, "r1", lambda said: said["streams"][STREAM]["damaged"] > 0)
+        assert any("damaged messages of bank/# to be mended by a sibling" in one for one in said["waiting_for"])
+        assert said["inspection"]["count"] >= 1
+        processes.restart("r2")
+        await processes.wait_ready("r2")
+        said = await until_it_says(processes, "r1", lambda said: not said["inspection"]["count"])
+        assert said["streams"][STREAM]["mended"] >= len(HARMED)
+        assert said["waiting_for"] == []
+
+    async def torn(processes: Processes, alice: holdfast.Client) -> None:
+        await publish(alice, COUNT + 1, 2 * COUNT, SIZE_BYTES)
+        for name in stores:
+            await until_it_has(processes, name, 2 * COUNT)
+        before = await era_of(processes)
+        processes.crash("r1")
+        tear(tmp_path / "r1")
+        processes.restart("r1")
+        await processes.wait_ready("r1")
+        await until_it_has(processes, "r1", 2 * COUNT)
+        assert await era_of(processes) > before, "whoever has lost what it told must not be taken for who it was"
+
+    async def story() -> None:
+        async with bundle_of_processes(tmp_path, stores, inspect_s=0.3) as processes:
+            alice, reader = [await connected(processes, name) for name in ("alice", "reader")]
+            async with asyncio.timeout(3 * PATIENCE_S):
+                orders = await reader.subscribe(STREAM, durable="reader")
+                await publish(alice, 1, COUNT, SIZE_BYTES)
+                assert await read(orders, COUNT) == everything(COUNT)
+                for name in stores:
+                    await until_it_has(processes, name, COUNT)
+                await flipped(processes)
+                await torn(processes, alice)
+                assert await read(orders, COUNT) == everything(2 * COUNT)[COUNT:]
+                processes.crash("r2")
+                again = await reader.subscribe(STREAM, durable="again")
+                assert await read(again, 2 * COUNT) == everything(2 * COUNT)
+                for client in (alice, reader):
+                    await client.close()
+
+    holdfast.run(story())
+    for url in stores.values():
+        assert payloads_in(url) == everything(2 * COUNT)
+
+
+def test_damage_that_a_reader_meets_is_mended_before_it_reads_on(tmp_path: Path):
+    async def story() -> None:
+        stores = {name: f"segments:{tmp_path / name}" for name in ("r1", "r2")}
+        async with (
+            broker_here() as broker,
+            holdfast.connect(address_of(broker), name="alice") as alice,
+            repository_here(broker, "r1", stores["r1"], inspect_s=0) as one,
+        ):
+            async with repository_here(broker, "r2", stores["r2"]) as two:
+                await publish(alice, 1, COUNT, SIZE_BYTES)
+                await until(lambda: not (one.machine.waiting_for() or two.machine.waiting_for()), "both have all")
+            flip_bits(tmp_path / "r1")
+            orders = await alice.subscribe(STREAM, durable="reader")
+            await until(lambda: one.machine.streams[STREAM].mending.messages > 0, "the damage is found")
+            async with repository_here(broker, "r2", stores["r2"]):
+                assert await read(orders, COUNT) == everything(COUNT)
+
+    holdfast.run(story())
+    assert payloads_in(f"segments:{tmp_path / 'r1'}") == everything(COUNT)
