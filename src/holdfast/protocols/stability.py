@@ -13,7 +13,9 @@ Both rules were bought with counter-examples (FLUSH.md, traps 4 to 6): a record 
 the only bridge between an earlier one that is not and a later one that depends on it.
 
 Positions count the records on one direction of one link, alike at both ends. A record that waits (a total batch that
-is requested and not released) has its position from its request on and is level 0 until it is released.
+is requested and not released) has its position from its request on and is level 0 until it is released. Whoever has
+passed a request on says so: level 0 of what it sent ends before the first of its records that waits. And whoever was
+asked has level 0 of the record until those who asked it know that it is released.
 """
 
 from bisect import bisect_left
@@ -328,6 +330,8 @@ class StabilityLog:
             for level in range(low + 1, top + 1):
                 _lower(came, record.ins, level)
                 _lower(went, record.outs, level)
+            if record.pending:
+                _lower(went, record.outs, 0)
         news = {}
         for peer, flow in self.flows.items():
             levels = Levels(tuple(came[peer]), tuple(went[peer]))
@@ -371,7 +375,7 @@ class StabilityLog:
         return True
 
     def _level(self, record: Record) -> int:
-        if record.pending:
+        if record.pending or not self._is_known_where_asked_for(record):
             return 0
         flows, level = self.flows, self.levels
         for peer, position in record.outs.items():
@@ -384,6 +388,14 @@ class StabilityLog:
                 if flow is not None:
                     level = max(1, _reached(flow.marked, position, level))
         return level
+
+    def _is_known_where_asked_for(self, record: Record) -> bool:
+        """Whether those who have asked for a total batch know that it is released; they may hear it from us alone."""
+        for peer in record.requested:
+            flow, position = self.flows.get(peer), record.ins.get(peer)
+            if flow is not None and position is not None and flow.marked[0] < position:
+                return False
+        return True
 
     def _trim(self) -> None:
         while self._log and self._settled(self._log[0]):

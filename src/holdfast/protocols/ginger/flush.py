@@ -227,7 +227,9 @@ class Settlement:
         forgotten |= passing.before(forgotten)
         # What was asked for by way of the lost broker, and done without it, was wanted by nobody there.
         forgotten.update(rid for rid, flag, *_ in mine.entries if flag is Flag.DONE and rid not in mine.batches)
-        forgotten.update(rid for who in joined.values() for rid in who.asked_in_vain())
+        self.in_vain = {rid for who in joined.values() for rid in who.asked_in_vain()}
+        """Total batches that a joiner was asked for by the lost broker, and that were released without it."""
+        forgotten |= self.in_vain
         self._lacks: Lacks = lambda who, batch: (batch.publisher, batch.first) not in forgotten and lacks(who, batch)
         new = {record_id for record_id, batch in self.batches.items() if self._lacks(own, batch)} - set(settled)
         merge = Merge(histories, self.batches, self._lacks, settled, new)

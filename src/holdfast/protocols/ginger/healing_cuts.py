@@ -15,7 +15,7 @@ An acknowledgement repeats the serial of its marker: one that was under way when
 for the next.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from holdfast.model.batches import Batch
@@ -111,6 +111,16 @@ class HealingCuts(CutMap):
         3. 1 must ask 7, not start anew: to its own client it would release batches in another order than 13 has.
         """
         self._beyond.update(beyond)
+
+    def done_beyond(self, done: Iterable[BatchId], lost: str) -> None:
+        """These were released behind the lost neighbour, which was to tell us: they are not asked for again.
+
+        1. 1 asks 2 for a batch, and 2 asks 5. Nobody on this side of 5 wants the topic; 5 releases it, and 2 dies.
+        2. Somebody subscribes at 0 meanwhile. Asked anew, 0 would be the batch's root, and release it a second time.
+        """
+        for batch_id in done:
+            if self._asked.get(batch_id, (ROOT, None))[0] == lost:
+                self._finish(batch_id, ())
 
     def _forward(self, cut: Cut) -> None:
         joiner = self._beyond.get(cut.batch_id, "")

@@ -65,6 +65,7 @@ class TakingInBroker(ExpectingBroker):
         for name in joined:
             self.log.begin(name)
         self.healing_cuts.lie_beyond(settlement.beyond)
+        self.healing_cuts.done_beyond(settlement.in_vain, key)
         self._replace(flush)
         self.settling = False
         if self._admitting is flush:
