@@ -5,7 +5,8 @@ from holdfast.client.errors import AddressError, ClientClosed, ConnectionFailed,
 from holdfast.client.receipts import Receipt
 from holdfast.client.session import Client
 from holdfast.client.subscriptions import Subscription
-from holdfast.client.sync import SyncClient, SyncReceipt, SyncSubscription, connect_sync
+from holdfast.client.sync import SyncClient, SyncSubscription, connect_sync
+from holdfast.client.sync_receipts import SyncReceipt
 from holdfast.runtime.process import run
 
 __all__ = [

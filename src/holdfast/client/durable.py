@@ -382,14 +382,15 @@ class Durables:
             number = publisher.publish_nowait(topic, payload, rank)
             if number:
                 return DurableReceipt(self._client, topic, 0, durable=publisher, number=number)
-        return await self._publish(self._client.checked(topic, payload, guarantee, keys, attributes), durable)
+        return await self.publish_checked(self._client.checked(topic, payload, guarantee, keys, attributes), durable)
 
-    async def _publish(self, publication: Publication, durable: bool | str) -> DurableReceipt:
+    async def publish_checked(self, publication: Publication, durable: bool | str) -> DurableReceipt:
+        """The same for what `checked` returned."""
         topic, payload, rank, keys, attributes = publication
         if rank == TOTAL and not keys:
             # What is stored is what travels, to the letter.
             keys = IMPLICIT_KEYS
-        stream = durable if isinstance(durable, str) else self._streams.get(topic) or await self._find(topic)
+        stream = durable if isinstance(durable, str) else await self.stream_of(topic)
         publisher = self._publishers.get(stream)
         if publisher is None:
             publisher = self._publishers[stream] = DurablePublisher(self._client, stream, self._log)
@@ -408,6 +409,10 @@ class Durables:
         self._subscriptions = [one for one in self._subscriptions if not one.ended]
         self._subscriptions.append(subscription)
         return await subscription.begin()
+
+    async def stream_of(self, topic: str) -> str:
+        """The stream that covers a topic; raises `LocalMisuse` if nobody keeps one."""
+        return self._streams.get(topic) or await self._find(topic)
 
     async def _find(self, topic: str) -> str:
         """The stream that covers a topic or pattern."""
@@ -442,23 +447,25 @@ class Durables:
                 return found.result()
         return ""
 
-    async def close(self, timeout_s: float) -> None:
-        """Wait until everything is stored, then stop. Raises `SessionLost` if it is not known that it is."""
+    async def close(self, timeout_s: float) -> HoldfastError | None:
+        """Wait until everything is stored, then stop; returns why it is not known that it is, if so."""
+        unstored: HoldfastError | None = None
         try:
             async with asyncio.timeout(timeout_s):
                 for publisher in self._publishers.values():
                     await publisher.drain()
         except TimeoutError:
             waiting = ", ".join(sorted(self._publishers))
-            raise SessionLost(
-                f"not all that {self._client.name} published to {waiting} is known to be stored"
-            ) from None
+            unstored = SessionLost(f"not all that {self._client.name} published to {waiting} is known to be stored")
+        except HoldfastError as error:
+            unstored = error
         finally:
             self._known.clear()
             for publisher in self._publishers.values():
                 await publisher.driver.close()
             for subscription in self._subscriptions:
                 await subscription.unsubscribe()
+        return unstored
 
     def finish(self, end: HoldfastError) -> None:
         self._known.clear()

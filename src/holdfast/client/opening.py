@@ -1,9 +1,12 @@
 """Something that takes a while to open: `await` it, or use it with `async with` and it is closed at the end."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
+
+from holdfast.model.errors import HoldfastError
 
 T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
 
@@ -28,3 +31,23 @@ class Opening(Generic[T]):
         if self._opened is None:
             return None
         return await self._opened.__aexit__(kind, error, trace)
+
+
+class Closing(ABC):
+    """Something that is closed at the end of `async with`."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        # The error on its way out is the one to see.
+        with suppress(HoldfastError):
+            await self.close()

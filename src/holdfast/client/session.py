@@ -8,11 +8,9 @@ publish that is cancelled has surely not happened.
 import asyncio
 from asyncio import sleep
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from datetime import datetime
 from ssl import SSLContext
 from time import monotonic
-from types import TracebackType
 from typing import Self
 
 from holdfast.client.acceptance import Acceptance
@@ -21,7 +19,7 @@ from holdfast.client.checks import checked_extras, checked_payload, checked_rank
 from holdfast.client.deliveries import Deliveries
 from holdfast.client.durable import Durables
 from holdfast.client.errors import ClientClosed, ConnectionFailed, SessionLost
-from holdfast.client.opening import Opening
+from holdfast.client.opening import Closing, Opening
 from holdfast.client.receipts import Level, Receipt
 from holdfast.client.settings import ClientSettings
 from holdfast.client.subscriptions import Delivery, Subscription
@@ -42,7 +40,7 @@ TURN_BYTES = 4 * BATCH_BYTES_MAX
 """A publisher that never pauses hands its messages over, and lets the loop run, every few full batches."""
 
 
-class Client:
+class Client(Closing):
     """A session with a broker; where brokers repair their tree it moves to another one when its own is lost.
 
     Made by `holdfast.connect`. `broker` is the name of the broker that has the session now.
@@ -92,7 +90,7 @@ class Client:
         self._holders = Holders()
         self._deliveries = Deliveries(self._consumed)
         self._requests = Requests()
-        self._durables = Durables(self)
+        self.durables = Durables(self)
         loop = asyncio.get_running_loop()
         self._attachment: asyncio.Future[None] = loop.create_future()
         self._goodbye: asyncio.Future[None] = loop.create_future()
@@ -182,7 +180,7 @@ class Client:
         the stream that covers the topic; else it is the stream's name.
         """
         if durable:
-            return await self._durables.publish(topic, payload, guarantee, keys, attributes, durable)
+            return await self.durables.publish(topic, payload, guarantee, keys, attributes, durable)
         rank = self._ranks.get(guarantee)
         if (
             rank is None
@@ -339,7 +337,7 @@ class Client:
         check_pattern(pattern)
         wanted = parse_filter(where) if where else None
         if durable:
-            return Opening(lambda: self._durables.subscribe(durable, pattern, where, start))
+            return Opening(lambda: self.durables.subscribe(durable, pattern, where, start))
         return Opening(lambda: self.subscribe_as(Subscription(self, str(pattern), where, wanted)))
 
     async def subscribe_as(self, subscription: Subscription) -> Subscription:
@@ -438,7 +436,7 @@ class Client:
         self._requests.finish(end)
         self._acceptance.finish(end)
         self._holders.wake()
-        self._durables.finish(end)
+        self.durables.finish(end)
         for subscription in self._deliveries:
             if isinstance(end, SessionLost):
                 self._log.warning("gap", pattern=subscription.pattern, where=subscription.where, reason=str(end))
@@ -460,12 +458,14 @@ class Client:
     async def close(self) -> None:
         """Flush what was published, unsubscribe, say goodbye. Closing again does nothing.
 
-        Raises `SessionLost` if it is not known that the broker has everything, `Refused` as `flush` does.
+        Raises `SessionLost` if it is not known that the broker has everything, and that what was published durably is
+        stored; `Refused` as `flush` does.
         """
         if self._closing:
             return
+        unstored: HoldfastError | None = None
         if self._end is None:
-            await self._durables.close(self._settings.timeout_s)
+            unstored = await self.durables.close(self._settings.timeout_s)
             for subscription in self._deliveries:
                 self._withdraw(subscription)
             self._driver.enter(self._machine.stop)
@@ -478,22 +478,11 @@ class Client:
         if self._in_doubt():
             raise self._end or self._closed()
         self._acceptance.check_nothing_refused()
+        if unstored is not None:
+            raise unstored
 
     async def _shut(self, linger: bool = True) -> None:
         self._finish(self._closed())
         await self._driver.close(linger)
         if self._trace is not None:
             self._trace.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            await self.close()
-            return
-        # The error on its way out is the one to see.
-        with suppress(HoldfastError):
-            await self.close()

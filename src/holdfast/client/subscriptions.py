@@ -6,7 +6,7 @@ batch is what lets the broker send more: an application that does not read is no
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -113,6 +113,10 @@ class Subscription:
                 return True
             batch = self._pop()
         return False
+
+    def give_back(self, messages: Iterable[Message]) -> None:
+        """These were taken from here, the next to be handed out first, and nobody had them."""
+        self._ready.extend(reversed(list(messages)))
 
     async def _take(self) -> Batch | None:
         """The next batch; `None` when there is none and none will come. All waiting stands before the taking."""

@@ -9,19 +9,20 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from msgspec import Struct
-
 from holdfast.client.checks import size_bytes
 from holdfast.client.connecting import connect
+from holdfast.client.durable import DurableSubscription
 from holdfast.client.errors import ClientClosed
 from holdfast.client.opening import Opening
 from holdfast.client.receipts import Level
 from holdfast.client.session import Client
 from holdfast.client.subscriptions import Subscription
+from holdfast.client.sync_receipts import SyncDurableReceipt, SyncReceipt
 from holdfast.model.batches import Attributes, Keys, Message
 from holdfast.model.errors import HoldfastError
 from holdfast.model.filters import Value
@@ -36,43 +37,8 @@ FILL_BYTES = 1 << 18
 
 T = TypeVar("T")
 _Publication = tuple[str, bytes, int, Keys, Attributes | None]
-
-
-class SyncReceipt(Struct, gc=False, eq=False):
-    """The blocking counterpart of `Receipt`."""
-
-    client: "SyncClient"
-    topic: str
-    seq: int
-    is_confirmed: bool = False
-
-    @property
-    def publisher(self) -> str:
-        return self.client.name
-
-    @property
-    def level(self) -> Level:
-        return "confirmed" if self.is_confirmed else self.client.level_of(self.seq)
-
-    def accepted(self, timeout_s: float | None = None) -> "SyncReceipt":
-        """Wait until the broker has the message."""
-        self.client.wait_accepted(self.seq, timeout_s)
-        return self
-
-    def held(self, timeout_s: float | None = None) -> "SyncReceipt":
-        """Wait until the losses that the cluster tolerates cannot lose the message."""
-        self.client.wait_held(self.seq, timeout_s)
-        return self
-
-    def confirmed(self, timeout_s: float | None = None) -> "SyncReceipt":
-        """Wait until everybody whose subscription matched has the message."""
-        if not self.is_confirmed:
-            self.client.wait_confirmed(self.topic, self.seq, timeout_s)
-            self.is_confirmed = True
-        return self
-
-    def __repr__(self) -> str:
-        return f"SyncReceipt({self.publisher}#{self.seq} on {self.topic!r}, {self.level})"
+_Outgoing = tuple[_Publication, str, SyncReceipt]
+"""A publication, its stream if it is durable, and its receipt."""
 
 
 class SyncSubscription:
@@ -115,7 +81,10 @@ class SyncSubscription:
         return await self._subscription.take_into(self._ready, FILL_BYTES)
 
     def unsubscribe(self) -> None:
-        self._client.call(self._subscription.unsubscribe)
+        self._client.call(self._unsubscribe)
+
+    async def _unsubscribe(self) -> None:
+        await self._subscription.unsubscribe()
 
     def __enter__(self) -> Self:
         return self
@@ -129,6 +98,40 @@ class SyncSubscription:
         return f"Sync{self._subscription!r}"
 
 
+class SyncDurableSubscription(SyncSubscription):
+    """The blocking counterpart of `DurableSubscription`: known by its name, it goes on where the last one was."""
+
+    def __init__(self, client: "SyncClient", subscription: DurableSubscription) -> None:
+        super().__init__(client, subscription)
+        self._durable = subscription
+
+    @property
+    def name(self) -> str:
+        return self._durable.name
+
+    @property
+    def repository(self) -> str:
+        return self._durable.repository
+
+    @property
+    def position(self) -> int:
+        """The sequence number of what was fetched last, at `repository`."""
+        return self._durable.position
+
+    async def _fill(self) -> bool:
+        # One batch at a time: asking for the next one says that this one was read.
+        return await self._subscription.take_into(self._ready, 0)
+
+    def give_back(self) -> None:
+        """On the loop's thread, before the end: what nobody has read is read by whoever comes back."""
+        unread, self._ready = self._ready, deque()
+        self._durable.give_back(unread)
+
+    async def _unsubscribe(self) -> None:
+        self.give_back()
+        await super()._unsubscribe()
+
+
 class SyncClient:
     """A session with a broker, without asyncio. Made by `holdfast.connect_sync`."""
 
@@ -137,7 +140,7 @@ class SyncClient:
         self._thread = threading.Thread(target=self._run_loop, name="holdfast", daemon=True)
         self._closed = False
         self._lock = threading.Condition()
-        self._outbox: list[_Publication] = []
+        self._outbox: list[_Outgoing] = []
         self._outbox_bytes = 0
         self._pump_awake = False
         self._thread.start()
@@ -147,8 +150,13 @@ class SyncClient:
             self._end_thread()
             raise
         self.name: str = self._client.name
-        self._next_seq: int = self._client.next_seq
-        self._pumped_seq = self._next_seq
+        self._first_seq: int = self._client.next_seq
+        self._taken = self._pumped = 0
+        """How many publications went into the outbox, and how many have left it."""
+        self._shared = False
+        """Whether something else than the outbox may take numbers of the session: then they are not known before."""
+        self._durables: list[SyncDurableSubscription] = []
+        self._streams: dict[str, str] = {}
         self._pump_waiters: list[tuple[int, asyncio.Future[None]]] = []
 
     def __repr__(self) -> str:
@@ -162,7 +170,7 @@ class SyncClient:
     def next_seq(self) -> int:
         """The number that the next publication will have: a new session goes on after what was published before."""
         with self._lock:
-            return self._next_seq
+            return self._client.next_seq if self._shared else self._first_seq + self._taken
 
     @property
     def numbers_known(self) -> bool:
@@ -178,22 +186,44 @@ class SyncClient:
         guarantee: str = "causal",
         keys: Iterable[str] = (),
         attributes: Mapping[str, Value] | None = None,
+        *,
+        durable: bool | str = False,
     ) -> SyncReceipt:
-        """Publish a message; see `Client.publish`."""
+        """Publish a message; see `Client.publish`. The first durable one to a topic finds out who keeps it."""
         publication = self._client.checked(topic, payload, guarantee, keys, attributes)
+        stream = self._stream_of(publication[0], durable) if durable else ""
         cost = len(publication[1]) + MESSAGE_BYTES + size_bytes(publication[3], publication[4])
         with self._lock:
             while self._outbox_bytes >= OUTBOX_BYTES_MAX and not self._closed:
                 self._lock.wait()
             self._check_open()
-            seq = self._next_seq
-            self._next_seq = seq + 1
-            self._outbox.append(publication)
+            receipt = self._receipt(publication[0], stream)
+            self._outbox.append((publication, stream, receipt))
             self._outbox_bytes += cost
             wake, self._pump_awake = not self._pump_awake, True
         if wake:
             self._loop.call_soon_threadsafe(self._start_pump)
-        return SyncReceipt(self, publication[0], seq)
+        return receipt
+
+    def _receipt(self, topic: str, stream: str) -> SyncReceipt:
+        self._taken += 1
+        if stream:
+            return SyncDurableReceipt(self, topic, 0)
+        return SyncReceipt(self, topic, 0 if self._shared else self._first_seq + self._taken - 1)
+
+    def _stream_of(self, topic: str, durable: bool | str) -> str:
+        self._share()
+        if isinstance(durable, str):
+            return durable
+        known = self._streams.get(topic)
+        if known is None:
+            known = self._streams[topic] = self.after_outbox(lambda: self._client.durables.stream_of(topic))
+        return known
+
+    def _share(self) -> None:
+        """Numbers are no longer known before; those that were given so are used before anything else takes one."""
+        with self._lock:
+            self._shared = True
 
     def publish_many(
         self,
@@ -209,26 +239,37 @@ class SyncClient:
             receipt = self.publish(topic, payload, guarantee, keys, attributes)
         return receipt
 
-    def subscribe(self, pattern: str, where: str = "") -> SyncSubscription:
+    def subscribe(
+        self, pattern: str, where: str = "", *, durable: str = "", start: str | int | datetime = "start"
+    ) -> SyncSubscription:
         """Subscribe, and return when every broker concerned has confirmed; see `Client.subscribe`."""
-        opening = self._client.subscribe(pattern, where)
-        return SyncSubscription(self, self.call(lambda: _opened(opening)))
+        opening = self._client.subscribe(pattern, where, durable=durable, start=start)
+        if not durable:
+            return SyncSubscription(self, self.call(lambda: _opened(opening)))
+        self._share()
+        subscription = SyncDurableSubscription(self, self.after_outbox(lambda: _opened(opening)))
+        self._durables.append(subscription)
+        return subscription
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until everything published so far is accepted; see `Client.flush`."""
-        self.call(lambda: self._after_outbox(self._client.flush), timeout_s)
+        self.after_outbox(self._client.flush, timeout_s)
 
     def level_of(self, seq: int) -> Level:
         return self._client.level_of(seq)
 
-    def wait_accepted(self, seq: int, timeout_s: float | None = None) -> None:
-        self.call(lambda: self._after_outbox(lambda: self._client.wait_accepted(seq)), timeout_s)
+    async def wait_accepted(self, seq: int) -> None:
+        await self._client.wait_accepted(seq)
 
-    def wait_held(self, seq: int, timeout_s: float | None = None) -> None:
-        self.call(lambda: self._after_outbox(lambda: self._client.wait_held(seq)), timeout_s)
+    async def wait_held(self, seq: int) -> None:
+        await self._client.wait_held(seq)
 
-    def wait_confirmed(self, topic: str, seq: int, timeout_s: float | None = None) -> None:
-        self.call(lambda: self._after_outbox(lambda: self._client.wait_confirmed(topic, seq)), timeout_s)
+    async def wait_confirmed(self, topic: str, seq: int) -> None:
+        await self._client.wait_confirmed(topic, seq)
+
+    def after_outbox(self, begin: Callable[[], Coroutine[Any, Any, T]], timeout_s: float | None = None) -> T:
+        """Run a coroutine on the loop's thread when everything that was published before has left, and wait for it."""
+        return self.call(lambda: self._after_outbox(begin), timeout_s)
 
     def call(self, begin: Callable[[], Coroutine[Any, Any, T]], timeout_s: float | None = None) -> T:
         """Run a coroutine on the loop's thread and wait for it; an interruption or a timeout cancels it."""
@@ -261,18 +302,25 @@ class SyncClient:
                 self._lock.notify_all()
             if not outbox:
                 return
-            # A session that ended has told, or will tell, everybody who waits: what is left goes nowhere.
-            with suppress(HoldfastError):
-                for publication in outbox:
-                    await self._client.publish_checked(*publication)
-            self._pumped_seq += len(outbox)
+            for publication, stream, receipt in outbox:
+                await self._publish(publication, stream, receipt)
+            self._pumped += len(outbox)
             self._tell_pump_waiters()
+
+    async def _publish(self, publication: _Publication, stream: str, receipt: SyncReceipt) -> None:
+        try:
+            if isinstance(receipt, SyncDurableReceipt):
+                receipt.made = await self._client.durables.publish_checked(publication, stream)
+            else:
+                receipt.seq = (await self._client.publish_checked(*publication)).seq
+        except HoldfastError as error:
+            receipt.error = error
 
     def _tell_pump_waiters(self) -> None:
         still_waiting = []
-        for seq, waiter in self._pump_waiters:
-            if seq > self._pumped_seq:
-                still_waiting.append((seq, waiter))
+        for count, waiter in self._pump_waiters:
+            if count > self._pumped:
+                still_waiting.append((count, waiter))
             elif not waiter.done():
                 waiter.set_result(None)
         self._pump_waiters = still_waiting
@@ -280,8 +328,8 @@ class SyncClient:
     async def _after_outbox(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What was published before this call comes before it."""
         with self._lock:
-            target = self._next_seq
-        if target > self._pumped_seq:
+            target = self._taken
+        if target > self._pumped:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._pump_waiters.append((target, waiter))
             await waiter
@@ -302,9 +350,14 @@ class SyncClient:
         if self._closed:
             return
         try:
-            self.call(lambda: self._after_outbox(self._client.close))
+            self.after_outbox(self._close)
         finally:
             self._end_thread()
+
+    async def _close(self) -> None:
+        for subscription in self._durables:
+            subscription.give_back()
+        await self._client.close()
 
     def _end_thread(self) -> None:
         with self._lock:
