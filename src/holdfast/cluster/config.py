@@ -55,6 +55,7 @@ from holdfast.model.errors import ConfigError, LocalMisuse
 from holdfast.model.topics import check_pattern
 from holdfast.protocols.config import degree_problem
 from holdfast.protocols.narada import Registration
+from holdfast.protocols.neighbourhoods import Edge, children_of, edges_around
 from holdfast.protocols.registry import PROTOCOLS
 from holdfast.runtime.broker import TOLERANCE_MAX
 
@@ -134,6 +135,19 @@ class Cluster(Struct, frozen=True):
 
     def children(self, name: str) -> tuple[Broker, ...]:
         return tuple(broker for broker in self.brokers if broker.parent == name)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether brokers are told the tree around them, keep their places in it, and pass over whoever is absent."""
+        return PROTOCOLS[self.protocol].hops is not None
+
+    def edges_around(self, name: str) -> tuple[Edge, ...]:
+        """The part of the tree that this broker is told of; nothing where the protocol finds out by itself."""
+        hops = PROTOCOLS[self.protocol].hops
+        if hops is None:
+            return ()
+        parents = {broker.name: broker.parent for broker in self.brokers}
+        return tuple(edges_around(parents, children_of(parents), name, hops(self.tolerance)))
 
     def parents_first(self) -> tuple[Broker, ...]:
         """The brokers in an order in which each comes after its parent."""
@@ -264,11 +278,6 @@ def checked(cluster: Cluster, source: str) -> Cluster:
             f"{source}: protocol: unknown protocol {cluster.protocol!r}{meant(cluster.protocol, known)}; "
             f"expected {listed(known)}."
         )
-    if PROTOCOLS[cluster.protocol].hops is not None:
-        raise ConfigError(
-            f"{source}: protocol: {cluster.protocol} runs in the simulator alone so far, since its brokers must be "
-            "told the tree around them; expected another one, such as 'ginger'."
-        )
     if not 0 <= cluster.tolerance <= TOLERANCE_MAX:
         raise ConfigError(
             f"{source}: tolerance: {cluster.tolerance} cannot be; expected 0 (nothing is repaired), 1 (one broker at a "
@@ -276,6 +285,11 @@ def checked(cluster: Cluster, source: str) -> Cluster:
         )
     if problem := degree_problem(cluster.degree_max, cluster.tolerance):
         raise ConfigError(f"{source}: degree_max: {problem}.")
+    if cluster.degree_max and cluster.is_fixed:
+        raise ConfigError(
+            f"{source}: degree_max: brokers of protocol {cluster.protocol} keep their places in the tree, so nobody is "
+            "moved; leave it out."
+        )
     _check_tree(cluster, source)
     _check_ports(cluster, source)
     _check_clients(cluster, source)

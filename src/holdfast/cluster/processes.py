@@ -77,8 +77,10 @@ def broker_settings(
     It keeps its state where the cluster's file says, else below the directory.
     """
     beside = "" if directory is None else str(directory.resolve() / STATE)
-    heals = cluster.tolerance > 0
-    known = [one for one in cluster.brokers if one.name == broker.parent or (heals and one.name != broker.name)]
+    edges = cluster.edges_around(broker.name)
+    heals = cluster.tolerance > 0 and not cluster.is_fixed
+    near = {broker.parent, *(name for edge in edges for name in edge)}
+    known = [one for one in cluster.brokers if one.name != broker.name and (heals or one.name in near)]
     return BrokerSettings(
         name=broker.name,
         parent=broker.parent,
@@ -88,12 +90,13 @@ def broker_settings(
         port=broker.port,
         health_port=broker.health_port,
         addresses={one.name: (one.host, one.port) for one in known},
+        edges=edges,
         tolerance=cluster.tolerance,
         join=tuple(one.name for one in known) if heals else (),
-        newcomer=newcomer if newcomer is None else newcomer and heals and bool(known),
+        newcomer=newcomer if newcomer is None or cluster.is_fixed else newcomer and heals and bool(known),
         state_dir=cluster.state_dir or beside,
         brokers=len(cluster.brokers) if heals else 0,
-        link=link_of(cluster.silence_s) if heals and cluster.silence_s else None,
+        link=link_of(cluster.silence_s) if cluster.tolerance and cluster.silence_s else None,
         suspect_s=cluster.suspect_s or SUSPECT_S,
         join_s=cluster.join_s or JOIN_S,
         degree_max=cluster.degree_max,
@@ -115,7 +118,7 @@ def repository_settings(cluster: Cluster, one: Repository, directory: Path | Non
         store = f"{kind}:{(directory or Path()).resolve() / 'stores' / place}"
     return RepositorySettings(
         name=one.name,
-        addresses=(home.address, *(others if cluster.tolerance else ())),
+        addresses=(home.address, *(others if cluster.tolerance and not cluster.is_fixed else ())),
         store=store,
         streams=one.streams,
         cluster=cluster.name,
@@ -294,7 +297,8 @@ class Processes:
     def restart(self, name: str) -> None:
         """Start that broker or repository again, with the same identity.
 
-        Where brokers repair the tree a broker is a newcomer to it. A repository finds its store again, and gets what it
+        Where brokers repair the tree a broker is a newcomer to it; where they pass over whoever is absent it goes on
+        with what it has written down. A repository finds its store again, and gets what it
         missed from the others.
         """
         title = self._title(name)

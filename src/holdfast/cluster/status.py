@@ -44,6 +44,8 @@ class BrokerStatus(Struct, frozen=True):
         degree, most = self.status.get("degree", 0), self.status.get("degree_max", 0)
         if 0 < most < degree:
             found.append(f"has {degree} neighbours, and keeps {most}: children will be moved")
+        if suspected := self.status.get("suspected"):
+            found.append(f"passes over {', '.join(map(str, suspected))}, and keeps what they lack")
         if absent := self.status.get("absent"):
             found.append(f"keeps what {', '.join(map(str, absent))} may lack")
         return found

@@ -37,6 +37,8 @@ class ProtocolInfo(Struct, frozen=True):
     """Whether a broker and its clients are one process of the model, and die together."""
     hops: Callable[[int], int] | None = None
     """How far around each broker it must be told the edges of the tree, by tolerance; `None` if not at all."""
+    recovers: bool = False
+    """Whether a broker goes on after a crash with what it wrote down, message by message: it needs a disk."""
 
 
 CRASHES = ("crash", "root", "two", "adjacent", "recover", "join")
@@ -97,6 +99,7 @@ PROTOCOLS: dict[str, ProtocolInfo] = {
             LocamuBroker,
             ("absent",),
             hops=LocamuBroker.hops,
+            recovers=True,
         ),
     )
 }

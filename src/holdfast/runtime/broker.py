@@ -6,6 +6,9 @@ not wait), 1 if the node failed, 2 if it could not begin, with one sentence on s
 Where brokers repair the tree (`tolerance` above 0), a broker that the others gave up, or that was started again after a
 crash, is a newcomer: it asks its parent and then the others of `join`, one after the other, until one takes it in. One
 that is new altogether needs a single address (`seeds`): whoever listens there says its name, and how it repairs trees.
+
+Where brokers are told the tree around them (`edges`) nobody changes places: one that comes back after a crash goes on
+with what it had written down.
 """
 
 import argparse
@@ -26,7 +29,7 @@ from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig, LinkConfig, degree_problem
 from holdfast.protocols.durable import Kept, kept_in
 from holdfast.protocols.node import BrokerNode, Report, Restart, Restorable
-from holdfast.protocols.registry import make_broker
+from holdfast.protocols.registry import find_protocol, make_broker
 from holdfast.protocols.treeview import TreeView
 from holdfast.runtime.connection import ConnectionLimits
 from holdfast.runtime.driver import Driver, Sink, place_of
@@ -38,6 +41,7 @@ from holdfast.runtime.process import new_incarnation, tune_collector
 from holdfast.runtime.serving import EXIT_FAILED, EXIT_STOPPED, main_of, run_server
 from holdfast.runtime.tracing import RUN, Trace
 from holdfast.storage.state_file import StateFile
+from holdfast.storage.state_log import StateLog
 
 WARNINGS = frozenset({"congested", "excluded", "forced", "gap", "refused", "suspect", "violation"})
 """Reports that somebody should look at; the others are for information."""
@@ -67,6 +71,8 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """`None`: no health endpoint."""
     addresses: dict[str, tuple[str, int]] = {}
     """Where other brokers are, the parent at least."""
+    edges: tuple[tuple[str, str], ...] = ()
+    """The tree around this broker, as (parent, child), for protocols whose brokers are told."""
     tolerance: int = 0
     """How many adjacent brokers may be lost before a repair of the tree has ended; 0 repairs nothing."""
     advertised: str = ""
@@ -113,18 +119,35 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ConfigError(f"broker {self.name}: degree_max {problem}")
         if self.tolerance and not self.advertised and self.host in ANY_HOST:
             raise ConfigError(f"broker {self.name} listens everywhere: say in `advertised` where others reach it")
+        self._check_edges()
         for name in self.join:
             if name not in self.addresses:
                 raise ConfigError(f"broker {self.name} may join {name}, but is not told where that is")
         if self.seeds and (self.parent is not None or self.join):
             raise ConfigError(f"broker {self.name} is told both whom to join and merely where: leave out one of them")
-        if self.newcomer and not self.candidates() and not self.seeds:
+        if self.newcomer and not self.is_fixed and not self.candidates() and not self.seeds:
             raise ConfigError(f"broker {self.name} is a newcomer, but is told nobody who could take it in")
         if self.parent is not None and self.parent not in self.addresses:
             raise ConfigError(f"broker {self.name} has the parent {self.parent}, but is not told where that is")
         for what, port in (("port", self.port), ("health_port", self.health_port or 0)):
             if not 0 <= port <= 65535:
                 raise ConfigError(f"broker {self.name}: {what} {port} is no port; it is between 0 and 65535")
+
+    def _check_edges(self) -> None:
+        protocol = find_protocol(self.protocol)
+        if protocol.recovers and not self.state_dir:
+            raise ConfigError(
+                f"broker {self.name} of protocol {self.protocol} writes down what it processes: say where, in state_dir"
+            )
+        if self.edges and protocol.hops is None:
+            raise ConfigError(f"broker {self.name} is told edges, of which protocol {self.protocol} knows nothing")
+        for name in {name for edge in self.edges for name in edge} - {self.name, *self.addresses}:
+            raise ConfigError(f"broker {self.name} is told an edge of {name}, but not where that is")
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether brokers keep their places in the tree, and whoever comes back is no newcomer."""
+        return find_protocol(self.protocol).hops is not None
 
     def candidates(self) -> tuple[str, ...]:
         """Who may take this broker in, in the order in which they are asked."""
@@ -145,6 +168,7 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             brokers=self.brokers,
             durable=bool(self.state_dir),
             degree_max=self.degree_max,
+            edges=self.edges,
         )
 
 
@@ -160,15 +184,13 @@ class BrokerProcess:
         """Whether it may be the root of a new tree if it finds nobody."""
         self._ssl_server = ssl_server
         self._log = Log("holdfast.broker", node=settings.name)
-        self._state = (
-            StateFile(Path(settings.state_dir), settings.cluster, settings.name) if settings.state_dir else None
-        )
+        self._state = _state_of(settings)
         self._restore()
         self._candidates = self._new_candidates()
         self.node = self._new_node(self.settings.parent, settings.port)
         # A newcomer may have been here before: its trace goes on where it was killed.
         settings = self.settings
-        fresh = not settings.newcomer
+        fresh = not (settings.newcomer or self._returns)
         self._trace = Trace(settings.trace, settings.name, settings.run, fresh=fresh) if settings.trace else None
         self._stopped = asyncio.Event()
         self._signals: asyncio.Queue[str] = asyncio.Queue()
@@ -208,14 +230,19 @@ class BrokerProcess:
             self.settings = msgspec.structs.replace(settings, seeds=seeds)
         elif settings.tolerance:
             self._remember(kept.tree)
-        if settings.newcomer is None:
-            newcomer = bool(settings.tolerance and kept.tree)
+        self._returns = settings.is_fixed and settings.newcomer is not False and bool(self._pairs)
+        if settings.newcomer is None or settings.is_fixed:
+            newcomer = bool(settings.tolerance and kept.tree and not settings.is_fixed)
             self.settings = msgspec.structs.replace(self.settings, newcomer=newcomer)
         if kept.epoch:
             self._log.info("restored", epoch=kept.epoch, knows=[one.name for one in kept.tree])
 
+    @property
+    def _pairs(self) -> dict[str, bytes]:
+        return {} if self._state is None else self._state.pairs
+
     def _new_node(self, parent: str | None, port: int) -> BrokerNode:
-        pairs = {} if self._state is None else self._state.pairs
+        pairs = self._pairs
         incarnation = new_incarnation(after=kept_in(pairs).epoch)
         node = make_broker(self.settings.protocol, self.settings.config(parent, port), incarnation)
         if pairs and isinstance(node, Restorable):
@@ -402,6 +429,8 @@ class BrokerProcess:
         self._candidates.close()
         self._health.close()
         await self.driver.close()
+        if isinstance(self._state, StateLog):
+            self._state.close()
         if self._trace is not None:
             self._trace.close()
         self._log.info("stopped")
@@ -417,6 +446,14 @@ class BrokerProcess:
         write = self._log.warning if report.event in WARNINGS else self._log.info
         said = {"peer": report.peer, "pattern": report.pattern, "where": report.where, "detail": report.detail}
         write(report.event, **{name: value for name, value in said.items() if value})
+
+
+def _state_of(settings: BrokerSettings) -> StateFile | StateLog | None:
+    """Where the broker keeps what it persists: much of it at each message, or a few facts."""
+    if not settings.state_dir:
+        return None
+    kind = StateLog if find_protocol(settings.protocol).recovers else StateFile
+    return kind(Path(settings.state_dir), settings.cluster, settings.name)
 
 
 def view_of(node: BrokerNode) -> dict[str, object]:

@@ -15,7 +15,9 @@ from holdfast.cluster.config import LOOPBACK, Broker, Cluster, checked
 from holdfast.cluster.ports import free_port_pairs
 from holdfast.cluster.processes import Processes
 from holdfast.cluster.status import broker_status
+from holdfast.model.guarantees import TOTAL
 from holdfast.model.trace import Event
+from holdfast.protocols.registry import find_protocol
 from holdfast.runtime.broker import BrokerSettings
 from holdfast.services.bank import account_numbers, workload
 from holdfast.services.replica import Replica, open_replica
@@ -24,6 +26,7 @@ from tests.integration.support_brokers import QUICK
 from tests.integration.support_proxy import BreakingProxy
 
 BANK, NEWS = "bank/lisbon", "news/all"
+BANK_SHARE = 0.6
 PATIENCE_S = 20.0
 RATE = 1000
 """Messages a second that all clients publish together, where the machine can."""
@@ -62,7 +65,12 @@ class ProxiedProcesses(Processes):
 
 @asynccontextmanager
 async def tree_of_processes(
-    directory: Path, parents: dict[str, str | None], tolerance: int = 1, proxied: bool = False, degree_max: int = 0
+    directory: Path,
+    parents: dict[str, str | None],
+    tolerance: int = 1,
+    proxied: bool = False,
+    degree_max: int = 0,
+    protocol: str = "ginger",
 ) -> AsyncIterator[Processes]:
     """The brokers of a tree, each a process of its own, all ready; gone at the end."""
     ports = free_port_pairs(len(parents))
@@ -70,7 +78,7 @@ async def tree_of_processes(
         Broker(name, parent, LOOPBACK, port, health_port)
         for (name, parent), (port, health_port) in zip(parents.items(), ports, strict=True)
     )
-    cluster = checked(Cluster("faults", "ginger", brokers, (), tolerance, degree_max=degree_max), "the test")
+    cluster = checked(Cluster("faults", protocol, brokers, (), tolerance, degree_max=degree_max), "the test")
     async with AsyncExitStack() as stack:
         if not proxied:
             processes = Processes(cluster, directory, attached=True)
@@ -102,10 +110,12 @@ def processes_kill(processes: Processes, name: str) -> None:
 
 
 class Player:
-    """A client that is a replica of the bank, and also publishes and reads news of its own."""
+    """A client that is a replica of the bank, if that can be, and also publishes and reads news of its own."""
 
-    def __init__(self, client: holdfast.Client, replica: Replica, news: holdfast.Subscription, seed: int) -> None:
-        self.client, self.replica, self._news = client, replica, news
+    def __init__(
+        self, client: holdfast.Client, replica: Replica, news: holdfast.Subscription, seed: int, bank_share: float
+    ) -> None:
+        self.client, self.replica, self._news, self._bank_share = client, replica, news, bank_share
         self._chance = Random(f"{seed}/{client.name}")
         self.published = self.read = 0
         self.following: list[asyncio.Task[None]] = []
@@ -132,7 +142,7 @@ class Player:
                 begun_at += interval_s
                 await asyncio.sleep(interval_s)
                 continue
-            if self._chance.random() < 0.6:
+            if self._chance.random() < self._bank_share:
                 await self.replica.perform(next(operations))
             else:
                 await self.client.publish(NEWS, b"news %d" % self.published, self._chance.choice(guarantees))
@@ -222,13 +232,16 @@ async def play(
     under_way_max: int = UNDER_WAY_MAX,
     proxied: bool = False,
     degree_max: int = 0,
+    protocol: str = "ginger",
 ) -> Verdict:
     """Let everybody publish while the story happens; when all is delivered, the verdict. Replicas must be equal."""
     rows: list[Event] = []
     async with AsyncExitStack() as stack:
         processes = await stack.enter_async_context(
-            tree_of_processes(directory, parents, tolerance, proxied, degree_max)
+            tree_of_processes(directory, parents, tolerance, proxied, degree_max, protocol)
         )
+        # The bank's operations are in total order, partly; where nobody gives that there is only news.
+        bank_share = BANK_SHARE if TOTAL in find_protocol(protocol).guarantees else 0.0
         players = []
         for index, home in enumerate(homes):
             client = await stack.enter_async_context(
@@ -237,7 +250,7 @@ async def play(
                 )
             )
             replica = await open_replica(client, BANK, account_numbers(20))
-            players.append(Player(client, replica, await client.subscribe(NEWS), seed))
+            players.append(Player(client, replica, await client.subscribe(NEWS), seed, bank_share))
         stage, done = Stage(processes, players, rows, under_way_max), asyncio.Event()
         for player in players:
             player.follow()

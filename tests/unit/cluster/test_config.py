@@ -120,7 +120,10 @@ def test_every_example_is_a_cluster(path: Path):
             "my.toml: brokers.b.health_port: 127.0.0.1:80 is taken by brokers.a.port; give each its own port.",
         ),
         ("protocol='gingr'\n[brokers.a]\n", "my.toml: protocol: unknown protocol 'gingr' (did you mean 'ginger'?);"),
-        ("protocol='locamu'\n[brokers.a]\n", "my.toml: protocol: locamu runs in the simulator alone so far"),
+        (
+            "protocol='locamu'\ntolerance=1\ndegree_max=3\n[brokers.a]\n",
+            "my.toml: degree_max: brokers of protocol locamu keep their places in the tree, so nobody is moved",
+        ),
         ("name='a b'\n[brokers.a]\n", "my.toml: name: 'a b' is no name; expected up to 64 letters, digits,"),
         ("[brokers.'../x']\n", "my.toml: brokers.../x: '../x' is no name;"),
         ("[brokers.a]\n[clients.a]\nbroker='a'\n", "my.toml: clients.a: a broker has that name; every node needs"),

@@ -22,6 +22,7 @@ from holdfast.model.messages import (
     Hello,
     Levels,
     Publish,
+    Recall,
     Refusal,
     Relay,
     SessionMessage,
@@ -42,7 +43,7 @@ from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.protocols.node import Effects, Report, SetTimer
 from holdfast.protocols.publishers import topic_problem
 
-FROM_CLIENTS = (Publish, Subscribe, Unsubscribe, Confirm, ConfirmAck)
+FROM_CLIENTS = (Publish, Subscribe, Unsubscribe, Confirm, ConfirmAck, Recall)
 BEGIN_TIMER = "begin:"
 BEGIN_S = 0.05
 """How long after a session has ended the next one is begun."""

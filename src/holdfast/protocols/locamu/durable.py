@@ -12,6 +12,8 @@ from holdfast.model.messages import (
     Interest,
     Notice,
     Publish,
+    Recall,
+    Recalled,
     Rejected,
     SessionMessage,
     Subscribe,
@@ -114,6 +116,9 @@ class Durable:
             pending = self.core.pending.get(message.token)
             if pending is not None and client in pending.clients:
                 pending.clients.remove(client)
+        elif isinstance(message, Recall):
+            # A name is known where it publishes: see docs/protocols/locamu.md.
+            self._tell(client, Recalled(message.token, self.publishers.last(client)))
         elif isinstance(message, Subscribe | Unsubscribe | Confirm):
             problem = request_problem(message)
             if problem:

@@ -13,6 +13,8 @@ Bounds: copies that wait (`BUFFER_MAX`; one more is dropped, and asked for again
 (`AHEAD_BYTES_MAX`; the rest stays in the store).
 """
 
+from collections import Counter
+
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import Relay, Standing
 from holdfast.protocols.config import BrokerConfig
@@ -395,15 +397,10 @@ class Exchange:
             f"{', '.join(self.core.lacking(copy))} to send what comes before {key[1]} of {key[0]}"
             for key, (_, copy) in self.buffer.items()
         ]
-        reasons += [
-            f"{', '.join(sorted(names))} to process message {serial}"
-            for serial, names in self._lacking.items()
-            if names
-        ]
-        reasons += [
-            f"{', '.join(one.missing)} on the way to mark message {serial}"
-            for serial, one in self.core.unmarked.items()
-        ]
+        lacking = Counter(name for names in self._lacking.values() for name in names)
+        reasons += [f"{name} to process {count} of what is kept for it" for name, count in sorted(lacking.items())]
+        missing = Counter(name for one in self.core.unmarked.values() for name in one.missing)
+        reasons += [f"{name}, which was passed over, to mark {count}" for name, count in sorted(missing.items())]
         reasons += [f"everybody to hear of {one.notice}" for one in self.core.pending.values()]
         return reasons
 

@@ -1,0 +1,122 @@
+"""LoCaMu as processes: brokers are killed, frozen and started again under traffic, and everybody goes on where it was.
+
+The tree is of six brokers, with clients at five of them; whoever is absent is passed over, up to the tolerance.
+"""
+
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.cluster.processes import STATE
+from holdfast.cluster.status import broker_status
+from holdfast.model.errors import ConfigError
+from holdfast.model.guarantees import GuaranteeError
+from holdfast.simulation.checkers import Verdict
+from holdfast.storage.state_log import SUFFIX
+from tests.integration.faults.support_faults import TREE, Stage, play, tree_of_processes
+from tests.integration.support_brokers import until
+
+RATE = 200
+HOMES = ("3", "4", "5")
+"""The brokers above these have no clients: traffic of all must flow on when one of them is absent."""
+
+
+def played(directory: Path, story, *, tolerance: int = 1, homes: tuple[str, ...] = HOMES) -> Verdict:
+    verdict = holdfast.run(
+        play(directory, story, TREE, homes, tolerance=tolerance, rate=RATE, under_way_max=RATE, protocol="locamu")
+    )
+    assert verdict.ok, verdict.examples
+    assert verdict.deliveries > 0
+    return verdict
+
+
+async def misses(stage: Stage, name: str, other: str) -> bool:
+    return other in (await broker_status(stage.processes.cluster.broker(name))).status.get("suspected", ())
+
+
+def test_messages_pass_a_killed_broker_over_and_it_is_given_what_it_missed(tmp_path: Path):
+    async def story(stage: Stage) -> None:
+        for name in ("1", "0"):
+            stage.processes.crash(name)
+            await stage.flows_again()
+            stage.processes.restart(name)
+            await stage.is_ready(name)
+            await stage.flows_again()
+
+    played(tmp_path, story)
+
+
+def test_a_client_goes_on_with_its_session_when_its_broker_was_killed_and_is_back(tmp_path: Path):
+    async def story(stage: Stage) -> None:
+        stage.processes.crash("3")
+        await stage.passes(RATE // 4)
+        stage.processes.restart("3")
+        await stage.is_ready("3")
+        await stage.flows_again()
+
+    played(tmp_path, story)
+
+
+def test_two_neighbours_may_be_killed_at_once_where_the_tolerance_is_two(tmp_path: Path):
+    async def story(stage: Stage) -> None:
+        stage.processes.crash("0")
+        stage.processes.crash("1")
+        await stage.flows_again()
+        for name in ("1", "0"):
+            stage.processes.restart(name)
+        for name in ("1", "0"):
+            await stage.is_ready(name)
+        await stage.flows_again()
+
+    played(tmp_path, story, tolerance=2)
+
+
+def test_a_frozen_broker_is_suspected_passed_over_and_goes_on_when_it_thaws(tmp_path: Path):
+    async def story(stage: Stage) -> None:
+        stage.processes.freeze("1")
+        await stage.said("0", "suspect")
+        await stage.flows_again()
+        assert await misses(stage, "3", "1")
+        stage.processes.thaw("1")
+        while await misses(stage, "3", "1"):
+            pass
+        await stage.flows_again()
+
+    played(tmp_path, story)
+
+
+def test_brokers_that_were_all_killed_at_once_go_on_with_what_they_had_written_down(tmp_path: Path):
+    async def story(stage: Stage) -> None:
+        for name in TREE:
+            stage.processes.crash(name)
+        for name in TREE:
+            stage.processes.restart(name)
+        for name in TREE:
+            await stage.is_ready(name)
+        await stage.flows_again()
+
+    played(tmp_path, story)
+
+
+def test_total_order_is_refused_and_a_damaged_journal_keeps_a_broker_from_starting(tmp_path: Path):
+    async def story() -> None:
+        async with tree_of_processes(tmp_path, {"0": None, "1": "0"}, protocol="locamu") as processes:
+            address = processes.cluster.broker("1").address
+            async with holdfast.connect(address, name="alice", cluster="faults") as alice:
+                inbox = await alice.subscribe("t")
+                with pytest.raises(GuaranteeError, match="locamu gives eventual, fifo, causal, not total"):
+                    await alice.publish("t", b"", guarantee="total")
+                await alice.publish("t", b"causal", guarantee="causal")
+                assert (await inbox.get(10)).payload == b"causal"
+            journal = tmp_path / STATE / f"1{SUFFIX}"
+            await until(journal.exists, "the broker has written something down")
+            processes.crash("1")
+            data = bytearray(journal.read_bytes())
+            data[len(data) // 2] ^= 1
+            journal.write_bytes(data)
+            processes.restart("1")
+            with pytest.raises(ConfigError, match=r"broker 1 cannot begin: .* is damaged at byte"):
+                await processes.wait_ready("1")
+
+    holdfast.run(story())
