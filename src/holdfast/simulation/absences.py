@@ -13,12 +13,11 @@ from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.simulation.faults import Command, Crash, Cut, Freeze, Heal, Recover, Reset, Slow, Thaw, When
 from holdfast.simulation.trees import Parents
 
-AWAY_S = (0.02, 0.2, 1.0, 3.0, 6.0)
-ALARM_S = (0.1, 0.5, 2.5, 5.0)
+AWAY_S = (0.02, 0.2, 1.0, 2.0, 4.0)
+ALARM_S = (0.1, 0.5, 1.5, 3.0)
+MOMENT_S = 1e-5
+"""Times of a timetable are rounded to less."""
 MIDST = ("Relay", "Relay", "Standing", "Publish", "SubscribeAck", "Hello", "Welcome")
-BACK_S = (0.5, 4.0, 12.0)
-"""Whoever died of something later than its return is brought back once more after the last absence."""
-
 Timed = tuple[float, Command]
 
 
@@ -34,7 +33,6 @@ class AbsenceAuthor:
         edges = [(parent, name) for name, parent in tree.items() if parent is not None]
         self._near = Neighbourhood(next(iter(tree)), edges)
         self._away: list[tuple[str, float, float]] = []
-        self._struck: set[str] = set()
 
     def entries(self) -> Iterator[Timed]:
         """What happens, in no particular order."""
@@ -46,10 +44,6 @@ class AbsenceAuthor:
                 yield from self._absence(node, start_s, end_s)
         for _ in range(self.chance.choice((0, 2, 4, 8, 16))):
             yield from self._alarm()
-        last_s = max((end_s for _, _, end_s in self._away), default=0.0)
-        for node in dict.fromkeys(node for node, _, _ in self._away):
-            for after_s in BACK_S:
-                yield last_s + after_s, Recover(node)
 
     def _moment(self) -> float:
         return self.begin_s + self.span_s * self.chance.uniform(-0.2, 1.2)
@@ -76,10 +70,10 @@ class AbsenceAuthor:
             yield start_s, Freeze(node)
             yield end_s, Thaw(node)
             return
-        if kind == "midst" and node not in self._struck:
-            # Once for each broker: it may come late, and whoever dies after the last return never comes back.
-            self._struck.add(node)
-            yield start_s, When(node, self.chance.choice(MIDST), Crash(node), self.chance.randint(1, 8))
+        if kind == "midst":
+            # Before its return, or not at all: later there may be others away, and nobody to bring it back.
+            within_s = max(0.0, end_s - max(0.0, start_s) - MOMENT_S)
+            yield start_s, When(node, self.chance.choice(MIDST), Crash(node), self.chance.randint(1, 8), within_s)
         else:
             yield start_s, Crash(node)
         yield end_s, Recover(node)

@@ -63,6 +63,8 @@ SILENT: tuple[FailureClass, ...] = ("freeze", "cut", "partition", "storm", *RETU
 """Classes in which connections stay open and bring nothing."""
 SILENCE_S = 1.5
 """After so much of it the brokers of these runs give a connection up."""
+SILENCE_SHORT_S = 0.75
+"""Where taking somebody for absent who is there does no harm, it may happen after so much."""
 SILENCES_S = (2.0, 4.0, 8.0)
 PARTED: tuple[FailureClass, ...] = ("cut", "partition")
 """Classes in which two parts of the tree may live on side by side: total messages need a majority."""

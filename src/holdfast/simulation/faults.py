@@ -103,13 +103,14 @@ class When(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag=
     """A fault in the midst of things: when the node sends its n-th frame or message of that kind from now on.
 
     `sends` is a name of `model.messages`, such as `TotalMarker`. What the node was about to send after it is not sent
-    if the fault is the node's crash.
+    if the fault is the node's crash. What has not come to pass within `within_s`, if that is given, does not any more.
     """
 
     node: str
     sends: str
     fault: Fault
     count: Times = 1
+    within_s: Seconds | None = None
 
 
 # ------------------------------------------------------------------------------------------------------ commands

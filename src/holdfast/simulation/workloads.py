@@ -30,6 +30,7 @@ from holdfast.simulation.failures import (
     PARTED,
     RETURNING_CLASSES,
     SILENCE_S,
+    SILENCE_SHORT_S,
     SILENT,
     STORM_S,
     FailureAuthor,
@@ -68,6 +69,7 @@ BROKERS_BUSHY = 14
 """Larger trees with a broker that has most of the others below it take too long to come up on the slowest networks."""
 CLIENTS_MAX = 10
 LIMIT_S = 120.0
+BEGIN_SOON_S = (0.2, 1.0, 2.0)
 QUIET_HEALING_S = 3.0
 """Where silence means something, calm must have lasted longer than it."""
 JOIN_S = 10.0
@@ -176,7 +178,7 @@ def judge(
     sim = scenario.build(make, check_invariants=check_invariants, replay=replay)
     verdict, error = None, ""
     try:
-        sim.run_until_quiet(scenario.limit_s, QUIET_HEALING_S if scenario.tolerance else QUIET_S)
+        sim.run_until_quiet(scenario.limit_s, _quiet_s(scenario))
         verdict = sim.check()
         error = "; ".join([*sim.failures(), *sim.unrepaired()])
     except (HoldfastError, AssertionError, LookupError, TypeError, ValueError, AttributeError) as broken:
@@ -193,6 +195,14 @@ def judge(
         virtual_s=sim.now,
         wall_s=sim.wall_s,
     )
+
+
+def _quiet_s(scenario: Scenario) -> float:
+    """How long nothing may happen before a run is over."""
+    if not scenario.tolerance:
+        return QUIET_S
+    silence_s = scenario.session.silence_s
+    return QUIET_HEALING_S if silence_s >= SILENCE_S else QUIET_HEALING_S * silence_s / SILENCE_S
 
 
 # ------------------------------------------------------------------------------------------------------ making one
@@ -234,13 +244,16 @@ class _Author:
         self.weights = [shape.choice((0, 1, 1, 3)) for _ in self.ranks]
         if self.kind != "mixed" or not any(self.weights):
             self.weights = [shape.choice((1, 3)) for _ in self.ranks]
-        if trouble.tolerance:
+        if trouble.failure == "absent":
+            # Everybody serves from the beginning, and what is not there yet may be absent.
+            self.begin_s = shape.choice(BEGIN_SOON_S)
+        elif trouble.tolerance:
             # Only what has joined is repaired, and the deepest trees take a while to come up.
             self.begin_s = boot_s(self.tree, self._network().bytes_per_s is not None, trouble.degree_max > 0)
         if trouble.failure == "storm":
             self.span_s = STORM_S
         if trouble.failure in RETURNING_CLASSES:
-            self.span_s = shape.choice((0.1, 1.0, 4.0))
+            self.span_s = shape.choice((0.1, 1.0, 4.0 if trouble.failure == "away" else 2.5))
         self.entries: list[Timed] = []
 
     def _brokers(self, shape: Random, brokers_max: int) -> int:
@@ -320,17 +333,26 @@ class _Author:
             return None
         return stream(self.seed, "suspicions").choice((0.002, 0.05, 0.3))
 
+    def _silence(self) -> tuple[float, float]:
+        """How often a link is asked whether it is there, and after which silence it is taken to have ended."""
+        if self.trouble.failure == "absent":
+            return SILENCE_SHORT_S * 0.8, SILENCE_SHORT_S
+        if self.trouble.failure in SILENT:
+            return SILENCE_S / 5, SILENCE_S
+        return LinkConfig().heartbeat_s, LinkConfig().silence_s
+
     def _session(self) -> LinkConfig:
         # Small windows make links wait for credit, few frames an acknowledgement; both meet more interleavings.
         chance = stream(self.seed, "session")
+        heartbeat_s, silence_s = self._silence()
         return replace(
             LinkConfig(),
             window_bytes=chance.choice((1 << 20, 1 << 20, 4096, 400)),
             ack_frames=chance.choice((64, 8, 1)),
             ack_delay_s=chance.choice((0.02, 0.001)),
             redial_s=0.01,
-            heartbeat_s=SILENCE_S / 5 if self.trouble.failure in SILENT else LinkConfig().heartbeat_s,
-            silence_s=SILENCE_S if self.trouble.failure in SILENT else LinkConfig().silence_s,
+            heartbeat_s=heartbeat_s,
+            silence_s=silence_s,
             redial_max_s=0.1,  # A deep tree comes up level by level, each waiting for the next try of the one below.
         )
 

@@ -269,10 +269,16 @@ class Simulation:
         elif isinstance(command, LinkFault):
             self._do_to_link(command)
         elif isinstance(command, When):
-            fault = command.fault
-            self.host(command.node).watches.append(Watch(command.sends, command.count, lambda: self.do(fault)))
+            self._watch(command)
         else:
             self._do_for_client(command)
+
+    def _watch(self, command: When) -> None:
+        watches = self.host(command.node).watches
+        watch = Watch(command.sends, command.count, lambda: self.do(command.fault))
+        watches.append(watch)
+        if command.within_s is not None:
+            self.kernel.after(command.within_s, lambda _: watches.remove(watch) if watch in watches else None)
 
     def _do_to_node(self, fault: NodeFault) -> None:
         host = self.host(fault.node)

@@ -131,13 +131,17 @@ class LocamuBroker:
         return self.hub.take()
 
     def settle(self, now: float) -> Effects:
-        self._at(now)
+        self._now = self.exchange.now = now
         if self.phase is not Phase.GONE:
-            self.exchange.hurry()
-            self.durable.compact()
-            self._hold_back()
+            if self.exchange.hurried:
+                self.exchange.hurry()
+            if self.durable.journal.is_full:
+                self.durable.compact()
+            if len(self.durable.core.store) >= STORE_MAX or not self.hub.granting:
+                self._hold_back()
             self.hub.settle()
-            self._leave_if_drained()
+            if self.phase is Phase.LEAVING:
+                self._leave_if_drained()
         return self.hub.take()
 
     def stop(self, now: float) -> Effects:
@@ -152,7 +156,7 @@ class LocamuBroker:
         self._now = self.exchange.now = now
 
     def _leave_if_drained(self) -> None:
-        if self.phase is Phase.LEAVING and self.hub.drained() and not self.exchange.owes_now():
+        if self.hub.drained() and not self.exchange.owes_now():
             self.phase = Phase.GONE
             self.hub.abandon(f"broker {self.name} is leaving")
             self.hub.out.append(Report("stopped"))

@@ -140,9 +140,16 @@ class Core:
         return is_safe(path, (*entry.marks, *entry.extra, self.name), self.reach)
 
     def may_pass_on(self, entry: Entry, target: str) -> bool:
-        """Whether we may send the copy that came to us, as it came, to somebody its forwarder meant it for (3.8.6)."""
+        """Whether we may send the copy that came to us, as it came, to somebody its forwarder meant it for (3.8.6).
+
+        Of the forwarder's numbers we know those for brokers within our own reach. Somebody on its other side would
+        pass the copy on without the rest, and nobody out there would ever learn to which message they belong.
+        """
         last = entry.last
         if not last or target not in entry.marks[last] or target not in self.near:
+            return False
+        beyond = last in self.near.between(self.name, target)
+        if beyond and self.near.distance(self.name, last) + self.reach.marks > self.reach.safe:
             return False
         path = (*entry.path[: entry.path.index(last) + 1], *self.near.between(last, target))
         return is_safe(path, (*entry.marks, *entry.extra), self.reach)

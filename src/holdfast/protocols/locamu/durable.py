@@ -54,10 +54,9 @@ class Durable:
 
     def compact(self) -> None:
         """An image in the place of many records."""
-        if self.journal.is_full:
-            sessions = [link.image() for link in self._hub.links.values() if link.kind == "client"]
-            image = Image(self.journal.last, self.core.image(), self.publishers.numbers(), sessions)
-            self._hub.out += self.journal.replace(image)
+        sessions = [link.image() for link in self._hub.links.values() if link.kind == "client"]
+        image = Image(self.journal.last, self.core.image(), self.publishers.numbers(), sessions)
+        self._hub.out += self.journal.replace(image, len(self.core.store))
 
     def restore(self, pairs: dict[str, bytes]) -> None:
         """Go on from what was written down; nothing of it is said again."""

@@ -54,7 +54,7 @@ class Exchange:
         self._lacking: dict[int, set[str]] = {}
         self._ask_at, self._ask_s = 0.0, ASK_S
         self._ticking = False
-        self._hurried: dict[str, None] = {}
+        self.hurried: dict[str, None] = {}
         self.now = 0.0
 
     # ----------------------------------------------------------------------------------------------------- lifetime
@@ -319,12 +319,12 @@ class Exchange:
                 continue
             self.durable.put(Finished(serial))
             if pending.up:
-                self._hurried[pending.up] = None
+                self.hurried[pending.up] = None
             self._forget_if_stable(serial)
 
     def hurry(self) -> None:
         """At the end of a turn, those who wait to hear that something is complete are told."""
-        hurried, self._hurried = self._hurried, {}
+        hurried, self.hurried = self.hurried, {}
         for name in hurried:
             self._say(self.peers[name])
 

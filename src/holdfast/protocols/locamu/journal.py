@@ -82,6 +82,7 @@ class Journal:
     def __init__(self) -> None:
         self.last = 0
         self._kept: list[int] = []
+        self._room = RECORDS_MAX
 
     def write(self, record: Record) -> Persist:
         self.last += 1
@@ -90,10 +91,15 @@ class Journal:
 
     @property
     def is_full(self) -> bool:
-        return len(self._kept) >= RECORDS_MAX
+        return len(self._kept) >= self._room
 
-    def replace(self, image: Image) -> Effects:
-        """The image goes to the disk, then the records that it includes are erased."""
+    def replace(self, image: Image, size: int = 0) -> Effects:
+        """The image goes to the disk, then the records that it includes are erased.
+
+        The next one comes after as many records as this one has messages, if these are many: else a broker that keeps
+        much for somebody who is away would write all of it again and again.
+        """
+        self._room = max(RECORDS_MAX, size)
         kept, self._kept = self._kept, []
         erased = [Persist(f"{RECORD_KEY}{number}", b"") for number in kept]
         return [Persist(IMAGE_KEY, _encoder.encode(image)), *erased]
