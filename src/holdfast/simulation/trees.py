@@ -77,3 +77,17 @@ def random_tree(chance: Random, brokers: int) -> Parents:
     for number in range(1, brokers):
         parents[str(number)] = str(chance.randrange(max(0, number - recent), number))
     return parents
+
+
+def below_themselves(above: Parents) -> list[str]:
+    """Who never comes to the top of a tree, going up."""
+    return [name for name in above if not _reaches_the_top(name, above)]
+
+
+def _reaches_the_top(name: str, above: Parents) -> bool:
+    seen: set[str] = set()
+    place: str | None = name
+    while place in above and place not in seen:
+        seen.add(place)
+        place = above[place]
+    return place not in seen

@@ -15,23 +15,20 @@ from random import Random
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.model.guarantees import GUARANTEES, TOTAL
-from holdfast.protocols.config import LinkConfig
 from holdfast.protocols.registry import find_protocol
 from holdfast.simulation.absences import AbsenceAuthor
 from holdfast.simulation.booting import boot_s
 from holdfast.simulation.checkers import Verdict
+from holdfast.simulation.circumstances import network_of, session_of, suspect_s_of
 from holdfast.simulation.failures import (
     BROKERS_MIN,
     MIDST,
     PARTED,
     RETURNING_CLASSES,
     SILENCE_S,
-    SILENCE_SHORT_S,
-    SILENT,
     STORM_S,
     FailureAuthor,
     FailureClass,
@@ -57,8 +54,6 @@ from holdfast.simulation.faults import (
     When,
 )
 from holdfast.simulation.kernel import stream
-from holdfast.simulation.latencies import Constant, Exponential, Latency, Lognormal, Uniform
-from holdfast.simulation.network import NetworkConfig
 from holdfast.simulation.scenarios import ClientSettings, Scenario, Timed
 from holdfast.simulation.trees import Parents, bushy_tree, print_tree, random_tree
 from holdfast.simulation.world import QUIET_S, BrokerFactory
@@ -74,7 +69,6 @@ QUIET_HEALING_S = 3.0
 """Where silence means something, calm must have lasted longer than it."""
 JOIN_S = 10.0
 """Long enough for the slowest of these networks: whoever is given up because of it would be one failure too many."""
-SPEEDS = (0.3, 1.0, 1.0, 3.0, 8.0)
 TOPICS = ("a", "b", "a/x", "a/y", "b/x/z")
 PATTERNS = (*TOPICS, "#", "+", "a/#", "a/+", "+/x", "b/+/z", "+/x/#")
 FILTERS = (
@@ -249,7 +243,9 @@ class _Author:
             self.begin_s = shape.choice(BEGIN_SOON_S)
         elif trouble.tolerance:
             # Only what has joined is repaired, and the deepest trees take a while to come up.
-            self.begin_s = boot_s(self.tree, self._network().bytes_per_s is not None, trouble.degree_max > 0)
+            self.begin_s = boot_s(
+                self.tree, network_of(seed, trouble.failure).bytes_per_s is not None, trouble.degree_max > 0
+            )
         if trouble.failure == "storm":
             self.span_s = STORM_S
         if trouble.failure in RETURNING_CLASSES:
@@ -290,11 +286,11 @@ class _Author:
             # Where a broker and its clients die for good, whoever comes back begins anew.
             durable=self.trouble.failure == "recover" and not find_protocol(self.protocol).shares_fate,
             join_s=JOIN_S if self.trouble.tolerance else None,
-            suspect_s=self._suspect_s(),
+            suspect_s=suspect_s_of(self.seed, self.trouble.failure),
             degree_max=self.trouble.degree_max,
             move_pause_s=self._move_pause_s() if self.trouble.degree_max else None,
-            network=self._network(),
-            session=self._session(),
+            network=network_of(self.seed, self.trouble.failure),
+            session=session_of(self.seed, self.trouble.failure),
             clients=self._consumers(),
             timetable=timetable,
         )
@@ -309,52 +305,6 @@ class _Author:
         """The tree takes its shape when it comes up, or when the traffic begins, or in the midst of that."""
         latest_s = self.begin_s + self.span_s
         return stream(self.seed, "moves").choice((0.05, self.begin_s - 1.0, self.begin_s, latest_s))
-
-    def _network(self) -> NetworkConfig:
-        chance = stream(self.seed, "network")
-        latencies: tuple[Latency, ...] = (
-            Constant(2.0),
-            Uniform(1.0, 5.0),
-            Exponential(3.0),
-            Exponential(10.0, 1.0),
-            Lognormal(4.0, 1.0),
-        )
-        return NetworkConfig(
-            latency=chance.choice(latencies),
-            client_latency=chance.choice((Uniform(0.1, 1.0), Exponential(2.0))),
-            speeds=SPEEDS if chance.random() < 0.8 else (),
-            bytes_per_s=chance.choice((None, None, None, 20_000.0 if self.trouble.failure != "absent" else None)),
-            codec_check=chance.random() < 0.1,
-        )
-
-    def _suspect_s(self) -> float | None:
-        """Where suspicions do no harm, they may come early: many will be false."""
-        if self.trouble.failure not in RETURNING_CLASSES:
-            return None
-        return stream(self.seed, "suspicions").choice((0.002, 0.05, 0.3))
-
-    def _silence(self) -> tuple[float, float]:
-        """How often a link is asked whether it is there, and after which silence it is taken to have ended."""
-        if self.trouble.failure == "absent":
-            return SILENCE_SHORT_S * 0.8, SILENCE_SHORT_S
-        if self.trouble.failure in SILENT:
-            return SILENCE_S / 5, SILENCE_S
-        return LinkConfig().heartbeat_s, LinkConfig().silence_s
-
-    def _session(self) -> LinkConfig:
-        # Small windows make links wait for credit, few frames an acknowledgement; both meet more interleavings.
-        chance = stream(self.seed, "session")
-        heartbeat_s, silence_s = self._silence()
-        return replace(
-            LinkConfig(),
-            window_bytes=chance.choice((1 << 20, 1 << 20, 4096, 400)),
-            ack_frames=chance.choice((64, 8, 1)),
-            ack_delay_s=chance.choice((0.02, 0.001)),
-            redial_s=0.01,
-            heartbeat_s=heartbeat_s,
-            silence_s=silence_s,
-            redial_max_s=0.1,  # A deep tree comes up level by level, each waiting for the next try of the one below.
-        )
 
     def _consumers(self) -> tuple[ClientSettings, ...]:
         chance = stream(self.seed, "consumers")

@@ -42,7 +42,7 @@ from holdfast.simulation.hosts import Host, Reports, Watch
 from holdfast.simulation.kernel import Kernel, stream
 from holdfast.simulation.network import Network, NetworkConfig, Stream
 from holdfast.simulation.summaries import summarize
-from holdfast.simulation.trees import parse_tree
+from holdfast.simulation.trees import below_themselves, parse_tree
 
 QUIET_S = 1.0
 POLL_S = 0.25
@@ -452,21 +452,12 @@ class Simulation:
             found = []
         above = {name: getattr(self.node(name), "parent", None) for name in self.tree if self._serves(name)}
         roots = sorted(name for name, parent in above.items() if parent not in above)
-        astray = [name for name in above if not self._reaches_the_top(name, above)]
+        astray = below_themselves(above)
         if self._broker_config.tolerance and astray:
             found.append(f"below themselves: {', '.join(astray)}")
         if self._broker_config.tolerance and len(roots) > 1:
             found.append(f"several roots: {', '.join(f'{name} (parent {above[name]})' for name in roots)}")
         return found
-
-    @staticmethod
-    def _reaches_the_top(name: str, above: dict[str, str | None]) -> bool:
-        seen: set[str] = set()
-        place: str | None = name
-        while place in above and place not in seen:
-            seen.add(place)
-            place = above[place]
-        return place not in seen
 
     def _known_client(self, address: str) -> ClientHost:
         name = address.partition("@")[0]
