@@ -58,6 +58,18 @@ class RelocatingBroker(WardingBroker):
     def _is_moving(self) -> bool:
         return super()._is_moving or self._journey is not None
 
+    # ---------------------------------------------------------------------------------------------- between two parents
+
+    def _is_neighbour(self, peer: str) -> bool:
+        return super()._is_neighbour(peer) and not self._is_target(peer)
+
+    def _neighbours_alive(self) -> list[str]:
+        """Who is in doubt has a parent, too, and takes nobody in whom that does not know: `Open` tells which it is."""
+        alive = super()._neighbours_alive()
+        journey = self._journey
+        in_doubt = journey is not None and journey.stage is Stage.DOUBT
+        return [*alive, journey.target.name] if journey is not None and in_doubt else alive
+
     # --------------------------------------------------------------------------------------------------- a frozen link
 
     def _send(self, peer: str, message: SessionMessage) -> None:
@@ -148,6 +160,7 @@ class RelocatingBroker(WardingBroker):
         if journey is not None:
             self.view.detour = ()
             self.view.avoided.discard(journey.target.name)
+            self.view.give_up_on(journey.target.name)
             if self.hub.set_aside(journey.target.name) is not None:
                 self.hub.out.append(Disconnect(journey.target.name, "the move was given up"))
 

@@ -6,13 +6,13 @@ before that, lets it go.
 """
 
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import Interest, Join, Move, Open, Publish, Refusal, SessionMessage, Twig
+from holdfast.model.messages import Frame, Hello, Interest, Join, Move, Open, Publish, Refusal, SessionMessage, Twig
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.absences import names_in
 from holdfast.protocols.ginger.partitions import PartitionBroker
 from holdfast.protocols.links import Link
-from holdfast.protocols.node import Report
+from holdfast.protocols.node import Effects, Report
 
 NOT_OURS_MAX = 100
 
@@ -69,6 +69,21 @@ class WardingBroker(PartitionBroker):
     def _is_moving(self) -> bool:
         """Whether this broker takes part in a move already."""
         return self._ward is not None
+
+    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
+        if isinstance(frame, Hello) and not frame.resume and self._has_only_asked(peer):
+            # It has heard our answer and forgotten that session: this is another one, in the same epoch.
+            self.hub.set_aside(peer)
+            self._records_of.pop(peer, None)
+        return super().receive(peer, frame, now)
+
+    def _has_only_asked(self, peer: str) -> bool:
+        """Whether a broker that is no neighbour of ours has said something to us, and was not taken in for it."""
+        link = self.hub.links.get(peer)
+        if link is None or link.dialler or link.kind != "broker" or not link.received:
+            return False
+        ours = peer in self.interests.neighbours and not self._is_ward(peer)
+        return not ours and all(peer not in flush.joined for flush in self._flushes)
 
     # ----------------------------------------------------------------------------------------------------- messages
 
@@ -158,11 +173,14 @@ class WardingBroker(PartitionBroker):
         self._retry()
 
     def _on_doubt(self, peer: str, move: Move) -> None:
-        """The ward has lost the parent that it had. If it is ours, `Open` is under way; else it is not, for certain."""
+        """The ward has lost the parent that it had. If it is ours, `Open` is under way; else it is not, for certain.
+
+        One whom we expect because its parent is lost, and who would wait for our answer, is not ours either.
+        """
         if self._is_ward(peer) and self._ward is not None:
             self._ward.doubts = True
             self._hear_of(move.dead, peer)
-        if not self._is_ward(peer) and peer not in self.view.children and peer in self.hub.links:
+        if not self._is_ward(peer) and peer not in self.interests.neighbours and peer in self.hub.links:
             self.hub.send(peer, Move("no", move.serial, peer))
 
     def suspect(self, name: str, epoch: int, reason: str) -> None:
