@@ -447,6 +447,7 @@ class Hub:
             if link.state is LinkState.CLOSED:
                 continue
             if now - link.heard_at >= self.config.silence_s:
+                link.fell_silent = True
                 self._drop(link, f"{link.peer} has been silent for {now - link.heard_at:.1f} s")
             elif link.state is LinkState.OPEN:
                 self.ask(link.peer)

@@ -74,6 +74,7 @@ class Link:
         "credit_in",
         "credit_out",
         "dialler",
+        "fell_silent",
         "grant_at",
         "heard_at",
         "kind",
@@ -109,6 +110,8 @@ class Link:
         self._said()
         self.heard_at = self.spoke_at = self.progress_at = now
         self.redial_s = config.redial_s
+        self.fell_silent = False
+        """Whether nobody has closed the last connection: it brought nothing any more, and was given up."""
 
     @property
     def is_open(self) -> bool:
@@ -270,7 +273,7 @@ class Link:
                 f"and {self.queued} were sent"
             )
         self.state = LinkState.OPEN
-        self.resumable = True
+        self.resumable, self.fell_silent = True, False
         self.redial_s = self.config.redial_s
         self._wait_again()
         while self.waiting and self.waiting[0].seq <= received:

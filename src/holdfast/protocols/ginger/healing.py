@@ -323,7 +323,7 @@ class HealingBroker(DoubtingBroker):
         # The same name may have begun anew already: then it is not our neighbour of today that is dead.
         lives_on = link is not None and self._epoch_of(link) > epoch
         contact = self.view.child_contact(name)
-        silent = link is not None and self._now - link.heard_at >= self.config.link.silence_s
+        silent = link is not None and self._is_silent(link)
         below = () if lives_on else self._forget_session(name, epoch)
         for flush in self._flushes:
             if flush.lose(name, epoch):
@@ -332,6 +332,11 @@ class HealingBroker(DoubtingBroker):
             self._lose_neighbour(name, below, silent, contact)
         self.view.settle()
         self._tick()
+
+    def _is_silent(self, link: Link) -> bool:
+        """Not one whose connection was closed, however long ago that is."""
+        quiet = link.is_open and self._now - link.heard_at >= self.config.link.silence_s
+        return quiet or link.fell_silent
 
     def _lose_neighbour(self, name: str, below: tuple[Twig, ...], silent: bool, contact: tuple[Contact, ...]) -> None:
         if name == self.parent:
