@@ -30,8 +30,28 @@ class Joiner:
         own = [one.batch.last for one in records if one.batch.publisher == join.twig.name]
         self.taken = max([join.published, *own])
         """Of a client: everything that it published up to this number is taken."""
-        self._held = {(one.batch.publisher, one.batch.first) for one in records}
-        self._held_last = last_of(one.batch for one in records)
+        self._note_held()
+
+    def _note_held(self) -> None:
+        self._held = {(one.batch.publisher, one.batch.first) for one in self.records}
+        self._held_last = last_of(one.batch for one in self.records)
+
+    def see_wholes(self, wholes: Mapping[str, list[Batch]]) -> None:
+        """Of a client: what it has of a total batch stands for all of it.
+
+        1. A batch of c3#1 and c3#2 is released by its root, which dies. Its client wanted c3#2 alone, and has it.
+        2. The others know of the batch by its first message. To them c3#2 must show that c3#1 is released, too.
+        """
+        seen: set[RecordId] = set()
+        for place, one in enumerate(self.records):
+            batch = one.batch
+            if batch.guarantee != TOTAL or batch.publisher == self.join.twig.name:
+                continue
+            found = [all_ for all_ in wholes.get(batch.publisher, ()) if all_.first < batch.first <= all_.last]
+            if found and (batch.publisher, found[0].first) not in seen | self._held:
+                self.records[place] = Unstable(one.flag, found[0], one.after, one.number)
+                seen.add((batch.publisher, found[0].first))
+        self._note_held()
 
     @property
     def is_client(self) -> bool:
@@ -182,6 +202,7 @@ class Settlement:
     ) -> None:
         self.batches: dict[RecordId, Batch] = dict(mine.batches)
         self._log = log
+        self._see_wholes(joined)
         self.asked: list[tuple[str, Batch]] = []
         self.done: list[tuple[str, Batch]] = []
         """What a broker has asked for and does not know to be released."""
@@ -242,6 +263,19 @@ class Settlement:
         """What those outside may not have any more, though they want it now: who was to have it has it."""
         self.crossed = merge.crossed if reunion else set()
         """Of a reunion: weaker messages that one side has before, and the other after, a total one on their key."""
+
+    def _see_wholes(self, joined: Mapping[str, Joiner]) -> None:
+        """Brokers know total batches as they were asked for; clients may have parts of them."""
+        known = [record.batch for record in self._log.records()]
+        known += [one.batch for joiner in joined.values() if not joiner.is_client for one in joiner.records]
+        wholes: dict[str, list[Batch]] = {}
+        for batch in known:
+            if batch.guarantee == TOTAL and batch.count > 1:
+                wholes.setdefault(batch.publisher, []).append(batch)
+        if wholes:
+            for joiner in joined.values():
+                if joiner.is_client:
+                    joiner.see_wholes(wholes)
 
     def _learn(self, batch: Batch, whole: bool) -> None:
         """The whole counts: a client that wanted the first messages of a batch alone has a part that begins alike.
