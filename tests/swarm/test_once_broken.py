@@ -11,6 +11,12 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
     ("two", 1, 1200268, "what was released behind the lost broker was asked for again, and its root was elsewhere"),
     ("recover", 1, 1300185, "the same, and somebody had subscribed there: it was released a second time"),
     ("partition", 1, 1300185, "that a batch was released was forgotten before those who had asked for it knew"),
+    (
+        "root",
+        1,
+        1300096,
+        "a client's part of a total batch was not known for one, and the batch was ordered anew",
+    ),
     ("two", 1, 100009, "what joiners brought on the keys of a closed cut overtook it"),
     (
         "two",
@@ -32,6 +38,12 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         500044,
         "a client took a part of its own batch for a publication, and counted one more than its broker",
     ),
+    (
+        "during",
+        2,
+        1300020,
+        "what others had forgotten was new to the coordinator, and came behind what depends on it",
+    ),
     ("freeze", 1, 300142, "a root that had slept asked around, and forgot the session that it could have resumed"),
     (
         "during",
@@ -52,6 +64,7 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         "a total batch of which only the broker that had asked for it was left was handed to nobody",
     ),
     ("storm", 2, 700209, "a lost broker that had begun anew elsewhere was asked after for minutes"),
+    ("storm", 2, 1200176, "a broker that had died long enough ago was taken for one that fell silent, and missed"),
     ("freeze", 1, 700040, "a root that had slept did not ask those whose connections were lost only after it woke up"),
     ("cut", 1, 100068, "brokers stood below themselves, since hearsay had a healthy one begin anew"),
     ("cut", 1, 100151, "a total batch was released twice, since its release was not known where it was asked again"),
@@ -101,7 +114,17 @@ def test_what_was_broken_once_holds(failure: FailureClass, tolerance: int, seed:
     assert list(complaints(range(seed, seed + 1), Trouble((), failure, tolerance))) == []
 
 
-def test_what_was_broken_once_in_a_tree_that_takes_shape_holds():
-    # The orders of two lost brokers were taken for one, and two messages for such that nobody was owed.
-    bushy = Trouble((), "during", tolerance=2, degree_max=3)
-    assert list(complaints(range(1053, 1054), bushy)) == []
+BUSHY_RUNS: list[tuple[FailureClass, int, int, str]] = [
+    (
+        "during",
+        2,
+        1053,
+        "the orders of two lost brokers were taken for one, and two messages for such that nobody was owed",
+    ),
+    ("moves", 2, 35, "who asked whether it had been handed over was expected there, and got no answer"),
+]
+
+
+@pytest.mark.parametrize(("failure", "tolerance", "seed"), [run[:3] for run in BUSHY_RUNS], ids=str)
+def test_what_was_broken_once_in_a_tree_that_takes_shape_holds(failure: FailureClass, tolerance: int, seed: int):
+    assert list(complaints(range(seed, seed + 1), Trouble((), failure, tolerance, degree_max=3))) == []
