@@ -14,7 +14,16 @@ from abc import abstractmethod
 
 from holdfast.model.batches import Batch
 from holdfast.model.direct_messages import Barred, Cast, Enlist, Enlisted, Passed, Roster
-from holdfast.model.messages import Confirm, Hello, Publish, Refusal, SessionMessage
+from holdfast.model.messages import (
+    Confirm,
+    ConfirmAck,
+    Hello,
+    Publish,
+    Refusal,
+    SessionMessage,
+    Subscribe,
+    Unsubscribe,
+)
 from holdfast.model.metadata import thesis_bytes, wire_bytes
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
@@ -187,6 +196,29 @@ class MeshBroker(EdgeBroker):
         """Tell whoever keeps the roster, or, if that is us, change it."""
 
     # --------------------------------------------------------------------------------------------------- messages
+
+    def _from_own(self, client: str, message: SessionMessage) -> None:
+        """One of our own clients says something."""
+        if isinstance(message, Publish):
+            self._multicast(message)
+        elif isinstance(message, Confirm):
+            self._confirm(client, message)
+        elif isinstance(message, ConfirmAck):
+            self.confirmations.on_ack(client, message.token)
+        elif isinstance(message, Subscribe):
+            self._on_subscribe(client, message)
+        elif isinstance(message, Unsubscribe):
+            self._on_unsubscribe(client, message)
+
+    @abstractmethod
+    def _multicast(self, message: Publish) -> None:
+        """A client of ours publishes."""
+
+    @abstractmethod
+    def _on_subscribe(self, client: str, message: Subscribe) -> None: ...
+
+    @abstractmethod
+    def _on_unsubscribe(self, client: str, message: Unsubscribe) -> None: ...
 
     def _tell(self, peer: str, message: SessionMessage, ticket: int = 0) -> None:
         """Send to a client or to a member, or keep it until that member has dialled us."""

@@ -123,20 +123,6 @@ class BarriersBroker(MeshBroker):
         else:
             self._about_the_mesh(link.peer, message)
 
-    def _from_own(self, client: str, message: SessionMessage) -> None:
-        if isinstance(message, Publish):
-            self._multicast(message)
-        elif isinstance(message, Confirm):
-            self._confirm(client, message)
-        elif isinstance(message, ConfirmAck):
-            self.confirmations.on_ack(client, message.token)
-        elif isinstance(message, Subscribe):
-            self._on_subscribe(client, message)
-        elif isinstance(message, Unsubscribe):
-            if self.clients.remove(message.pattern, message.where, client):
-                self._withdraw()
-            self._send(client, UnsubscribeAck(message.token))
-
     def _about_the_mesh(self, peer: str, message: SessionMessage) -> None:
         if isinstance(message, Enlist):
             self._on_enlist(peer, message)
@@ -241,6 +227,11 @@ class BarriersBroker(MeshBroker):
             if self._latest.get(message.pattern) == token:
                 self._known.add(message.pattern)
             self._send(client, SubscribeAck(message.token))
+
+    def _on_unsubscribe(self, client: str, message: Unsubscribe) -> None:
+        if self.clients.remove(message.pattern, message.where, client):
+            self._withdraw()
+        self._send(client, UnsubscribeAck(message.token))
 
     def _withdraw(self) -> None:
         """Tell everybody what our clients do not want any more."""

@@ -74,18 +74,6 @@ class CbcastBroker(FlushingBroker):
             self._consumed(link, arrived)
             self._about_the_mesh(link.peer, message)
 
-    def _from_own(self, client: str, message: SessionMessage) -> None:
-        if isinstance(message, Publish):
-            self._multicast(message)
-        elif isinstance(message, Confirm):
-            self._confirm(client, message)
-        elif isinstance(message, ConfirmAck):
-            self.confirmations.on_ack(client, message.token)
-        elif isinstance(message, Subscribe):
-            self._on_subscribe(client, message)
-        elif isinstance(message, Unsubscribe):
-            self._on_unsubscribe(client, message)
-
     def _about_the_mesh(self, peer: str, message: SessionMessage) -> None:
         if isinstance(message, Enlist):
             self._on_enlist(peer, message)

@@ -27,13 +27,14 @@ The driver's duties
     of its name: seconds of the wall clock since the year 2020 will do, if a new life waits for the next second.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from holdfast.model.batches import Batch
 from holdfast.model.reliable import Entry, Level
+from holdfast.protocols.narada.events import ControlEvent, decode
 from holdfast.protocols.node import CancelTimer, Persist, Report, SetTimer
 
 # ------------------------------------------------------------------------------------------------------ effects
@@ -202,6 +203,16 @@ Effect = (
     | Report
 )
 Effects = list[Effect]
+
+
+def control_events(batch: Batch, effects: Effects) -> Iterator[ControlEvent]:
+    """What is said in a batch on a communication topic; nonsense goes to `effects`, as a report."""
+    for payload in batch.payload_list():
+        event = decode(payload)
+        if event is None:
+            effects.append(Report("nonsense", detail=f"on {batch.topic} from {batch.publisher}"))
+        else:
+            yield event
 
 
 # ---------------------------------------------------------------------------------------------------- interface

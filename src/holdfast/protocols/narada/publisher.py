@@ -42,14 +42,22 @@ from holdfast.protocols.narada.events import (
     Run,
     bundle_topic,
     catenation,
-    decode,
     encode,
     fingerprint,
     inbox_topic,
 )
-from holdfast.protocols.narada.participant import Effects, Emit, Listen, Opening, Rejected, Say, Stored
+from holdfast.protocols.narada.participant import (
+    Effects,
+    Emit,
+    Listen,
+    Opening,
+    Rejected,
+    Say,
+    Stored,
+    control_events,
+)
 from holdfast.protocols.narada.steering import PROBE_TIMER, Steering
-from holdfast.protocols.node import CancelTimer, Report, SetTimer
+from holdfast.protocols.node import CancelTimer, SetTimer
 from holdfast.protocols.trackers import RangeTracker
 
 RESEND_TIMER = "resend"
@@ -243,11 +251,8 @@ class Publisher:
         effects: Effects = []
         if batch.topic != self._inbox:
             return effects
-        for payload in batch.payload_list():
-            event = decode(payload)
-            if event is None:
-                effects.append(Report("nonsense", detail=f"on {batch.topic} from {batch.publisher}"))
-            elif event.stream == self.config.stream and self.state != "refused":
+        for event in control_events(batch, effects):
+            if event.stream == self.config.stream and self.state != "refused":
                 effects += self._on_event(event, now)
         return effects
 

@@ -44,7 +44,6 @@ from holdfast.protocols.narada.events import (
     SubscriberAck,
     SubscriberNak,
     bundle_topic,
-    decode,
     encode,
     gossip_topic,
     inbox_topic,
@@ -53,8 +52,8 @@ from holdfast.protocols.narada.events import (
 )
 from holdfast.protocols.narada.managed import Managed
 from holdfast.protocols.narada.mending import Harm
-from holdfast.protocols.narada.participant import Append, Commit, Effects, Listen, Say, Unlisten
-from holdfast.protocols.node import Report, SetTimer
+from holdfast.protocols.narada.participant import Append, Commit, Effects, Listen, Say, Unlisten, control_events
+from holdfast.protocols.node import SetTimer
 
 TICK_TIMER, NAK_TIMER = "tick", "nak"
 Trust = Callable[[Registration], bool]
@@ -121,11 +120,7 @@ class Repository:
             return effects
         if batch.topic not in self._topics:
             return effects  # Said to somebody else.
-        for payload in batch.payload_list():
-            event = decode(payload)
-            if event is None:
-                effects.append(Report("nonsense", detail=f"on {batch.topic} from {batch.publisher}"))
-                continue
+        for event in control_events(batch, effects):
             managed_one = self.streams.get(event.stream)
             if managed_one is None:
                 continue

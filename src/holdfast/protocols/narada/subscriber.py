@@ -47,7 +47,6 @@ from holdfast.protocols.narada.events import (
     SubscriberNak,
     Sync,
     bundle_topic,
-    decode,
     encode,
     inbox_topic,
     is_control,
@@ -63,11 +62,12 @@ from holdfast.protocols.narada.participant import (
     Release,
     Say,
     Unlisten,
+    control_events,
 )
 from holdfast.protocols.narada.pieces import Pieces
 from holdfast.protocols.narada.released import Released
 from holdfast.protocols.narada.steering import PROBE_TIMER, Steering
-from holdfast.protocols.node import CancelTimer, Persist, Report, SetTimer
+from holdfast.protocols.node import CancelTimer, Persist, SetTimer
 
 DUE_TIMER, ACK_TIMER = "due", "ack"
 MEMORY_KEY = "released"
@@ -115,11 +115,8 @@ class Subscriber:
         if batch.topic not in (self._inbox, self._listening):
             return []  # Said to somebody else.
         effects: Effects = []
-        for payload in batch.payload_list():
-            event = decode(payload)
-            if event is None:
-                effects.append(Report("nonsense", detail=f"on {batch.topic} from {batch.publisher}"))
-            elif event.stream == self.config.stream:
+        for event in control_events(batch, effects):
+            if event.stream == self.config.stream:
                 effects += self._on_event(event, now)
         return effects
 
