@@ -41,8 +41,8 @@ def _acknowledged_before_it_is_stored(patch: Patch) -> None:
     take = Keeping.take
     patch.setattr(hosts, "COMMIT_S", 0.2)
 
-    def hasty(self, chain, number, batch, now):
-        done = take(self, chain, number, batch, now)
+    def hasty(self, chain, number, batch, now, crc=None):
+        done = take(self, chain, number, batch, now, crc)
         if done:
             chain.settled.add(number, number + batch.count - 1)
             chain.ack_due = True
@@ -65,12 +65,12 @@ def _announced_before_it_is_stored(patch: Patch) -> None:
 
 
 def _no_places(patch: Patch) -> None:
-    def careless(self, chain, number, batch, now):
+    def careless(self, chain, number, batch, now, crc=None):
         for first, last in chain.taken.new_part(number, number + batch.count - 1):
             place = chains.Place(first, self.next, last - first + 1)
             self.next += place.count
             chain.top = max(chain.top, last)
-            self._stage_places(chain, [place], number, batch, now)
+            self._stage_places(chain, [place], number, batch, now, crc)
             chain.taken.add(first, last)
             self._dirty_chains[chain.publisher, chain.life] = None
         return True
@@ -192,11 +192,35 @@ def _go_on_without_memory(self, now):
         self.config = config
 
 
+def _whoever_is_there_has_a_copy(patch: Patch) -> None:
+    patch.setattr(Chain, "covered", lambda self, _: self.settled.prefix)
+
+
+def _a_new_disk_goes_on_in_the_old_era(patch: Patch) -> None:
+    def make(self):
+        return repository.Repository(self.config, self.streams, 1, dict(self.store.items()))
+
+    patch.setattr(hosts.RepositoryHost, "make", make)
+
+
+def _gaps_are_kept_quiet(patch: Patch) -> None:
+    patch.setattr(memory.Released, "pass_over", lambda *_: [])
+
+
+def _who_begins_live_skips_a_little(patch: Patch) -> None:
+    everything = dissemination.Dissemination._everything
+
+    def more(self):
+        return tuple((publisher, cat + 3) for publisher, cat in everything(self))
+
+    patch.setattr(dissemination.Dissemination, "_everything", more)
+
+
 _go_on = subscribers.Subscriber._go_on
 
 MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
     (_any_message_will_do, "publisher", {"created"}),
-    (_acknowledged_before_it_is_stored, "repository", {"lost"}),
+    (_acknowledged_before_it_is_stored, "repository", {"lost", "copies"}),
     (_announced_before_it_is_stored, "lossy", {"unstable"}),
     (_no_places, "lossy", {"order", "disorder"}),
     (_a_repository_that_forgets_what_it_has, "repository", {"StoreError", "twice"}),
@@ -209,9 +233,13 @@ MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
     (_every_life_is_the_same, "publisher", {"created", "lost", "NotDrained"}),
     (_numbers_are_given_again, "levels", {"unreleased", "StoreError", "AssertionError", "NotDrained"}),
     (_leaves_at_once, "leave", {"lost"}),
-    (_what_comes_is_not_held_back, "everybody", {"disorder"}),
+    (_what_comes_is_not_held_back, "storm", {"disorder"}),
     (_gaps_are_skipped_by_themselves, "lossy", {"order", "gap", "disorder", "lost"}),
     (_memory_after_the_fact, "subscriber", {"repeated"}),
+    (_whoever_is_there_has_a_copy, "join", {"copies"}),
+    (_a_new_disk_goes_on_in_the_old_era, "disk", {"lost", "unreleased", "ahead", "NotDrained", "AssertionError"}),
+    (_gaps_are_kept_quiet, "given-up", {"disorder"}),
+    (_who_begins_live_skips_a_little, "positions", {"unreleased"}),
 ]
 
 

@@ -68,7 +68,8 @@ class Chain:
         self.said: tuple[int, ...] = ()
         self.copies: list[Range] = []
         """Number and sequence number of the last message of each run that some repository may lack."""
-        self.everywhere = 0
+        self.everywhere: Range = (0, 0)
+        """The last of what every repository had that was there, and the highest sequence number of all that."""
 
     def cat(self, number: int) -> int:
         return catenation(self.life, number)
@@ -128,12 +129,15 @@ class Chain:
         else:
             insort(self.copies, (number_last, last))
         if len(self.copies) > COPIES_MAX:
-            # Two runs become one: their copies count when the later one has as many.
-            del self.copies[0]
+            # Two runs become one: their copies count when both have as many.
+            (_, one), (number, other) = self.copies[:2]
+            self.copies[:2] = [(number, max(one, other))]
 
     def covered(self, cover: int) -> int:
         """Up to which number everything lies at or below that sequence number."""
-        reached = self.everywhere
+        reached, highest = self.everywhere
+        if highest > cover:
+            return 0  # Somebody who came later.
         for number, last in self.copies:
             if last > cover:
                 break
@@ -141,9 +145,10 @@ class Chain:
         return min(reached, self.settled.prefix)
 
     def forget_copies(self, cover: int) -> None:
-        """Every repository has what lies at or below that sequence number."""
+        """Every repository that is there has what lies at or below that sequence number."""
         while self.copies and self.copies[0][1] <= cover:
-            self.everywhere = max(self.everywhere, self.copies.pop(0)[0])
+            number, last = self.copies.pop(0)
+            self.everywhere = (max(self.everywhere[0], number), max(self.everywhere[1], last))
 
     # -------------------------------------------------------------------------------------------------------- storing
 

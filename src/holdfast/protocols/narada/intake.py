@@ -247,7 +247,7 @@ class Intake:
         """Other repositories have caught up: more copies count."""
         name, least = self.keeping.name, min(covers, default=0)
         for chain in self.keeping.chains.values():
-            if not chain.copies:
+            if not chain.copies and chain.everywhere[1] <= least:
                 continue
             if chain.steering == name and self._upto(chain, covers) != chain.said:
                 chain.ack_due = True

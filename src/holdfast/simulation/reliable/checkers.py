@@ -3,6 +3,7 @@
 | fault | promise that was broken |
 | --- | --- |
 | lost | what was acknowledged to its publisher as synced is stored at every repository of the bundle |
+| copies | what was acknowledged as stored by so many repositories had been stored by as many |
 | twice | a message is stored once at each |
 | gap | a publisher's messages are stored without gaps, but for places that were given up |
 | order | they are stored in their publisher's order |
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from holdfast.simulation.reliable.hosts import RepositoryHost, SubscriberHost
     from holdfast.simulation.reliable.world import ReliableWorld
 
-Fault = Literal["lost", "twice", "gap", "order", "unreleased", "repeated", "disorder", "created", "unstable", "ahead"]
+Fault = Literal[
+    "lost", "copies", "twice", "gap", "order", "unreleased", "repeated", "disorder", "created", "unstable", "ahead"
+]
 EXAMPLES_MAX = 5
 EVERYTHING = 1 << 60
 
@@ -60,7 +63,7 @@ def judge(world: "ReliableWorld") -> Judgement:
     judgement = Judgement({}, [])
     members = [host for host in world.repositories.values() if host.up and _state(host, world.stream) != "left"]
     contents = {host.name: _contents(host, world.stream) for host in members}
-    given = _given_up(members, world.stream)
+    given = world.history.given_up
     for host in members:
         _check_store(judgement, host.name, contents[host.name], given)
         judgement.stored += sum(entry.count for entry in contents[host.name])
@@ -73,7 +76,7 @@ def judge(world: "ReliableWorld") -> Judgement:
         judgement.releases += len(releases)
         _check_releases(judgement, world.history, subscriber, releases)
         if subscriber.up and subscriber.machine.state != "refused":
-            _check_complete(judgement, subscriber, releases, stored)
+            _check_complete(judgement, world.history, subscriber, releases, stored)
             if not forgetful:
                 for host in members:
                     _check_sync(judgement, host, subscriber, releases, contents[host.name])
@@ -93,16 +96,6 @@ def _contents(host: "RepositoryHost", stream: str) -> list[Entry]:
 
 def _topics(entries: list[Entry]) -> list[tuple[Identity, str]]:
     return [(identity, entry.batch.topic) for entry in entries for identity in identities(entry)]
-
-
-def _given_up(members: list["RepositoryHost"], stream: str) -> set[Identity]:
-    return {
-        (row.publisher, life_of(row.cat), number_of(row.cat) + index)
-        for host in members
-        for row in host.machine.streams[stream].keeping.voids
-        if row.publisher
-        for index in range(row.count)
-    }
 
 
 def _check_store(judgement: Judgement, name: str, entries: list[Entry], given: set[Identity]) -> None:
@@ -125,9 +118,13 @@ def _check_store(judgement: Judgement, name: str, entries: list[Entry], given: s
 def _check_acknowledged(judgement: Judgement, history: History, contents: dict[str, list[Entry]]) -> None:
     reached: dict[tuple[str, int], int] = {}
     for ack in history.acknowledgements:
+        short = [number for number in ack.short if (ack.publisher, ack.life, number) not in history.excused]
+        if short:
+            who = f"{ack.publisher} in its life {ack.life}"
+            judgement.add("copies", f"{who} was told that {ack.copies} repositories have {short}.")
         reached[ack.publisher, ack.life] = max(reached.get((ack.publisher, ack.life), 0), ack.number)
     for name, entries in contents.items():
-        there = {identity for entry in entries for identity in identities(entry)}
+        there = history.excused | {identity for entry in entries for identity in identities(entry)}
         for (publisher, life), upto in reached.items():
             lost = [number for number in range(1, upto + 1) if (publisher, life, number) not in there]
             if lost:
@@ -187,12 +184,23 @@ def _check_order(
 
 
 def _check_complete(
-    judgement: Judgement, subscriber: "SubscriberHost", releases: list[Released], stored: dict[Identity, str]
+    judgement: Judgement,
+    history: History,
+    subscriber: "SubscriberHost",
+    releases: list[Released],
+    stored: dict[Identity, str],
 ) -> None:
-    if subscriber.config.start != "start" or subscriber.config.where:
+    if subscriber.config.where:
         return
-    pattern = subscriber.machine.pattern
-    wanted = {identity for identity, topic in stored.items() if matches(pattern, topic)}
+    pattern, since_s = subscriber.machine.pattern, 0.0
+    if subscriber.config.start != "start":
+        # Wherever it began, what was published after that is for it.
+        since_s = history.beginnings[subscriber.name][-1 if subscriber.config.anew else 0][2]
+    wanted = {
+        identity
+        for identity, topic in stored.items()
+        if matches(pattern, topic) and history.publications[identity].time_s >= since_s
+    }
     missing = wanted - {one.identity for one in releases}
     if missing:
         judgement.add("unreleased", f"{subscriber.name} did not get {sorted(missing)[:5]}.")

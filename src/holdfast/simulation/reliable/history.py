@@ -24,6 +24,8 @@ class Acknowledged(Struct, frozen=True):
     """Everything up to it."""
     level: str
     copies: int
+    short: tuple[int, ...] = ()
+    """Which of those that were not acknowledged before had been stored by fewer repositories."""
 
 
 class Released(Struct, frozen=True):
@@ -44,13 +46,19 @@ class History:
     def __init__(self) -> None:
         self.publications: dict[Identity, Published] = {}
         self.acknowledgements: list[Acknowledged] = []
+        self._acknowledged: dict[tuple[str, int], int] = {}
         self.after: dict[tuple[str, int], tuple[int, ...]] = {}
         """By publisher and life: the catenation numbers of earlier lives that come before it."""
         self.lives: dict[tuple[str, int], int] = {}
         self.releases: dict[str, list[Released]] = defaultdict(list)
         self.gaps: dict[str, list[tuple[str, int, int, int]]] = defaultdict(list)
         self.rejections: list[tuple[str, int, int, bool]] = []
-        self.beginnings: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        self.beginnings: dict[str, list[tuple[int, str, float]]] = defaultdict(list)
+        """By subscriber: in which of its lives, by which repository and when it was let in."""
+        self.given_up: set[Identity] = set()
+        """What an operator gave up, at any repository."""
+        self.excused: set[Identity] = set()
+        """What of it nobody had been told to be stored by then."""
         self.stores: dict[str, set[Identity]] = defaultdict(set)
         """By repository: what was ever committed there."""
 
@@ -66,13 +74,24 @@ class History:
 
     def acknowledged(self, name: str, host_life: int, number: int, level: str, copies: int) -> None:
         life = self.lives.get((name, host_life), host_life)
-        self.acknowledgements.append(Acknowledged(name, life, number, level, copies))
+        before = self._acknowledged.get((name, life), 0)
+        self._acknowledged[name, life] = max(before, number)
+        short = tuple(one for one in range(before + 1, number + 1) if self._copies((name, life, one)) < copies)
+        self.acknowledgements.append(Acknowledged(name, life, number, level, copies, short))
+
+    def _copies(self, identity: Identity) -> int:
+        return sum(identity in stored for stored in self.stores.values())
+
+    def give_up(self, identity: Identity) -> None:
+        self.given_up.add(identity)
+        if identity[2] > self._acknowledged.get(identity[:2], 0):
+            self.excused.add(identity)
 
     def rejected(self, name: str, life: int, first: int, definite: bool) -> None:
         self.rejections.append((name, life, first, definite))
 
-    def begun(self, name: str, life: int, repository: str) -> None:
-        self.beginnings[name].append((life, repository))
+    def begun(self, name: str, life: int, repository: str, now: float) -> None:
+        self.beginnings[name].append((life, repository, now))
 
     def committed(self, repository: str, entry: Entry) -> None:
         self.stores[repository].update(identities(entry))

@@ -261,7 +261,7 @@ class SubscriberHost(ParticipantHost):
         self.history.gap(self.name, effect.publisher, effect.first, effect.last)
 
     def _begun(self, effect: Begun) -> None:
-        self.history.begun(self.name, self.lives, effect.repository)
+        self.history.begun(self.name, self.lives, effect.repository, self.kernel.now)
 
     def _rejected(self, effect: Rejected) -> None:
         self.history.rejected(self.name, self.lives, effect.first, effect.definite)
@@ -318,6 +318,20 @@ class RepositoryHost(ParticipantHost):
             else:
                 self.store.crash(self._chance.randint(0, self.store.unsynced) if self.store.unsynced else 0)
         super().crash()
+
+    def lose_disk(self) -> None:
+        """Crash, and come back, if ever, with nothing."""
+        self.crash()
+        self.store = MemoryStore()
+
+    def give_up(self, stream: str, publisher: str, life: int | None = None) -> int:
+        """An operator gives up what is missing of a publisher; how many messages that concerns."""
+        for who, its_life, number in self.machine.streams[stream].keeping.status_of_places():
+            if who == publisher and life in (None, its_life):
+                self.history.give_up((who, its_life, number))
+        count, effects = self.machine.give_up(stream, publisher, life)
+        self.enter(effects)
+        return count
 
     def _append(self, effect: Append | Mend) -> None:
         self._appends.append(effect)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 from time import perf_counter
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from msgspec import Struct
 
@@ -34,9 +34,12 @@ ReliableClass = Literal[
     "repository",
     "all-but-one",
     "everybody",
+    "disk",
     "partition",
     "join",
     "leave",
+    "given-up",
+    "positions",
     "registration",
     "levels",
     "bounds",
@@ -123,7 +126,7 @@ class Author:
         self.chance = chance = stream(seed, f"reliable {failure}")
         self.span_s = chance.choice(SPANS_S)
         self.world = make(seed, STREAM, self._bus(chance), check_invariants)
-        least = 2 if failure in ("all-but-one", "partition", "leave", "join") else 1
+        least = 2 if failure in ("all-but-one", "disk", "partition", "leave", "join") else 1
         self.repositories = [f"r{number}" for number in range(1, chance.randint(least, BUNDLE_MAX) + 1)]
         self.publishers = [f"p{number}" for number in range(1, chance.randint(1, 3) + 1)]
         self.subscribers = [f"s{number}" for number in range(1, chance.randint(1, 3) + 1)]
@@ -148,8 +151,7 @@ class Author:
         for name in self.repositories:
             self.world.repository(name, config)
         for name in self.publishers:
-            copies = chance.choice((1, 1, 2)) if len(self.repositories) > 1 and self.failure != "leave" else 1
-            self.world.publisher(name, self._publisher_config(name, copies))
+            self.world.publisher(name, self._publisher_config(name, self._copies()))
         for name in self.subscribers:
             self.world.subscriber(name, self._subscriber_config(name), consume_s=chance.choice((0.0, 0.0, 0.002)))
         for name in self.publishers:
@@ -157,6 +159,13 @@ class Author:
         self.classes[self.failure](self)
         self.world.at(self.end_s, self.world.bus.heal)
         self.world.at(self.end_s, self.world.recover(*self.repositories, *self.publishers, *self.subscribers))
+
+    def _copies(self) -> int:
+        if self.failure == "disk":
+            return 2
+        if self.failure == "join":
+            return self.chance.choice((1, 2, 3))  # With those that come there are as many.
+        return self.chance.choice((1, 1, 2)) if len(self.repositories) > 1 and self.failure != "leave" else 1
 
     def _repository_config(self) -> RepositoryConfig:
         chance, level = self.chance, Level.FSYNCED
@@ -201,6 +210,7 @@ class Author:
             name,
             STREAM,
             chance.choice(PATTERNS),
+            **self._start(),
             remember=chance.random() < 0.6,
             buffer_bytes_max=chance.choice((100, 1000)) if tight else 8 << 20,
             rows_max=chance.choice((1, 3, 16)) if tight else 4096,
@@ -208,6 +218,15 @@ class Author:
             beat_s=0.4,
             steering=STEERING,
         )
+
+    def _start(self) -> dict[str, Any]:
+        """Where a subscription begins."""
+        if self.failure != "positions":
+            return {}
+        chance = self.chance
+        start = chance.choice(("start", "live", "seq", "time"))
+        value = {"seq": chance.randint(0, 30), "time": int(self._moment() * 1e9)}.get(start, 0)
+        return {"start": start, "value": value, "anew": chance.random() < 0.2}
 
     def _publications(self, name: str) -> None:
         chance, world = self.chance, self.world
@@ -268,6 +287,16 @@ class Author:
     def _everybody(self) -> None:
         self._each([*self.repositories, *self.publishers, *self.subscribers])
 
+    def _disk(self) -> None:
+        """A repository comes back without its store, once or twice; whatever the others suffer, they keep theirs."""
+        victim = self.chance.choice(self.repositories)
+        for _ in range(self.chance.randint(1, 2)):
+            begin_s = self._moment()
+            self.world.at(begin_s, self.world.lose_disk(victim))
+            self.world.at(begin_s + self.chance.choice((0.01, 0.3, 2.0)), self.world.recover(victim))
+        if self.chance.random() < 0.5:
+            self._each([name for name in (*self.repositories, *self.subscribers) if name != victim])
+
     def _partition(self) -> None:
         names = [*self.repositories, *self.publishers, *self.subscribers]
         for _ in range(self.chance.randint(1, 2)):
@@ -291,6 +320,26 @@ class Author:
             self.world.at(self._moment(), self.world.leave(name))
         if self.chance.random() < 0.4:
             self._each([*self.publishers, *self.subscribers])
+
+    def _given_up(self) -> None:
+        """Somebody loses patience: what is missing is given up, at one repository, whoever may still send it."""
+        self._each([*self.publishers, *self.repositories])
+        for _ in range(self.chance.randint(1, 4)):
+            self.world.at(self._moment(), self._give_up)
+
+    def _give_up(self) -> None:
+        up = [host for host in self.world.repositories.values() if host.up]
+        if up:
+            self.chance.choice(up).give_up(STREAM, self.chance.choice(self.publishers))
+
+    def _positions(self) -> None:
+        """Subscriptions begin anywhere, and later than others, and come back."""
+        for name in self.subscribers:
+            if self.chance.random() < 0.5:
+                self.world.at(0.0, self.world.crash(name))
+                self.world.at(self._moment(), self.world.recover(name))
+        if self.chance.random() < 0.5:
+            self._each([*self.repositories, *self.subscribers])
 
     def _registration(self) -> None:
         """The owner lets some in and others not, and changes its mind."""
@@ -327,9 +376,12 @@ class Author:
         "repository": _repository,
         "all-but-one": _all_but_one,
         "everybody": _everybody,
+        "disk": _disk,
         "partition": _partition,
         "join": _join,
         "leave": _leave,
+        "given-up": _given_up,
+        "positions": _positions,
         "registration": _registration,
         "levels": _levels,
         "bounds": _bounds,

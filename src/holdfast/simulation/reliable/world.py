@@ -127,6 +127,10 @@ class ReliableWorld:
 
         return act
 
+    def lose_disk(self, name: str) -> Callable[[], None]:
+        """A repository crashes, and what it has stored is gone."""
+        return self.repositories[name].lose_disk
+
     def recover(self, *names: str) -> Callable[[], None]:
         def act() -> None:
             for name in names:
@@ -200,8 +204,7 @@ class ReliableWorld:
                     if (chain.publisher, chain.life) in other.chains
                 )
                 if over and not somewhere:
-                    _, effects = host.machine.give_up(self.stream, chain.publisher, chain.life)
-                    host.enter(effects)
+                    host.give_up(self.stream, chain.publisher, chain.life)
 
     # ------------------------------------------------------------------------------------------------------ inspection
 
