@@ -18,12 +18,13 @@ from holdfast.cluster.processes import repository_settings
 from holdfast.cluster.repository_process import run_repository
 from holdfast.model.batches import Batch
 from holdfast.model.errors import ConfigError
-from holdfast.model.reliable import LEVELS, Level
+from holdfast.model.reliable import LEVELS, Level, Retention
 from holdfast.protocols.narada.directory import ASKING_TOPIC, answer_topic, question, read_answer
 from holdfast.runtime.process import run
 from holdfast.services.repository import RepositorySettings
 
 ANSWERS_S = 1.0
+COLUMNS = ("stream", "repository", "state", "stored", "missing", "damaged", "durable subscribers")
 
 
 def repository(
@@ -37,6 +38,15 @@ def repository(
     level: Annotated[
         str, typer.Option("--level", help="What its acknowledgement stands for: memory, written or fsynced.")
     ] = Level.FSYNCED.value,
+    keep_s: Annotated[
+        float | None, typer.Option("--keep-s", min=1.0, help="What was stored longer ago may go; for good if not said.")
+    ] = None,
+    keep_bytes: Annotated[
+        int | None, typer.Option("--keep-bytes", min=1, help="The oldest of what weighs more may go, per stream.")
+    ] = None,
+    forget_unread: Annotated[
+        bool, typer.Option("--forget-unread", help="Also what durable subscribers have not read; they get a gap.")
+    ] = False,
     address: Address = DEFAULT_ADDRESS,
     cluster: ClusterName = CLUSTER_NAME,
     health_port: Annotated[int, typer.Option("--health-port", min=0, max=65535, help="0: no health endpoint.")] = 0,
@@ -51,6 +61,7 @@ def repository(
     Examples
       holdfast repository r1 --stream 'bank/#'
       holdfast repository r2 --stream 'bank/#' --store segments:r2 --level written -a 127.0.0.1:7401
+      holdfast repository r3 --stream 'bank/#' --keep-s 604800
     """
     if level not in LEVELS:
         raise ConfigError(f"--level {level!r} is no level; choose one of {', '.join(LEVELS)}.")
@@ -66,6 +77,7 @@ def repository(
         streams=tuple(streams),
         cluster=cluster,
         level=Level(level),
+        retention=dict.fromkeys(streams, Retention(keep_s, keep_bytes, not forget_unread)),
         health_port=health_port or None,
     )
     raise typer.Exit(run_repository(settings, complain))
@@ -110,12 +122,14 @@ async def _ask(address: str, cluster: str) -> list[dict[str, Any]]:
 
 
 def _table(found: list[dict[str, Any]]) -> Table:
-    table = Table("stream", "repository", "state", "stored", "missing", "durable subscribers", box=None, pad_edge=False)
+    table = Table(*COLUMNS, box=None, pad_edge=False)
     for one in found:
         for stream, said in one["streams"].items():
             readers = ", ".join(
                 f"{name} at {about['sync']}" + (f" ({about['lag']} behind)" if about["lag"] else "")
                 for name, about in said["subscribers"].items()
             )
-            table.add_row(stream, one["name"], said["state"], str(said["end"]), str(said["places"]), readers or "none")
+            kept = f"{said['end'] - said['kept'] + 1:,}" + (f" from {said['kept']:,}" if said["kept"] > 1 else "")
+            lacking = (str(said["places"]), str(said["damaged"]))
+            table.add_row(stream, one["name"], said["state"], kept, *lacking, readers or "none")
     return table

@@ -305,7 +305,8 @@ class DurableSubscription(Subscription):
 
     def _on_gap(self, effect: effects.Gap) -> None:
         count = effect.last - effect.first + 1
-        sentence = f"{count} messages of {effect.publisher} to {effect.stream} were given up: they will not come"
+        what = "were forgotten before they were read" if effect.forgotten else "were given up"
+        sentence = f"{count} messages of {effect.publisher} to {effect.stream} {what}: they will not come"
         empty = make_batch(effect.publisher, 1, self.stream, 0, [b""])
         self.arrive(empty, _Released(empty, 1, None, Gap(sentence, self.pattern, self.where, self._received)))
 

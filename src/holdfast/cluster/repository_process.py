@@ -1,7 +1,7 @@
 """A repository as a process: `python -m holdfast.cluster.repository_process JSON [--attached]`.
 
-It answers `GET /health` and `GET /status` as a broker does, and obeys `POST /give-up?stream=S&publisher=P` and
-`POST /leave?stream=S`. Exit codes are those of a broker.
+It answers `GET /health` and `GET /status` as a broker does, `GET /metrics` for Prometheus, and obeys
+`POST /give-up?stream=S&publisher=P` and `POST /leave?stream=S`. Exit codes are those of a broker.
 """
 
 import asyncio
@@ -14,11 +14,13 @@ from time import monotonic
 from holdfast.cluster.broker_process import ATTACHED, follow_starter
 from holdfast.model.errors import HoldfastError, LocalMisuse
 from holdfast.protocols.narada.participant import Effects
+from holdfast.runtime.exposition import exposition
 from holdfast.runtime.health import Health
 from holdfast.runtime.logs import Log
 from holdfast.runtime.process import tune_collector
 from holdfast.runtime.serving import EXIT_FAILED, EXIT_STOPPED, main_of, run_server
 from holdfast.services.repository import RepositoryService, RepositorySettings
+from holdfast.services.repository_metrics import repository_metrics
 
 
 class RepositoryCommands:
@@ -56,7 +58,13 @@ async def serve(settings: RepositorySettings) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, service.stop)
-    health = Health(settings.name, service.ready, service.status, RepositoryCommands(service).table())
+    health = Health(
+        settings.name,
+        service.ready,
+        service.status,
+        RepositoryCommands(service).table(),
+        lambda: exposition(repository_metrics(service.status())),
+    )
     try:
         if settings.health_port is not None:
             port = await health.listen(settings.host, settings.health_port)

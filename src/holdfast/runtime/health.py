@@ -1,8 +1,9 @@
-"""The health endpoint: two questions over HTTP, answered and closed.
+"""The health endpoint: a few questions over HTTP, answered and closed.
 
 `GET /health` is 200 when the node serves clients and 503 when it does not (yet, or any more); `GET /status` is what the
-node says of itself, as JSON. A process that takes part in experiments obeys some commands, too, as `POST`. That is all,
-so there is no HTTP library here; whatever is not such a request is refused.
+node says of itself, as JSON; `GET /metrics`, where there are some, its figures for Prometheus. A process that takes
+part in experiments obeys some commands, too, as `POST`. That is all, so there is no HTTP library here; whatever is not
+such a request is refused.
 """
 
 import asyncio
@@ -15,12 +16,13 @@ import msgspec
 
 from holdfast.model.errors import LocalMisuse
 from holdfast.runtime.driver import listen_error
+from holdfast.runtime.exposition import CONTENT_TYPE
 
 REQUEST_BYTES_MAX = 8192
 ANSWER_S = 5.0
 CONNECTIONS_MAX = 64
 
-Answer = tuple[HTTPStatus, dict[str, object]]
+Answer = tuple[HTTPStatus, dict[str, object] | str]
 Command = Callable[[dict[str, str]], dict[str, object]]
 
 
@@ -33,7 +35,9 @@ class Health:
         ready: Callable[[], bool],
         status: Callable[[], dict[str, object]],
         commands: Mapping[str, Command] | None = None,
+        metrics: Callable[[], str] | None = None,
     ) -> None:
+        self._metrics = metrics
         self._name, self._ready, self._status, self._commands = name, ready, status, commands or {}
         self._server: asyncio.Server | None = None
         self.connections: set[asyncio.Transport] = set()
@@ -66,6 +70,8 @@ class Health:
             return (HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE), {"ready": ready}
         if path == "/status":
             return HTTPStatus.OK, self._status()
+        if path == "/metrics" and self._metrics is not None:
+            return HTTPStatus.OK, self._metrics()
         return HTTPStatus.NOT_FOUND, {"error": f"there is no {path} here: ask for /health or /status"}
 
 
@@ -101,10 +107,13 @@ class _Request(asyncio.Protocol):
         path, _, query = words[1].partition("?")
         return self._health.answer(words[0], path, query)
 
-    def _respond(self, status: HTTPStatus, body: dict[str, object]) -> None:
-        content = msgspec.json.encode(body, enc_hook=str) + b"\n"
+    def _respond(self, status: HTTPStatus, body: dict[str, object] | str) -> None:
+        if isinstance(body, str):
+            kind, content = CONTENT_TYPE, body.encode()
+        else:
+            kind, content = "application/json", msgspec.json.encode(body, enc_hook=str) + b"\n"
         head = (
-            f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json\r\n"
+            f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\n"
             f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
         )
         with_body = not self._received.startswith(b"HEAD ")

@@ -26,6 +26,7 @@ from holdfast.protocols.narada.directory import ASKING_TOPIC, answer
 from holdfast.protocols.narada.mending import Harm
 from holdfast.runtime.logs import Log
 from holdfast.runtime.process import new_incarnation
+from holdfast.services.housekeeping import Housekeeping
 from holdfast.services.inspection import Inspection, entries_of, settle_lost
 from holdfast.storage.stores import Store, open_store
 
@@ -77,6 +78,7 @@ class RepositoryService:
         self._store: Store | None = None
         self._failure: BaseException | None = None
         self._inspection: Inspection | None = None
+        self._housekeeping: Housekeeping | None = None
         self.commits = 0
         config = RepositoryConfig(settings.name, settings.level, learn_s=LEARN_S)
         self.machine = Repository(config, settings.streams, new_incarnation())
@@ -104,6 +106,8 @@ class RepositoryService:
         self.enter(lambda: self.machine.start(monotonic(), time_ns()))
         for registration in settings.owners:
             self.enter(partial(self.machine.register, registration))
+        self._housekeeping = Housekeeping(self.machine, store, settings.retention, self._in_thread, self.enter)
+        self._housekeeping.start(self._fail)
         if not url.startswith("memory:"):
             self._inspection = Inspection(url, settings.inspect_s, settings.streams, self._harmed, self._log)
             self._inspection.start()
@@ -126,6 +130,7 @@ class RepositoryService:
         return {
             effects.Append: self._append,
             effects.Mend: self._mend,
+            effects.Discard: self._discard,
             effects.Put: self._put,
             effects.Commit: self._commit,
             effects.Read: self._read,
@@ -171,6 +176,9 @@ class RepositoryService:
 
     def _mend(self, effect: effects.Mend) -> None:
         self._writes.append(lambda store: store.mend(effect.stream, effect.entries))
+
+    def _discard(self, effect: effects.Discard) -> None:
+        self._writes.append(lambda store: store.forget(effect.stream, effect.before))
 
     def _put(self, effect: effects.Put) -> None:
         self._writes.append(lambda store: store.put(effect.key, effect.value))
@@ -253,10 +261,15 @@ class RepositoryService:
             "level": str(self.settings.level),
             "ready": self.ready(),
             "commits": self.commits,
-            "streams": self.machine.status(),
+            "streams": {stream: self._stream_status(stream) for stream in self.machine.streams},
             "inspection": inspection.status() if inspection is not None else {},
             "waiting_for": [*self.machine.waiting_for(), *(inspection.waiting_for() if inspection else ())],
         }
+
+    def _stream_status(self, stream: str) -> dict[str, object]:
+        info = self._housekeeping.infos.get(stream) if self._housekeeping is not None else None
+        stored = {"messages": info.messages, "bytes": info.bytes} if info is not None else {}
+        return {**self.machine.streams[stream].status(), **stored}
 
     def ready(self) -> bool:
         return len(self.serving()) == len(self.settings.streams)
@@ -295,8 +308,9 @@ class RepositoryService:
     async def close(self) -> None:
         """Stop at once: what is not committed was not acknowledged."""
         self._stopped.set()
-        if self._inspection is not None:
-            self._inspection.close()
+        for part in (self._inspection, self._housekeeping):
+            if part is not None:
+                part.close()
         if self._client is not None:
             await self._driver.close()
             try:

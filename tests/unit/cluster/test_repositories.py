@@ -7,7 +7,7 @@ import pytest
 from holdfast.cluster.config import Cluster, parse_cluster
 from holdfast.cluster.processes import repository_settings
 from holdfast.model.errors import ConfigError
-from holdfast.model.reliable import Level
+from holdfast.model.reliable import Level, Retention
 
 BROKERS = """
 tolerance = 1
@@ -63,6 +63,29 @@ def test_a_repository_is_told_who_may_publish_on_the_streams_that_it_keeps():
     assert (said.stream, said.owner, said.publishers, said.subscribers) == ("bank/#", "bank", ("alice",), None)
 
 
+def test_a_repository_keeps_as_long_as_it_is_told_and_else_as_the_topic_is_to_be_kept(tmp_path: Path):
+    cluster = parse_cluster(
+        BROKERS
+        + """
+        [repositories.r1]
+        broker = "a"
+        streams = ["bank/#", "news"]
+        keep_bytes = 1000
+        [repositories.r2]
+        broker = "b"
+        streams = ["bank/#", "news"]
+        [reliable."bank/#"]
+        keep_s = 60
+        keep_bytes = 5000
+        keep_unread = false
+        """
+    )
+    settings = [repository_settings(cluster, one, tmp_path) for one in cluster.repositories]
+    assert settings[0].retention == {"bank/#": Retention(60, 1000, False), "news": Retention(None, 1000)}
+    assert settings[1].retention == {"bank/#": Retention(60, 5000, False)}
+    assert settings[0].owners == ()
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -93,6 +116,18 @@ def test_a_repository_is_told_who_may_publish_on_the_streams_that_it_keeps():
         (
             '[repositories.r]\nbroker = "a"\nstreams = ["t"]\n[reliable.u]\nowner = "o"',
             "my.toml: reliable.u: no repository keeps it; expected t.",
+        ),
+        (
+            '[repositories.r]\nbroker = "a"\nstreams = ["t"]\n[reliable.t]\npublishers = ["alice"]',
+            "my.toml: reliable.t.owner: expected who says who may publish and subscribe.",
+        ),
+        (
+            '[repositories.r]\nbroker = "a"\nstreams = ["t"]\nkeep_s = 0',
+            "my.toml: repositories.r.keep_s: ",
+        ),
+        (
+            '[repositories.r]\nbroker = "a"\nstreams = ["t"]\nkeep_for = 3',
+            "my.toml: repositories.r.keep_for: unknown key",
         ),
     ],
 )

@@ -40,6 +40,7 @@ class Saved(Struct, array_like=True):
     ranges: list[Range]
     given: list[Range]
     places: list[Place]
+    forgotten: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -58,6 +59,8 @@ class Chain:
         """What a commit has made safe."""
         self.settled = RangeTracker(ranges_max=WINDOW)
         """What is stored or was given up: the publisher need not keep it."""
+        self.forgotten = 0
+        """Everything up to this number was forgotten by retention, here or where we would have got it from."""
         self.given: list[Range] = []
         self.places: list[Place] = []
         self.orders: dict[int, Run] = {}
@@ -154,7 +157,7 @@ class Chain:
 
     def save(self) -> bytes:
         return _encoder.encode(
-            Saved(self.after, self.top, self.taken.prefix, self.taken.ranges(), self.given, self.places)
+            Saved(self.after, self.top, self.taken.prefix, self.taken.ranges(), self.given, self.places, self.forgotten)
         )
 
     @classmethod
@@ -162,6 +165,7 @@ class Chain:
         saved = _decoder.decode(value)
         chain = cls(publisher, life, saved.after)
         chain.top, chain.places, chain.given = saved.top, saved.places, saved.given
+        chain.forgotten = saved.forgotten
         for tracker in (chain.taken, chain.stored, chain.settled):
             for first, last in [(1, saved.prefix)] * bool(saved.prefix) + saved.ranges:
                 tracker.add(first, last)

@@ -118,7 +118,7 @@ class Dissemination:
     def _begin(self, event: Recovery, speaks: bool) -> Effects:
         """A subscription that is new here. Where it begins is said by the repository that steers it."""
         keeping, end = self.keeping, self.keeping.end
-        one = Subscription(event.subscriber, event.pattern)
+        one = Subscription(event.subscriber, event.pattern, keeping.kept - 1)
         one.steering = event.steering
         if not speaks:
             # Better to begin too early, and repeat what is passed over, than too late.
@@ -129,7 +129,7 @@ class Dissemination:
             token = self._token("locate", event)
             return [Locate(token, keeping.stream, event.value)] if token else []
         if event.start == "seq":
-            one.acked = RangeTracker(SYNC_RANGES_MAX, start=max(0, min(event.value - 1, end)))
+            one.acked = RangeTracker(SYNC_RANGES_MAX, start=max(one.sync, min(event.value - 1, end)))
         self._adopt(one)
         self._jump(one, event.cut)
         if event.start == "live" and not event.cut:
@@ -139,7 +139,8 @@ class Dissemination:
 
     def on_located(self, event: Recovery, number: int) -> Effects:
         """The store knows where that time begins."""
-        one = Subscription(event.subscriber, event.pattern, max(0, min(number - 1, self.keeping.end)))
+        start = max(self.keeping.kept - 1, min(number - 1, self.keeping.end))
+        one = Subscription(event.subscriber, event.pattern, start)
         one.steering = event.steering
         self._adopt(one)
         return self._rectify(one, 0)
@@ -167,7 +168,7 @@ class Dissemination:
             if row.publisher and number_of(row.cat) > has.get((row.publisher, life_of(row.cat)), 0):
                 first = min(first, row.first)
         for (publisher, life), chain in keeping.chains.items():
-            number = has.get((publisher, life), 0)
+            number = max(has.get((publisher, life), 0), chain.forgotten)
             for low, high in _seen_above(chain.stored, number)[:1]:
                 places = keeping.table.places_of(publisher, chain.cat(low), chain.cat(high))
                 if not places or places[0][0] != chain.cat(low):
@@ -224,9 +225,9 @@ class Dissemination:
 
     def _rows_to(self, one: Subscription, first: int, upto: int, rows: tuple[Row, ...], cut: Cut) -> Say:
         keeping = self.keeping
-        event = Rectify(
-            keeping.stream, keeping.name, keeping.era, one.sync, first, upto, keeping.end, rows, cut, keeping.session
-        )
+        forgotten = keeping.forgotten() if first < keeping.kept and one.sync + 1 < keeping.kept else ()
+        where = (one.sync, first, upto, keeping.end)
+        event = Rectify(keeping.stream, keeping.name, keeping.era, *where, rows, cut, keeping.session, forgotten)
         return keeping.say_to(one.name, event)
 
     # ------------------------------------------------------------------------------------------------- retransmissions
@@ -274,6 +275,7 @@ class Dissemination:
             if table is not None:
                 # Numbers of an era that is over must not wait for the gossip of the next: they mean other messages.
                 self._translate(one, event.steering, event.ranges, table)
+            self._jump(one, event.cut)
             return []
         if event.era == keeping.era:
             before = one.sync
@@ -348,7 +350,7 @@ class Dissemination:
         for name, sync in syncs:
             one = self.subscriptions.get(name)
             if one is None:
-                one = Subscription(name, self.keeping.stream)
+                one = Subscription(name, self.keeping.stream, self.keeping.kept - 1)
                 one.steering = repository
                 self._adopt(one)
             looked_at = one.translated.get(repository, 0)

@@ -238,6 +238,8 @@ class Rectify(Struct, frozen=True, array_like=True, tag=21):
     """When a subscription begins in the midst of a stream: what it does not want, or has had already."""
     session: Number = 0
     """Which life of the repository says so, if it does not wait for its disk: it may have lost what it told before."""
+    forgotten: Cut = ()
+    """If retention has reached what the subscriber had not read: up to where messages were forgotten."""
 
 
 class SubscriberAck(Struct, frozen=True, array_like=True, tag=22):
@@ -248,6 +250,8 @@ class SubscriberAck(Struct, frozen=True, array_like=True, tag=22):
     steering: Name
     era: Number
     ranges: Ranges
+    cut: Cut = ()
+    """Now and then, of a few publishers: what it has released, for repositories that cannot translate its ranges."""
 
 
 class SubscriberNak(Struct, frozen=True, array_like=True, tag=23):
@@ -322,6 +326,8 @@ class Gossip(Struct, frozen=True, array_like=True, tag=30):
     syncs: Annotated[tuple[tuple[Name, Number], ...], Meta(max_length=RANGES_MAX)] = ()
     asks: bool = False
     """Whether everybody is to say where it is: somebody has just begun."""
+    forgotten: Cut = ()
+    """If it was asked for what retention has reached: up to where messages were forgotten."""
 
 
 class Explain(Struct, frozen=True, array_like=True, tag=31):

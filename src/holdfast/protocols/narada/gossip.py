@@ -79,6 +79,8 @@ class Bundle:
             if name == keeping.name and era == keeping.era:
                 keeping.hear_cover(cover)
                 member.covers_us = max(member.covers_us, min(cover, keeping.end))
+        if event.forgotten:
+            keeping.pass_over(event.forgotten, only=len(self.members) == 1)
         known = member.known.prefix
         for row in event.rows:
             if len(member.table) >= member.table.rows_max:
@@ -186,6 +188,7 @@ class Bundle:
             upto,
             syncs,
             asks,
+            keeping.forgotten() if first and first < keeping.kept else (),
         )
 
     # ------------------------------------------------------------------------------------------------------ explaining
@@ -221,6 +224,9 @@ class Bundle:
             return []
         effects: Effects = []
         for first, last in event.ranges:
+            if 1 <= first < keeping.kept:
+                gone = void_rows(keeping, first, min(last, keeping.kept - 1))
+                effects.append(self._explained(event.asker, first, min(last, keeping.kept - 1), gone))
             token = self._token("send", (event.asker, first, last)) if 1 <= first <= last else 0
             if token:
                 effects.append(Read(token, keeping.stream, first, last, keeping.config.fetch_bytes_max))

@@ -18,8 +18,10 @@ from holdfast.protocols.narada.events import (
     GIVEN_UP,
     LIVES_TOLD_MAX,
     MESSAGES,
+    RANGES_MAX,
     SKIPPED,
     ControlEvent,
+    Cut,
     Past,
     Registration,
     Row,
@@ -46,6 +48,7 @@ class Head(Struct, array_like=True):
     reserved: int
     voids: list[Row]
     left: bool = False
+    kept: int = 1
 
 
 _head_decoder = msgspec.msgpack.Decoder(Head)
@@ -214,6 +217,39 @@ class Keeping:
         self.voided.append(row)
         self._head_dirty = True
 
+    # ------------------------------------------------------------------------------------------------------ forgetting
+
+    def forget(self, before: int) -> None:
+        """Retention has reached this sequence number: nobody is told any more what lay below."""
+        self.kept = before
+        self.voids = [row for row in self.voids if row.last >= before]
+        self.table_from = max(self.table_from, before)
+        self.notices_from = max(self.notices_from, before)
+        self._head_dirty = True
+
+    def touch(self, chain: Chain) -> None:
+        """Store what is known of a publisher's life with the next commit."""
+        self._dirty_chains[chain.publisher, chain.life] = None
+
+    def forgotten(self) -> Cut:
+        """Up to where each life of each publisher was forgotten; nothing if there are too many."""
+        chains = [chain for chain in self.chains.values() if chain.forgotten]
+        return tuple((one.publisher, one.cat(one.forgotten)) for one in chains) if len(chains) <= RANGES_MAX else ()
+
+    def pass_over(self, forgotten: Cut, only: bool) -> None:
+        """A sibling has forgotten these, so that we will not get them there; `only` if there is nobody else to ask."""
+        for publisher, cat in forgotten:
+            chain, number = self.chain(publisher, life_of(cat)), number_of(cat)
+            if chain is None or number <= chain.forgotten:
+                continue
+            if only and chain.places:
+                self.give_up(chain, 1, number)
+            if number > chain.top:
+                for tracker in (chain.taken, chain.stored, chain.settled):
+                    tracker.add(chain.top + 1, number)
+                chain.top = chain.forgotten = number
+                self.touch(chain)
+
     # -------------------------------------------------------------------------------------------------------- storing
 
     def key(self, *words: str) -> str:
@@ -249,7 +285,8 @@ class Keeping:
         return self.committing, puts
 
     def _head(self) -> bytes:
-        return _encoder.encode(Head(self.era, self.next, self.reserved, self.voids, self.state == "left"))
+        left = self.state == "left"
+        return _encoder.encode(Head(self.era, self.next, self.reserved, self.voids, left, self.kept))
 
     def committed(self) -> list[Row]:
         """The commit is done: what it made safe, as rows in order."""
@@ -303,6 +340,7 @@ class Keeping:
 
     def _restore_head(self, head: Head, level: Level, now_era: int) -> None:
         self.era, self.next, self.reserved, self.voids = head.era, head.next, head.reserved, head.voids
+        self.kept = head.kept
         for row in self.voids:
             self.table.add(row)
         if head.left:

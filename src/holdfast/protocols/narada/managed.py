@@ -8,6 +8,7 @@ from holdfast.protocols.narada.gossip import Bundle
 from holdfast.protocols.narada.intake import Intake
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.mending import Mending
+from holdfast.protocols.narada.retention import Retaining
 
 
 class Managed:
@@ -19,9 +20,10 @@ class Managed:
         self.dissemination = Dissemination(self.keeping, lambda kind, what: token(stream, kind, what))
         self.bundle = Bundle(self.keeping, self.dissemination, lambda kind, what: token(stream, kind, what))
         self.mending = Mending(self.keeping, lambda kind, what: token(stream, kind, what))
+        self.retaining = Retaining(self.keeping, self.dissemination)
 
     def has_changes(self) -> bool:
-        return self.keeping.has_changes() or self.mending.has_changes()
+        return self.keeping.has_changes() or self.mending.has_changes() or self.retaining.has_changes()
 
     def waiting_for(self, committing: bool) -> list[str]:
         """In words, what is waited for before everything is as it should be."""
@@ -46,6 +48,7 @@ class Managed:
         return {
             "state": keeping.state,
             "era": keeping.era,
+            "kept": keeping.kept,
             "end": keeping.end,
             "places": sum(place.count for _, place in keeping.place_rows()),
             "publishers": len(keeping.lives),

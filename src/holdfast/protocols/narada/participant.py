@@ -12,10 +12,10 @@ The driver's duties
 4. `Say` publishes one control event, with the weakest guarantee. It may get lost.
 5. `Emit` publishes the messages of an application, one after the other and nothing in between, with the guarantee that
    it names, and is answered at once by `emitted` with the number that the session gave the first of them.
-6. `Append`, `Mend` and `Put` go to the store; `Commit` makes everything since the last one durable at that level, all
-   of it or nothing, and is answered by `stored`. There is one commit at a time. `Read` and `Find` are answered by
-   `fetched`, `Locate` by `located`; they see what was committed. The answers may come any time later, or never, if the
-   driver dies. `Inspect` has the driver look at everything that is stored, and is answered by `harmed`.
+6. `Append`, `Mend`, `Discard` and `Put` go to the store; `Commit` makes everything since the last one durable at that
+   level, all of it or nothing, and is answered by `stored`. There is one commit at a time. `Read` and `Find` are
+   answered by `fetched`, `Locate` by `located`; they see what was committed. The answers may come any time later, or
+   never, if the driver dies. `Inspect` has the driver look at everything that is stored; `harmed` is the answer.
 7. `Release` and `Gap` are handed to the application in order. A `Persist` that follows them in the same list says what
    was released; a driver that stores both in one transaction gives its application each message once, across crashes
    of the subscriber too. `start` gets back what was persisted.
@@ -68,6 +68,13 @@ class Emit(Struct, frozen=True, gc=False):
 class Append(Struct, frozen=True, gc=False):
     stream: str
     entries: Sequence[Entry]
+
+
+class Discard(Struct, frozen=True, gc=False):
+    """Forget everything below this sequence number, with the next commit."""
+
+    stream: str
+    before: int
 
 
 class Mend(Struct, frozen=True, gc=False):
@@ -170,12 +177,13 @@ class Release(Struct, frozen=True, gc=False):
 
 
 class Gap(Struct, frozen=True, gc=False):
-    """These messages of a publisher were given up: they will not come."""
+    """These messages of a publisher were given up, or forgotten before they were read: they will not come."""
 
     stream: str
     publisher: str
     first: int
     last: int
+    forgotten: bool = False
 
 
 Effect = (
@@ -184,6 +192,7 @@ Effect = (
     | Say
     | Emit
     | Append
+    | Discard
     | Mend
     | Put
     | Commit

@@ -51,6 +51,13 @@ class Released:
             for first, last in gaps.add(number_of(cat_first), number_of(cat_last))
         ]
 
+    def forget(self, publisher: str, cat: int, count_max: int) -> list[Range]:
+        """At most so many up to this were forgotten before we got them: which of them are a gap. They will not come."""
+        life, number = life_of(cat), number_of(cat)
+        low = max(1, number - count_max + 1)
+        new = self._tracker(publisher, life, low).add(low, number)
+        return [(catenation(life, first), catenation(life, last)) for first, last in new]
+
     def _tracker(self, publisher: str, life: int, number: int) -> RangeTracker:
         tracker = self._lives.get((publisher, life))
         if tracker is None:

@@ -26,6 +26,7 @@ from holdfast.protocols.narada.config import RepositoryConfig
 from holdfast.protocols.narada.events import (
     AskRegistration,
     ControlEvent,
+    Cut,
     Explain,
     Fetch,
     Forget,
@@ -204,7 +205,7 @@ class Repository:
         for stream, managed in self.streams.items():
             if not managed.has_changes():
                 continue
-            effects += managed.mending.changes()
+            effects += [*managed.mending.changes(), *managed.retaining.changes()]
             entries, puts = managed.keeping.changes(self.config.level)
             if entries:
                 effects.append(Append(stream, entries))
@@ -351,6 +352,16 @@ class Repository:
                     f"{entry.first}; run `holdfast store mend` with the store of a sibling, or move the store away: a "
                     "repository with an empty one gets everything from the others. It does not start."
                 )
+
+    def forgettable(self, stream: str, keep_unread: bool = True) -> int:
+        """The sequence number below which retention may forget everything."""
+        return self._managed(stream).retaining.limit(keep_unread)
+
+    def forgotten(self, stream: str, before: int, whose: Cut, keep_unread: bool = True) -> Effects:
+        """What lies below has expired: forget it, if that may be. `whose` has the last of each publisher's life."""
+        managed = self._managed(stream)
+        # Somebody may have come since the driver asked: then it asks again.
+        return managed.retaining.forget(before, whose) if before <= managed.retaining.limit(keep_unread) else []
 
     def register(self, registration: Registration) -> Effects:
         """The owner of a stream says who may publish and subscribe; the other repositories learn it by gossip."""

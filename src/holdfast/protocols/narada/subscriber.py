@@ -72,6 +72,8 @@ from holdfast.protocols.node import CancelTimer, Persist, SetTimer
 DUE_TIMER, ACK_TIMER = "due", "ack"
 MEMORY_KEY = "released"
 NAK_RANGES_MAX = 64
+CUT_MAX = 64
+"""Of so many lives of publishers it says now and then what it has released."""
 
 
 class Subscriber:
@@ -255,9 +257,11 @@ class Subscriber:
             return self._recover(now)
         match event:
             case Rectify():
+                gaps = self._forgotten(event)
                 self._take_rows(event.rows)
                 self.backlog.end = max(self.backlog.end, event.end)
                 self.synced = max(self.synced, event.sync)
+                return [*gaps, *self._go_on(now)]
             case Persistent():
                 self._take_rows(event.rows)
                 self.backlog.end = max(self.backlog.end, event.end)
@@ -284,8 +288,19 @@ class Subscriber:
             effects.append(Begun(self.config.stream, event.repository))
         if event.cut:
             self.released.skip(event.cut)
+        effects += self._forgotten(event)
         self._take_rows(event.rows)
         return [*effects, *self._go_on(now), *self._schedule_ack()]
+
+    def _forgotten(self, event: Rectify) -> Effects:
+        """Retention has reached what is due: what of it was not released is a gap, and what comes is behind it."""
+        position = self.backlog.position
+        due = [row for row in event.rows if row.kind == SKIPPED and row.first <= position <= row.last]
+        return [
+            Gap(self.config.stream, publisher, first, last, forgotten=True)
+            for publisher, cat in (event.forgotten if due else ())
+            for first, last in self.released.forget(publisher, cat, due[0].last - position + 1)
+        ]
 
     def _take_rows(self, rows: tuple[Row, ...]) -> None:
         for row in rows:
@@ -402,7 +417,8 @@ class Subscriber:
         again = self._schedule_ack()
         self._steering.asked(now)
         repository = self._steering.repository
-        ack = SubscriberAck(self.config.stream, self.name, repository, self.era, ranges)
+        cut = () if ranges or len(self.released) > CUT_MAX else self._cut()
+        ack = SubscriberAck(self.config.stream, self.name, repository, self.era, ranges, cut)
         return [self._to_bundle(ack), *again]
 
     def _to_bundle(self, event: Recovery | SubscriberAck | SubscriberNak | Forget) -> Say:

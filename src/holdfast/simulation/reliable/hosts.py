@@ -26,6 +26,7 @@ from holdfast.protocols.narada.participant import (
     Append,
     Begun,
     Commit,
+    Discard,
     Effect,
     Effects,
     Emit,
@@ -296,9 +297,9 @@ class RepositoryHost(ParticipantHost):
         super().__init__(config.name, kernel, medium, history, check)
         self.config, self.streams, self._chance = config, streams, chance
         self.store = MemoryStore()
-        self._appends: list[Append | Mend] = []
+        self._appends: list[Append | Mend | Discard] = []
         self._puts: list[Put] = []
-        self._under_way: tuple[list[Append | Mend], list[Put]] | None = None
+        self._under_way: tuple[list[Append | Mend | Discard], list[Put]] | None = None
 
     def make(self) -> Repository:
         return Repository(self.config, self.streams, self.lives, dict(self.store.items()))
@@ -333,7 +334,7 @@ class RepositoryHost(ParticipantHost):
         self.enter(effects)
         return count
 
-    def _append(self, effect: Append | Mend) -> None:
+    def _append(self, effect: Append | Mend | Discard) -> None:
         self._appends.append(effect)
 
     def _put(self, effect: Put) -> None:
@@ -350,8 +351,11 @@ class RepositoryHost(ParticipantHost):
 
         self.later(COMMIT_S * (0.5 + self._chance.random()), done)
 
-    def _apply(self, appends: list[Append | Mend], puts: list[Put]) -> None:
+    def _apply(self, appends: list[Append | Mend | Discard], puts: list[Put]) -> None:
         for append in appends:
+            if isinstance(append, Discard):
+                self.store.forget(append.stream, append.before)
+                continue
             if isinstance(append, Mend):
                 self.store.mend(append.stream, append.entries)
                 continue
@@ -397,6 +401,7 @@ class RepositoryHost(ParticipantHost):
     handlers: ClassVar = ParticipantHost.handlers | {
         Append: _append,
         Mend: _append,
+        Discard: _append,
         Put: _put,
         Commit: _commit,
         Read: _read,

@@ -140,14 +140,19 @@ class Store(ABC):
 
     def retain(self, stream: str, now_ns: int, age_ns: int | None = None, bytes_max: int | None = None) -> int:
         """Forget what is older than so long, and the oldest of what weighs more than so much; what is below went."""
+        before = self.expired(stream, now_ns, age_ns, bytes_max)
+        if before > self.bounds(stream)[0]:
+            self.forget(stream, before)
+        return before
+
+    def expired(self, stream: str, now_ns: int, age_ns: int | None = None, bytes_max: int | None = None) -> int:
+        """The sequence number below which everything is older than so long, or more than so much."""
         kept, following = self.bounds(stream)
         before = kept
         if age_ns is not None:
             before = max(before, min(self.at_time(stream, now_ns - age_ns), following))
         if bytes_max is not None:
             before = max(before, self._fitting(stream, bytes_max))
-        if before > kept:
-            self.forget(stream, before)
         return before
 
     def _fitting(self, stream: str, bytes_max: int) -> int:

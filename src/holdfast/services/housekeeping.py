@@ -1,0 +1,89 @@
+"""What a repository does now and then: forget what is older, or more, than it is to keep, and count what is there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import time_ns
+from typing import Any
+
+from msgspec import Struct
+
+from holdfast.model.reliable import Retention
+from holdfast.protocols.narada import Repository
+from holdfast.protocols.narada.events import Cut
+from holdfast.protocols.narada.participant import Effects
+from holdfast.protocols.narada.retention import last_of_each
+from holdfast.storage.stores import Store, StreamInfo
+
+EVERY_S = 1.0
+STEP_BYTES = 4 << 20
+"""So much is forgotten at a time: whoever wants something stored does not wait for more than that."""
+
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+Enter = Callable[[Callable[[], Effects]], None]
+
+
+class Expired(Struct, frozen=True):
+    """What lies below may go; the last of each publisher's life that goes, and whether there is more."""
+
+    before: int
+    whose: Cut
+    more: bool
+
+
+class Housekeeping:
+    """The rounds of one repository. `infos` is what there was of each stream at the last one."""
+
+    def __init__(
+        self, machine: Repository, store: Store, retention: dict[str, Retention], in_thread: InThread, enter: Enter
+    ) -> None:
+        self._machine, self._store, self._retention = machine, store, retention
+        self._in_thread, self._enter = in_thread, enter
+        self.infos: dict[str, StreamInfo] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, fail: Callable[[BaseException], None]) -> None:
+        """Begin; `fail` gets what ends the rounds: a store that fails."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+        def done(task: "asyncio.Task[None]") -> None:
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                fail(error)
+
+        self._task.add_done_callback(done)
+
+    async def _run(self) -> None:
+        while True:
+            more = False
+            for stream in self._machine.streams:
+                self.infos[stream] = await self._in_thread(lambda stream=stream: self._store.info(stream))  # type: ignore[misc]
+                retention = self._retention.get(stream)
+                if retention is not None and retention.bounded:
+                    more = await self._retain(stream, retention) or more
+            await asyncio.sleep(0 if more else EVERY_S)
+
+    async def _retain(self, stream: str, retention: Retention) -> bool:
+        unread = retention.keep_unread
+        limit = self._machine.forgettable(stream, unread)
+        found: Expired | None = await self._in_thread(lambda: expired(self._store, stream, retention, limit, time_ns()))
+        if found is None:
+            return False
+        self._enter(lambda: self._machine.forgotten(stream, found.before, found.whose, unread))
+        return found.more
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+def expired(store: Store, stream: str, retention: Retention, limit: int, now_ns: int) -> Expired | None:
+    """What has expired and lies below the limit, at most a step of it; what goes is read, to know whose it was."""
+    age_ns = int(retention.keep_s * 1e9) if retention.keep_s is not None else None
+    kept = store.bounds(stream)[0]
+    before = min(store.expired(stream, now_ns, age_ns, retention.keep_bytes), limit)
+    if before <= kept:
+        return None
+    entries = store.read(stream, kept, before - 1, STEP_BYTES)
+    full = sum(len(entry.batch.payloads) for entry in entries) >= STEP_BYTES
+    reached = entries[-1].last + 1 if full else before
+    return Expired(reached, last_of_each((entry.publisher, entry.cat_last) for entry in entries), reached < before)

@@ -1,0 +1,104 @@
+"""Retention: what goes, what may not go yet, and what is said of what is gone."""
+
+from holdfast.protocols.narada.events import catenation
+from holdfast.simulation.reliable import ReliableWorld
+from tests.support.reliable import Ear, keeping, numbers, publish, stored, subscriber, world_of
+
+
+def forget(world: ReliableWorld, name: str, before: int, keep_unread: bool = True) -> None:
+    """What the driver of that repository says when everything below has expired."""
+    host = world.repositories[name]
+    entries = host.store.read("orders", 1, before - 1, 1 << 60)
+    last = entries[-1]
+    whose = ((last.publisher, last.cat_last),)
+    assert before <= host.machine.forgettable("orders", keep_unread)
+    host.enter(host.machine.forgotten("orders", before, whose, keep_unread))
+    world.run(world.kernel.now + 0.1)
+
+
+def test_nothing_goes_that_a_durable_subscriber_has_not_read():
+    world = world_of(1)
+    alice, bob = world.publisher("alice"), world.subscriber("bob", subscriber("bob"))
+    publish(world, alice, 1, 5, 1.0)
+    world.run(2.5)
+    bob.crash()
+    publish(world, alice, 6, 10, 3.0)
+    world.run(4.0)
+    machine = world.repositories["r1"].machine
+    assert machine.forgettable("orders") == 6
+    assert machine.forgettable("orders", keep_unread=False) == 11
+    assert machine.forgotten("orders", 8, (("alice", catenation(1, 7)),)) == []
+    forget(world, "r1", 6)
+    assert stored(world, "r1") == numbers(6, 10)
+    bob.start()
+    world.run_until_drained(30.0)
+    assert world.payloads("bob") == numbers(1, 10)
+    assert not world.history.gaps["bob"]
+
+
+def test_a_subscriber_for_whom_nothing_was_kept_gets_a_gap_and_goes_on_behind_it():
+    world = world_of(1)
+    alice, bob = world.publisher("alice"), world.subscriber("bob", subscriber("bob"))
+    publish(world, alice, 1, 5, 1.0)
+    world.run(2.5)
+    bob.crash()
+    publish(world, alice, 6, 20, 3.0)
+    world.run(4.0)
+    forget(world, "r1", 16, keep_unread=False)
+    bob.start()
+    world.run_until_drained(30.0)
+    assert world.payloads("bob") == [*numbers(1, 5), *numbers(16, 20)]
+    assert world.history.gaps["bob"] == [("alice", 1, 6, 15)]
+
+
+def test_whoever_subscribes_after_it_went_begins_with_what_is_kept_and_misses_nothing():
+    world = world_of(1)
+    alice = world.publisher("alice")
+    publish(world, alice, 1, 10, 1.0)
+    world.run(2.0)
+    forget(world, "r1", 8)
+    world.crash("r1")()
+    world.recover("r1")()
+    world.subscriber("bob", subscriber("bob"))
+    publish(world, alice, 11, 12, 6.0)
+    world.run_until_drained(30.0)
+    assert world.payloads("bob") == numbers(8, 12)
+    assert not world.history.gaps["bob"]
+
+
+def test_a_sibling_that_was_away_or_is_new_does_not_wait_for_what_is_gone():
+    world = world_of(2)
+    alice = world.publisher("alice")
+    publish(world, alice, 1, 10, 1.0)
+    world.run(2.0)
+    world.crash("r2")()
+    publish(world, alice, 11, 30, 2.5)
+    world.run(4.0)
+    forget(world, "r1", 21)
+    world.recover("r2")()
+    world.repository("r3")
+    publish(world, alice, 31, 32, 8.0)
+    world.run_until_drained(40.0)
+    assert stored(world, "r2") == [*numbers(1, 10), *numbers(21, 32)]
+    assert stored(world, "r3") == numbers(21, 32)
+    for name in ("r2", "r3"):
+        assert keeping(world, name).status_of_places() == []
+    world.crash("r1", "r2")()
+    world.subscriber("bob", subscriber("bob"))
+    world.run(45.0)
+    assert world.payloads("bob") == numbers(21, 32)
+
+
+def test_a_sibling_that_lost_every_word_of_it_is_told_when_it_asks():
+    world = world_of(2)
+    ear = Ear(world)
+    alice = world.publisher("alice")
+    # The second repository learns which messages there are, and gets none of them before they are gone.
+    ear.lose = lambda who, whom, event: whom == "r2" and (who == "alice" or type(event).__name__ == "Resent")
+    publish(world, alice, 1, 5, 1.0)
+    world.run(3.0)
+    assert stored(world, "r2") == []
+    forget(world, "r1", 4)
+    ear.lose = lambda *_: False
+    world.run_until_drained(40.0, operator=False)
+    assert stored(world, "r2") == numbers(4, 5)
