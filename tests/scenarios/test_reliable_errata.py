@@ -197,7 +197,7 @@ def test_a_message_of_an_earlier_session_is_not_taken_for_one_under_the_same_num
 
 
 def test_numbers_that_were_told_and_lost_by_the_disk_are_not_given_again():
-    world = world_of(2, config=RepositoryConfig("*", level=Level.MEMORY, reserve=100))
+    world = world_of(2, seed=4, config=RepositoryConfig("*", level=Level.MEMORY, reserve=100))
     alice = world.publisher("alice", PublisherConfig("alice", "orders", copies=2, steering=STEERING))
     bob = world.subscriber("bob", subscriber("bob", remember=True))
     world.run(1.0)

@@ -80,6 +80,8 @@ class RepositoryService:
         self._inspection: Inspection | None = None
         self._housekeeping: Housekeeping | None = None
         self.commits = 0
+        self.opening_s = 0.0
+        """How long it took to open the store and to get a session, before it could take part."""
         config = RepositoryConfig(settings.name, settings.level, learn_s=LEARN_S)
         self.machine = Repository(config, settings.streams, new_incarnation())
 
@@ -87,7 +89,7 @@ class RepositoryService:
 
     async def open(self) -> "RepositoryService":
         """Open the store, connect, and begin to take part."""
-        settings = self.settings
+        settings, began = self.settings, monotonic()
         url = settings.store or f"sqlite:{settings.name}.db"
         store: Store = await self._in_thread(lambda: open_store(url))
         self._store = store
@@ -103,6 +105,7 @@ class RepositoryService:
         self._client = await self._connect()
         self._driver = ParticipantDriver(self._client, self.machine, self._handlers(), self._log)
         await self._listen_for_questions()
+        self.opening_s = monotonic() - began
         self.enter(lambda: self.machine.start(monotonic(), time_ns()))
         for registration in settings.owners:
             self.enter(partial(self.machine.register, registration))
@@ -261,6 +264,7 @@ class RepositoryService:
             "level": str(self.settings.level),
             "ready": self.ready(),
             "commits": self.commits,
+            "opening_s": self.opening_s,
             "streams": {stream: self._stream_status(stream) for stream in self.machine.streams},
             "inspection": inspection.status() if inspection is not None else {},
             "waiting_for": [*self.machine.waiting_for(), *(inspection.waiting_for() if inspection else ())],
@@ -306,7 +310,7 @@ class RepositoryService:
             return
 
     async def close(self) -> None:
-        """Stop at once: what is not committed was not acknowledged."""
+        """Stop at once: what is not committed was not acknowledged. How far subscribers are is written down."""
         self._stopped.set()
         for part in (self._inspection, self._housekeeping):
             if part is not None:
@@ -319,6 +323,14 @@ class RepositoryService:
                 self._log.info("left without a goodbye", reason=str(error))
             self._client = None
         if self._store is not None:
-            await self._in_thread(self._store.close)
+            await self._in_thread(partial(self._end_store, self._store))
             self._store = None
         self._thread.shutdown()
+
+    def _end_store(self, store: Store) -> None:
+        puts = [effect for effect in self.machine.last_words() if isinstance(effect, effects.Put)]
+        if puts and self._failure is None:
+            for put in puts:
+                store.put(put.key, put.value)
+            store.commit(Level.WRITTEN)
+        store.close()

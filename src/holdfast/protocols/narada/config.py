@@ -98,6 +98,8 @@ class RepositoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Reads under way at once; beyond it requests are dropped, and come again."""
     reserve: PositiveInt = 1 << 20
     """Sequence numbers reserved at once, where an acknowledgement does not wait for the disk."""
+    ripen_s: Seconds = 0.5
+    """How long syncs and covers wait for a commit that is made for something else, before they get one."""
     nak_s: Seconds = 0.03
     gossip_s: Seconds = 0.05
     beat_s: Seconds = 1.0

@@ -147,7 +147,7 @@ class Dissemination:
 
     def _adopt(self, one: Subscription) -> None:
         self.subscriptions[one.name] = one
-        self.save(one)
+        self.keeping.put(_saved(one), "subscriber", one.name)
 
     def _everything(self) -> Cut:
         chains = self.keeping.chains.values()
@@ -383,8 +383,8 @@ class Dissemination:
     # -------------------------------------------------------------------------------------------------------- storing
 
     def save(self, one: Subscription) -> None:
-        value = _encoder.encode((one.pattern, one.acked.prefix, one.acked.ranges()))
-        self.keeping.put(value, "subscriber", one.name)
+        """Store how far it is, when there is something to store: a sync that is lost costs repeats, and no more."""
+        self.keeping.put_later(_saved(one), "subscriber", one.name)
 
     def restore(self, pairs: dict[str, bytes]) -> None:
         prefix = self.keeping.key("subscriber") + "/"
@@ -395,6 +395,10 @@ class Dissemination:
                 one = self.subscriptions[name] = Subscription(name, pattern, sync)
                 for first, last in ranges:
                     self._acknowledge(one, first, last)
+
+
+def _saved(one: Subscription) -> bytes:
+    return _encoder.encode((one.pattern, one.acked.prefix, one.acked.ranges()))
 
 
 def _seen_above(tracker: RangeTracker, number: int) -> list[Range]:

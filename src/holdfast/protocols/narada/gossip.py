@@ -318,7 +318,8 @@ class Bundle:
                     break
             member.cover = row.last
         if member.cover != before:
-            self._save(member)
+            # If it gets lost, what lies above is looked at again.
+            self.keeping.put_later(_saved(member), "member", member.name)
 
     def _missing(self, member: Member, ranges_max: int) -> list[Range]:
         """Which of its numbers hold messages that we have not taken."""
@@ -392,8 +393,9 @@ class Bundle:
         self._began_at = self._progress_at = now
 
     def note_recovered(self, now: float) -> None:
-        """We serve, and nothing that was missed is on its way into the store any more."""
-        if self.recovery_s is None and self.keeping.serving and not self.keeping.staged:
+        """If we serve, and nothing that was missed is on its way into the store any more, that was it."""
+        keeping = self.keeping
+        if self.recovery_s is None and keeping.serving and not (keeping.staged or keeping.committing):
             self.recovery_s = now - self._began_at
 
     def _learn_s(self) -> float:
@@ -452,7 +454,7 @@ class Bundle:
         )
 
     def _save(self, member: Member) -> None:
-        self.keeping.put(_encoder.encode((member.era, member.cover)), "member", member.name)
+        self.keeping.put(_saved(member), "member", member.name)
 
     def restore(self, pairs: dict[str, bytes]) -> None:
         prefix = self.keeping.key("member") + "/"
@@ -465,3 +467,7 @@ class Bundle:
     def check(self) -> None:
         for one in self.members.values():
             assert one.cover <= one.known.prefix, f"{self.keeping.name} covers of {one.name} what it does not know"
+
+
+def _saved(member: Member) -> bytes:
+    return _encoder.encode((member.era, member.cover))

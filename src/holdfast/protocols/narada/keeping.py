@@ -90,6 +90,8 @@ class Keeping:
         self.committing: list[Entry] = []
         self._committing_voids: list[Row] = []
         self._dirty: dict[str, bytes] = {}
+        self._lazy: dict[str, bytes] = {}
+        """What is worth no commit of its own for a while: if it is lost, something is repeated or looked at again."""
         self._dirty_chains: dict[tuple[str, int], None] = {}
         self._head_dirty = False
         self.wall_ns = 0
@@ -258,7 +260,26 @@ class Keeping:
 
     def put(self, value: bytes, *words: str) -> None:
         """Store a pair with the next commit."""
-        self._dirty[self.key(*words)] = value
+        key = self.key(*words)
+        self._lazy.pop(key, None)
+        self._dirty[key] = value
+
+    def put_later(self, value: bytes, *words: str) -> None:
+        """The same for a pair that may as well wait for a commit which is made for something else."""
+        key = self.key(*words)
+        if key in self._dirty:
+            self._dirty[key] = value
+        else:
+            self._lazy[key] = value
+
+    def lazy_puts(self) -> Effects:
+        """What waits for a commit that is made for something else."""
+        return [Put(key, value) for key, value in self._lazy.items()]
+
+    def ripen(self) -> None:
+        """What has waited for long enough is stored with the next commit."""
+        self._dirty |= self._lazy
+        self._lazy = {}
 
     def mark(self) -> None:
         """Store where the stream stands with the next commit."""
@@ -279,6 +300,7 @@ class Keeping:
         if level is not Level.FSYNCED and self.next > self.reserved - self.config.reserve // 2:
             self.reserved = self.next + self.config.reserve
         puts.append(Put(self.key("head"), self._head()))
+        self.ripen()
         puts += [Put(key, value) for key, value in self._dirty.items()]
         self._dirty, self._dirty_chains, self._head_dirty = {}, {}, False
         self.committing.sort(key=lambda entry: entry.first)

@@ -81,7 +81,7 @@ class Repository:
         self._reads: dict[int, tuple[str, str, object]] = {}
         self._tokens = 0
         self._committing = 0
-        self._ticking_s = 0.0
+        self._ticking_s = self._ripened_at = 0.0
         self._nak_timing = False
         self._topics: set[str] = set()
         for stream in streams:
@@ -196,6 +196,10 @@ class Repository:
             effects.append(SetTimer(NAK_TIMER, self.config.nak_s))
         return [*effects, *self._keep_time(now)]
 
+    def last_words(self) -> Effects:
+        """What is worth storing when the repository ends in order; nobody was promised it."""
+        return [put for managed in self.streams.values() for put in managed.keeping.lazy_puts()]
+
     # ---- answers of the store
 
     def _commit(self, now: float) -> Effects:
@@ -263,7 +267,11 @@ class Repository:
 
     def _tick(self, now: float) -> Effects:
         effects: Effects = []
+        ripe = now - self._ripened_at >= self.config.ripen_s
+        self._ripened_at = now if ripe else self._ripened_at
         for managed in self.streams.values():
+            if ripe:
+                managed.keeping.ripen()
             if managed.keeping.state != "left":
                 effects += self._tick_stream(managed, now)
         return [*effects, *self._keep_time(now, anew=True)]
@@ -292,6 +300,7 @@ class Repository:
                 effects += managed.intake.resume(now)
             if keeping.serving:
                 managed.intake.note_all()
+                bundle.note_recovered(now)
         return [*effects, *bundle.catch_up(now)]
 
     def _keep_time(self, now: float, anew: bool = False) -> Effects:
