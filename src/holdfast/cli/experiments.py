@@ -1,4 +1,4 @@
-"""`holdfast experiment`: the experiments of the papers, repeated in virtual time, as tables and drawings."""
+"""`holdfast experiment`: the experiments of the papers, repeated, as tables and drawings."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from holdfast.cli.output import console, note, print_json, print_line, progress,
 from holdfast.cli.sweeping import LOCAL_MASTER, Master, OnSpark, Sweep, sweeping
 from holdfast.experiments.experiment import Experiment, Report, Table
 from holdfast.experiments.registry import EXPERIMENTS, find_experiment
-from holdfast.experiments.reports import PAGE, RowLog, cell_text, write_report
+from holdfast.experiments.reports import PAGE, RowLog, cell_text, goal_word, write_report
 from holdfast.experiments.running import OnRow, run_points
 from holdfast.model.errors import ConfigError
 
@@ -39,13 +39,16 @@ def experiment(
     point: Annotated[str, typer.Option("--point", help="Run this point alone, given as JSON, and print its row.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Repeat an experiment of the papers in virtual time, and say where our curves differ from theirs.
+    """Repeat an experiment of the papers, and say where our curves differ from theirs.
 
-    Every run is judged by the checkers; one that broke a promise is left out of the figures, and the command that
-    repeats it is printed. Exit code 1 if there is any. The same points give the same rows, whatever the machine.
+    In virtual time (ginger) every run is judged by the checkers; one that broke a promise is left out of the figures,
+    and the command that repeats it is printed. The same points give the same rows, whatever the machine. On processes
+    of this machine (narada) points run one after the other, and the figures are those of this machine as it is now.
+    Exit code 1 if a run broke a promise, or failed.
 
     \b
     Examples
+      holdfast experiment narada --quick
       holdfast experiment ginger --quick
       holdfast experiment ginger --out experiments/ginger --resume
       holdfast experiment ginger --spark --master spark://host:7077
@@ -57,8 +60,11 @@ def experiment(
         return
     if resume and out is None:
         raise ConfigError("--resume goes on with the rows in a directory; say which with --out.")
+    if spark and chosen.timed:
+        raise ConfigError(f"{name} measures this machine, so its points run here; leave out --spark.")
     with sweeping(master) if spark else nullcontext() as swept:
-        rows = _all_rows(chosen, chosen.points(quick), out, _runner(swept, workers), resume=resume)
+        run = _runner(swept, 1 if chosen.timed else workers)
+        rows = _all_rows(chosen, chosen.points(quick), out, run, resume=resume)
     report = chosen.report(rows)
     if out is not None:
         write_report(out, report, rows)
@@ -127,17 +133,24 @@ def _as_dict(chosen: Experiment, report: Report, points: int) -> dict[str, Any]:
         "experiment": chosen.name,
         "points": points,
         "tables": {one.name: [dict(zip(one.columns, row, strict=True)) for row in one.rows] for one in report.tables},
+        "goals": report.goals,
         "claims": report.claims,
         "broken": report.broken,
     }
 
 
 def _print_report(report: Report) -> None:
-    for one in report.tables:
-        if one.rows and not one.detail:
-            console.print(_shown(one))
+    for shown in report.tables:
+        if shown.rows and not shown.detail:
+            console.print(_shown(shown))
+    if report.goals:
+        goals = table("Goals", "", "wanted", "here", "")
+        for one in report.goals:
+            goals.add_row(one.title, one.wanted, one.ours, goal_word(one.met))
+        console.print(goals)
+    source = report.source
     for claim in report.claims:
-        print_line(f"{claim.figure}: {'as in the thesis' if claim.agrees else 'DIFFERS from the thesis'}")
+        print_line(f"{claim.figure}: {f'as in the {source}' if claim.agrees else f'DIFFERS from the {source}'}")
         print_line(f"  it says: {claim.says}\n  here:    {claim.ours}")
         if claim.why and not claim.agrees:
             print_line(f"  why:     {claim.why}")

@@ -1,7 +1,8 @@
 """What an experiment is: points that can be run anywhere, and what becomes of the rows.
 
 A point is a plain value, made of numbers and texts; `run(point)` is a pure function that returns a row of the same
-kind. So points can be run here, in other processes or on other machines, in any order, and give the same rows.
+kind. So points can be run here, in other processes or on other machines, in any order, and give the same rows. Those of
+an experiment that is `timed` measure the machine they run on, and have it to themselves.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,6 +42,15 @@ class Claim(Struct, frozen=True):
     why: str = ""
 
 
+class Reached(Struct, frozen=True):
+    """What became of a goal that we set ourselves. `met` is null when it was not measured."""
+
+    title: str
+    wanted: str
+    ours: str
+    met: bool | None
+
+
 class Report(Struct, frozen=True):
     """What the rows of an experiment come to."""
 
@@ -50,6 +60,9 @@ class Report(Struct, frozen=True):
     claims: tuple[Claim, ...]
     broken: tuple[str, ...] = ()
     """Runs that broke a promise, or did not come to rest, each with the command that repeats it."""
+    source: str = "thesis"
+    """What the claims are taken from."""
+    goals: tuple[Reached, ...] = ()
 
 
 class Experiment(Struct, frozen=True):
@@ -65,3 +78,5 @@ class Experiment(Struct, frozen=True):
     point_of: Callable[[Any], Any]
     """The point that a row came of."""
     report: Callable[[Sequence[Any]], Report]
+    timed: bool = False
+    """Whether points measure this machine: they run here, one after the other, and not twice with the same result."""

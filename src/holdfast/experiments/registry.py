@@ -2,9 +2,11 @@
 
 from operator import attrgetter
 
-from holdfast.experiments import ginger
+from holdfast.experiments import ginger, narada
 from holdfast.experiments.experiment import Experiment
 from holdfast.experiments.ginger_report import report as ginger_report
+from holdfast.experiments.narada_report import report as narada_report
+from holdfast.experiments.narada_run import run as run_narada
 from holdfast.model.errors import ConfigError
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -19,6 +21,17 @@ EXPERIMENTS: dict[str, Experiment] = {
             ginger.run,
             attrgetter("trial"),
             ginger_report,
+        ),
+        Experiment(
+            "narada",
+            "costs of reliable delivery on real processes of this machine (paper, Table 1 and figures 3 to 6)",
+            narada.Trial,
+            narada.Row,
+            narada.trials,
+            run_narada,
+            attrgetter("trial"),
+            narada_report,
+            timed=True,
         ),
     )
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.experiments.experiment import Cell, Claim, Report, Table
+from holdfast.experiments.experiment import Cell, Report, Table
 from holdfast.model.errors import ConfigError
 
 PAGE, ROWS = "report.md", "rows.jsonl"
@@ -73,17 +73,28 @@ def markdown(report: Report) -> str:
     """The whole report as one page, with links to its drawings."""
     parts = [f"# {report.title}"]
     parts += [f"![{figure.title}]({figure.name}.svg)" for figure in report.figures]
-    parts += [_claims_text(report.claims)] if report.claims else []
+    parts += [_goals_text(report)] if report.goals else []
+    parts += [_claims_text(report)] if report.claims else []
     parts += [f"## {table.title}\n\n{markdown_table(table)}" for table in report.tables if not table.detail]
     parts += [f"## Broken\n\n```\n{complaint}\n```" for complaint in report.broken]
     return "\n\n".join(parts) + "\n"
 
 
-def _claims_text(claims: Sequence[Claim]) -> str:
-    lines = ["## Beside the thesis", ""]
-    for claim in claims:
-        word = "as in the thesis" if claim.agrees else "differs"
-        lines.append(f"- {claim.figure}, {word}. The thesis: {claim.says} Here: {claim.ours}")
+def goal_word(met: bool | None) -> str:
+    return "not measured" if met is None else "met" if met else "missed"
+
+
+def _goals_text(report: Report) -> str:
+    lines = tuple((one.title, one.wanted, one.ours, goal_word(one.met)) for one in report.goals)
+    return "## Goals\n\n" + markdown_table(Table("goals", "Goals", ("", "wanted", "here", ""), lines))
+
+
+def _claims_text(report: Report) -> str:
+    source = report.source
+    lines = [f"## Beside the {source}", ""]
+    for claim in report.claims:
+        word = f"as in the {source}" if claim.agrees else "differs"
+        lines.append(f"- {claim.figure}, {word}. The {source}: {claim.says} Here: {claim.ours}")
         if claim.why and not claim.agrees:
             lines.append(f"  Why: {claim.why}")
     return "\n".join(lines)

@@ -1,0 +1,34 @@
+"""Carries the trials of the Narada experiment out."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from holdfast.experiments.narada import Row, Summary, Trial
+from holdfast.experiments.narada_delivery import deliveries
+from holdfast.experiments.narada_machines import responses, storage
+from holdfast.experiments.narada_recovery import recoveries, restarts
+from holdfast.model.errors import HoldfastError
+
+
+def run(trial: Trial) -> Row:
+    """Carry a trial out; everything that it started has ended when this returns."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="holdfast-narada-") as place:
+            return Row(trial, "", _figures(trial, Path(place)))
+    except HoldfastError as error:
+        return Row(trial, f"{trial.title}: {error}", {})
+
+
+def _figures(trial: Trial, directory: Path) -> dict[str, Summary]:
+    match trial.kind:
+        case "storage":
+            return storage(trial, directory)
+        case "responses":
+            return responses(trial, directory)
+        case "delivery":
+            return asyncio.run(deliveries(trial, directory))
+        case "restart":
+            return asyncio.run(restarts(trial, directory))
+        case "recovery":
+            return asyncio.run(recoveries(trial, directory))
