@@ -21,6 +21,7 @@ from msgspec import Meta, Struct
 
 from holdfast.model.messages import Data, Frame, Hello
 from holdfast.model.wire import HEADER_BYTES, decode, encode
+from holdfast.simulation.carriers import Port, Underlay, Weigh, wire_weight
 from holdfast.simulation.kernel import Action, Entry, Kernel, stream
 from holdfast.simulation.latencies import Latency, Sampler, Uniform, sampler
 
@@ -58,13 +59,12 @@ class NetworkConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class Path:
     """One direction between two hosts."""
 
-    __slots__ = ("base_factor", "bytes_per_s", "cut", "factor", "free_at", "sample")
+    __slots__ = ("base_factor", "cut", "factor", "port", "sample")
 
-    def __init__(self, sample: Sampler, factor: float, bytes_per_s: float | None) -> None:
-        self.sample, self.base_factor, self.bytes_per_s = sample, factor, bytes_per_s
+    def __init__(self, sample: Sampler, factor: float, port: Port | None) -> None:
+        self.sample, self.base_factor, self.port = sample, factor, port
         self.factor = factor
         self.cut = False
-        self.free_at = 0.0
 
     def delay_s(self) -> float:
         return self.factor * self.sample()
@@ -104,11 +104,28 @@ class Stream:
         self.held: list[tuple[Action, Any]] | None = None
         # Bound once: the queue's entries are recognised by it, and binding anew for every frame would cost.
         self.arrive = self._arrive
-        self.send = self._send_measured if network.measures(self.path) else self._send
+        self.choose()
         self.clear = False
         receiver.inputs[self] = None
 
     # ------------------------------------------------------------------------------------------------- traffic
+
+    def choose(self) -> None:
+        """Take the shortest way that frames on this path can be sent in."""
+        network = self.network
+        if network.underlay is not None and self.is_between_brokers:
+            self.send = self._send_below
+        else:
+            self.send = self._send_measured if network.measures(self.path) else self._send
+
+    def choose_again(self) -> None:
+        """The same when that may have changed; what nobody sends on any more stays so."""
+        if self.is_between_brokers and self.send != self._drop:
+            self.choose()
+
+    @property
+    def is_between_brokers(self) -> bool:
+        return self.sender.is_broker and self.receiver.is_broker
 
     def _send(self, frame: Frame) -> None:
         """Put a frame under way. It arrives after everything sent before it."""
@@ -124,15 +141,21 @@ class Stream:
     def _send_measured(self, frame: Frame) -> None:
         """The same for whoever wants to know the frame's size, or what the wire makes of it."""
         network, path, now = self.network, self.path, self.kernel.now
-        data = encode(frame)
         if network.config.codec_check:
-            frame = _decoded(frame, data)
+            frame = _decoded(frame, encode(frame))
         self.sent[type(frame.message) if isinstance(frame, Data) else type(frame)] += 1
-        network.sent_bytes += len(data)
-        if path.bytes_per_s is not None:
-            now = path.free_at = max(now, path.free_at) + path.factor * len(data) / path.bytes_per_s
+        size_bytes = network.weigh(self.sender.name, self.receiver.name, frame)
+        network.sent_bytes += size_bytes
+        if path.port is not None:
+            now = path.port.send(size_bytes, now, path.factor)
         self.last_s = max(self.last_s, now + path.delay_s())
         self.kernel.at(self.last_s, self.arrive, frame)
+
+    def _send_below(self, frame: Frame) -> None:
+        """The same where the network lies above another one."""
+        self.sent[type(frame.message) if isinstance(frame, Data) else type(frame)] += 1
+        assert self.network.underlay is not None
+        self.network.underlay.send(self, frame)
 
     def _drop(self, frame: Frame) -> None:
         """What is written to a connection that has ended goes nowhere."""
@@ -274,6 +297,9 @@ class Network:
         self.sent_bytes = 0
         self.chance = stream(seed, "network faults")
         self._paths: dict[tuple[str, str], Path] = {}
+        self._ports: dict[str, Port] = {}
+        self.weigh: Weigh = wire_weight
+        self.underlay: Underlay | None = None
         self._settings: dict[tuple[str, str], tuple[LinkSettings, float]] = {}
         for link in config.links:
             one, other = link.between
@@ -282,7 +308,26 @@ class Network:
 
     def measures(self, path: Path) -> bool:
         """Whether frames on that path have to be encoded to know their size."""
-        return self.config.codec_check or path.bytes_per_s is not None
+        return self.config.codec_check or path.port is not None
+
+    def limit_brokers(self, bytes_per_s: float, weigh: Weigh = wire_weight) -> None:
+        """From now on, each broker sends so many bytes a second to other brokers, over all its links together."""
+        self.weigh = weigh
+        if self.underlay is not None:
+            self.underlay.weigh = weigh
+            self.underlay.limit(bytes_per_s)
+            return
+        self._ports = {name: Port(bytes_per_s) for name, host in self.hosts.items() if host.is_broker}
+        for (sender, receiver), path in self._paths.items():
+            if self.hosts[sender].is_broker and self.hosts[receiver].is_broker:
+                path.port = self._ports[sender]
+        for host in self.hosts.values():
+            for incoming in host.inputs:
+                incoming.choose_again()
+
+    def lie_above(self, underlay: Underlay) -> None:
+        """Let the underlay carry what brokers say to each other; before anybody is connected."""
+        self.underlay = underlay
 
     def path(self, sender: "Host", receiver: "Host") -> Path:
         """The path from one host to the other; made when it is first wanted."""
@@ -303,7 +348,8 @@ class Network:
             link, own_factor = self._settings[pair]
             latency, bytes_per_s = link.latency or latency, link.bytes_per_s or bytes_per_s
             factor *= own_factor
-        return Path(sampler(latency, lambda: stream(self.seed, f"latency {name}")), factor, bytes_per_s)
+        port = Port(bytes_per_s) if bytes_per_s is not None else self._ports.get(pair[0]) if between_brokers else None
+        return Path(sampler(latency, lambda: stream(self.seed, f"latency {name}")), factor, port)
 
     # --------------------------------------------------------------------------------------------------- dialling
 
