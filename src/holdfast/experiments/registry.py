@@ -2,9 +2,11 @@
 
 from operator import attrgetter
 
-from holdfast.experiments import ginger, narada
+from holdfast.experiments import ginger, locamu, narada
 from holdfast.experiments.experiment import Experiment
 from holdfast.experiments.ginger_report import report as ginger_report
+from holdfast.experiments.locamu_points import points as locamu_points
+from holdfast.experiments.locamu_report import report as locamu_report
 from holdfast.experiments.narada_report import report as narada_report
 from holdfast.experiments.narada_run import run as run_narada
 from holdfast.model.errors import ConfigError
@@ -32,6 +34,16 @@ EXPERIMENTS: dict[str, Experiment] = {
             attrgetter("trial"),
             narada_report,
             timed=True,
+        ),
+        Experiment(
+            "locamu",
+            "throughput and metadata of LoCaMu, its rivals and Ginger (thesis, figures 5.1 to 5.4)",
+            locamu.Point,
+            locamu.Row,
+            locamu_points,
+            locamu.run,
+            attrgetter("point"),
+            locamu_report,
         ),
     )
 }

@@ -1,0 +1,178 @@
+"""Which points make up the figures of the LoCaMu thesis' chapter 5, and how many messages each is worth.
+
+The thesis says what is varied and not to which values, so these are ours. Messages are as few as give a steady middle
+half: a run with 511 publishers, where every message is delivered 511 times, has two of each.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from holdfast.experiments.locamu import Load, Point
+from holdfast.protocols.registry import find_protocol
+
+LOCALIZED = ("locamu", "delta-neighbourhood", "ginger")
+CAUSAL = ("locamu", "cbcast", "barriers", "ginger")
+BOTH = (False, True)
+"""Frames as on our wire, and as the thesis counts."""
+PACE_MS = 10.0
+"""A publisher's 100 messages a second (5.5)."""
+THESIS_MBPS = 100.0
+PACED_MBPS = (THESIS_MBPS, 10.0)
+
+
+class Shape(Struct, frozen=True):
+    """How large everything is."""
+
+    brokers: int
+    sizes: tuple[int, ...]
+    crowd: tuple[int, ...]
+    """Publishers that publish as fast as they can (5.1b)."""
+    crowd_mbps: tuple[float, ...]
+    mbps: tuple[float, ...]
+    payloads: tuple[int, ...]
+    tolerances: tuple[int, ...]
+    tolerance_brokers: int
+    degrees: tuple[tuple[int, int], ...]
+    """Children of a broker, and brokers in such a tree."""
+    publishers: tuple[int, ...]
+    """Publishers at their pace (5.2 and 5.3)."""
+    barred: int
+    """With more publishers, causal barriers are not run: each of their messages would be megabytes."""
+    paced_on_wire: int
+    """With more publishers, 100 Mbps are too many for our headers to matter, and are not run with them."""
+    everybody: tuple[int, ...]
+    """Sizes of trees in which everybody publishes (5.4)."""
+    alone: int
+    """Messages of a publisher that is alone."""
+
+
+FULL = Shape(
+    brokers=511,
+    sizes=(31, 63, 127, 255, 511),
+    crowd=(1, 16, 128),
+    crowd_mbps=(100.0, 10.0),
+    mbps=(1.0, 10.0, 100.0, 1000.0),
+    payloads=(32, 128, 512, 2048),
+    tolerances=(1, 2, 3),
+    tolerance_brokers=63,
+    degrees=((2, 127), (3, 121), (4, 85), (5, 156)),
+    publishers=(1, 8, 64, 511),
+    barred=8,
+    paced_on_wire=64,
+    everybody=(31, 63, 127),
+    alone=32,
+)
+QUICK = Shape(
+    brokers=63,
+    sizes=(15, 31, 63),
+    crowd=(1, 8, 63),
+    crowd_mbps=(100.0, 10.0),
+    mbps=(1.0, 10.0, 100.0, 1000.0),
+    payloads=(32, 512, 2048),
+    tolerances=(1, 2),
+    tolerance_brokers=31,
+    degrees=((2, 31), (3, 40), (4, 21)),
+    publishers=(1, 8, 63),
+    barred=63,
+    paced_on_wire=63,
+    everybody=(15, 31, 63),
+    alone=32,
+)
+
+
+def shape(quick: bool) -> Shape:
+    return QUICK if quick else FULL
+
+
+def points(quick: bool) -> list[Point]:
+    """Every world with its loads; the largest first, so that nobody is left to wait for one of them at the end."""
+    found = list(dict.fromkeys(_points(shape(quick))))
+    return sorted(found, key=lambda point: -_work(point))
+
+
+def _work(point: Point) -> int:
+    return sum(load.publishers * load.messages for load in point.loads) * point.brokers
+
+
+def _points(of: Shape) -> Iterator[Point]:
+    for protocol in LOCALIZED:
+        for brokers in of.sizes:
+            yield Point(protocol, brokers, loads=alone(of))
+        yield Point(protocol, of.brokers, loads=crowded(of))
+        yield Point(protocol, of.brokers, loads=bandwidths(of))
+        yield Point(protocol, of.brokers, loads=payloads(of))
+        for tolerance in of.tolerances:
+            yield Point(protocol, of.tolerance_brokers, tolerance=tolerance, loads=alone(of))
+        for fan_out, brokers in of.degrees:
+            yield Point(protocol, brokers, fan_out, loads=alone(of))
+    for protocol in CAUSAL:
+        for subtrees in (False, True):
+            curves = [paced(of, protocol, mbps, as_thesis) for mbps in PACED_MBPS for as_thesis in BOTH]
+            if find_protocol(protocol).meshed:
+                # Everybody has to meet everybody before anything can be published: that is done once for all curves.
+                # Few publishers come first, since a message says what has changed since the one before.
+                together = [load for loads in curves for load in loads]
+                curves = [tuple(sorted(together, key=lambda load: load.publishers))]
+            for loads in curves:
+                yield Point(protocol, of.brokers, subtrees=subtrees, loads=loads)
+        for brokers in of.everybody:
+            if brokers < of.everybody[-1] or protocol != "barriers":
+                yield Point(protocol, brokers, loads=everybody(brokers))
+    for protocol in ("locamu", "ginger"):
+        for absent in (False, True):
+            yield Point(protocol, of.brokers, loads=steady(), absent=absent)
+
+
+# ------------------------------------------------------------------------------------------------------------ loads
+
+
+def alone(of: Shape) -> tuple[Load, ...]:
+    """One publisher, as fast as possible."""
+    return tuple(Load(messages=of.alone, as_thesis=as_thesis) for as_thesis in BOTH)
+
+
+def crowd(of: Shape, mbps: float, as_thesis: bool) -> list[Load]:
+    """More and more publishers, as fast as possible."""
+    return [Load(one, max(2, of.alone // one), mbps=mbps, as_thesis=as_thesis) for one in of.crowd]
+
+
+def crowded(of: Shape) -> tuple[Load, ...]:
+    """Those of them that are run: with 100 Mbps, our headers do not matter."""
+    asked = [(mbps, as_thesis) for mbps in of.crowd_mbps for as_thesis in BOTH if as_thesis or mbps < THESIS_MBPS]
+    return tuple(load for mbps, as_thesis in asked for load in crowd(of, mbps, as_thesis))
+
+
+def bandwidths(of: Shape) -> tuple[Load, ...]:
+    return tuple(Load(messages=of.alone, mbps=mbps, as_thesis=as_thesis) for mbps in of.mbps for as_thesis in BOTH)
+
+
+def payloads(of: Shape) -> tuple[Load, ...]:
+    return tuple(
+        Load(messages=of.alone, payload_bytes=payload, as_thesis=as_thesis)
+        for payload in of.payloads
+        for as_thesis in BOTH
+    )
+
+
+def pace(of: Shape, mbps: float, as_thesis: bool) -> list[Load]:
+    """More and more publishers, at 100 messages a second each."""
+    return [Load(one, 4 if one < 64 else 2, PACE_MS, mbps, as_thesis=as_thesis) for one in of.publishers]
+
+
+def paced(of: Shape, protocol: str, mbps: float, as_thesis: bool) -> tuple[Load, ...]:
+    """Those of them that are run."""
+    most = of.barred if protocol == "barriers" else of.publishers[-1]
+    if mbps == THESIS_MBPS and not as_thesis:
+        most = min(most, of.paced_on_wire)
+    return tuple(load for load in pace(of, mbps, as_thesis) if load.publishers <= most)
+
+
+def everybody(brokers: int) -> tuple[Load, ...]:
+    """Everybody publishes, at 100 messages a second."""
+    return tuple(Load(brokers, 2, PACE_MS, as_thesis=as_thesis) for as_thesis in BOTH)
+
+
+def steady() -> tuple[Load, ...]:
+    """Four publishers for two seconds: time for a broker to be away, and to be back."""
+    return (Load(4, 40, 50.0),)

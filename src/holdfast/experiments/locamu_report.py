@@ -1,0 +1,276 @@
+"""What the points come to: the tables and drawings of figures 5.1 to 5.4, and where they differ from the thesis'.
+
+The thesis prints its figures without their numbers, so what is compared is what its text says of them. Every figure is
+shown twice: with frames as our wire writes them, and with frames that weigh what the thesis counts.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from holdfast.experiments.charts import Chart, Series, draw
+from holdfast.experiments.experiment import Cell, Figure, Report, Table
+from holdfast.experiments.locamu import Load, Result, Row
+from holdfast.experiments.locamu_bounds import DEGREES, SIZES, TOLERANCES, header_bytes, locamu_bound, memory_bytes
+from holdfast.experiments.locamu_claims import claims
+from holdfast.experiments.locamu_points import (
+    BOTH,
+    CAUSAL,
+    FULL,
+    LOCALIZED,
+    PACED_MBPS,
+    QUICK,
+    Shape,
+    crowd,
+    everybody,
+    pace,
+    steady,
+)
+from holdfast.experiments.locamu_rows import Found
+
+COLORS = {
+    "locamu": "#0b5394",
+    "delta-neighbourhood": "#6b7785",
+    "cbcast": "#d9822b",
+    "barriers": "#b8373d",
+    "ginger": "#3d8b5f",
+}
+SCALES = {False: "our wire", True: "as the thesis counts"}
+DEPICTED = {"5.2": (False, "one group"), "5.3": (True, "a group for every subtree")}
+
+Values = Callable[[str, bool], list[float | None]]
+"""By protocol and scale, a value for each place."""
+
+
+class Panel:
+    """One part of a figure: what is measured, over what, by whom."""
+
+    def __init__(self, name: str, title: str, x: str, places: Sequence[object], protocols: Sequence[str]) -> None:
+        self.name, self.title, self.x, self.protocols = name, title, x, tuple(protocols)
+        self.places = tuple(f"{place:,}" if isinstance(place, int) else f"{place}" for place in places)
+        self.y, self.factors = "deliveries a second", False
+        self.values: dict[tuple[str, bool], list[float | None]] = {}
+        self.scales: tuple[bool, ...] = BOTH
+
+    def fill(self, values: Values) -> "Panel":
+        for protocol in self.protocols:
+            for as_thesis in self.scales:
+                self.values[protocol, as_thesis] = values(protocol, as_thesis)
+        return self
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(value for one in self.values.values() for value in one)
+
+    def table(self) -> Table:
+        columns = [f"{protocol}, {SCALES[scale]}" for scale in self.scales for protocol in self.protocols]
+        rows: list[tuple[Cell, ...]] = []
+        for at, place in enumerate(self.places):
+            cells = [self.values[protocol, scale][at] for scale in self.scales for protocol in self.protocols]
+            rows.append((place, *cells))
+        return Table(
+            f"figure-{self.name}", f"{self.title} (figure {self.name}): {self.y}", (self.x, *columns), tuple(rows)
+        )
+
+    def charts(self) -> list[Chart]:
+        found = []
+        for scale in self.scales:
+            series = tuple(
+                Series(protocol, tuple(value or None for value in self.values[protocol, scale]), color=COLORS[protocol])
+                for protocol in self.protocols
+            )
+            if any(value for one in series for value in one.values):
+                title = f"{self.name}: {self.title}, {SCALES[scale]}"
+                found.append(Chart(title, self.places, series, self.x, self.y, "lines", logarithmic=self.factors))
+        return found
+
+
+def report(rows: Sequence[Row]) -> Report:
+    """Tables, drawings and claims of the rows that are in order, and a complaint for every one that is not."""
+    found = Found(rows)
+    of = FULL if found.brokers == FULL.brokers else QUICK
+    panels = [
+        panel for panel in (*_localized(found, of), *_causal(found, of), *_sizes(found, of)) if not panel.is_empty
+    ]
+    bounds = _bounds()
+    return Report(
+        "LoCaMu and its rivals: the experiments of the thesis' chapter 5 in the simulator",
+        (*(panel.table() for panel in (*panels, *bounds)), *_ratio_tables(found), _details(rows)),
+        tuple(_figures([*panels, *bounds])),
+        tuple(claims(found, of)),
+        tuple(f"{row.complaint}\nto see it again: {row.point.replay()}" for row in rows if row.complaint),
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- panels
+
+
+def _localized(found: Found, of: Shape) -> Iterable[Panel]:
+    """Figure 5.1: one publisher is as fast as possible, and something is varied."""
+    one = of.alone
+
+    def alone(as_thesis: bool) -> Load:
+        return Load(messages=one, as_thesis=as_thesis)
+
+    def single(protocol: str, load: Load, **world: int | bool) -> float | None:
+        result = found.get(protocol, load, **world)
+        return round(result.per_s / (world.get("brokers") or found.brokers), 1) if result else None
+
+    yield _individual(Panel("5.1a", "Size of the tree", "brokers", of.sizes, LOCALIZED)).fill(
+        lambda protocol, scale: [single(protocol, alone(scale), brokers=brokers) for brokers in of.sizes]
+    )
+    for mbps in of.crowd_mbps:
+        title = f"Publishers as fast as possible, {mbps:g} Mbps"
+        loads = {scale: crowd(of, mbps, scale) for scale in BOTH}
+        yield Panel(f"5.1b-{mbps:g}", title, "publishers", of.crowd, LOCALIZED).fill(
+            lambda protocol, scale, loads=loads: found.per_s(protocol, loads[scale])  # type: ignore[misc]
+        )
+    yield _individual(Panel("5.1c", "Bandwidth", "Mbps", of.mbps, LOCALIZED)).fill(
+        lambda protocol, scale: [single(protocol, Load(messages=one, mbps=mbps, as_thesis=scale)) for mbps in of.mbps]
+    )
+    yield _individual(Panel("5.1d", "Payload", "bytes", of.payloads, LOCALIZED)).fill(
+        lambda protocol, scale: [
+            single(protocol, Load(messages=one, payload_bytes=payload, as_thesis=scale)) for payload in of.payloads
+        ]
+    )
+    yield _individual(Panel("5.1e", f"Tolerance, {of.tolerance_brokers} brokers", "f", of.tolerances, LOCALIZED)).fill(
+        lambda protocol, scale: [
+            single(protocol, alone(scale), brokers=of.tolerance_brokers, tolerance=tolerance)
+            for tolerance in of.tolerances
+        ]
+    )
+    degrees = [f"{fan_out + 1} ({brokers})" for fan_out, brokers in of.degrees]
+    yield _individual(Panel("5.1f", "Degree", "neighbours of a broker (brokers)", degrees, LOCALIZED)).fill(
+        lambda protocol, scale: [
+            single(protocol, alone(scale), brokers=brokers, fan_out=fan_out) for fan_out, brokers in of.degrees
+        ]
+    )
+
+
+def _individual(panel: Panel) -> Panel:
+    panel.y, panel.factors = "messages a second", True
+    return panel
+
+
+def _causal(found: Found, of: Shape) -> Iterable[Panel]:
+    """Figures 5.2 and 5.3: more and more publishers, 100 messages a second each."""
+    for figure, (subtrees, groups) in DEPICTED.items():
+        for letters, mbps in zip(("ab", "cd"), PACED_MBPS, strict=True):
+            loads = {scale: pace(of, mbps, scale) for scale in BOTH}
+            title = f"{groups}, {mbps:g} Mbps"
+            throughput = Panel(figure + letters[0], title, "publishers", of.publishers, CAUSAL)
+            throughput.factors = True
+            yield throughput.fill(
+                lambda protocol, scale, loads=loads, subtrees=subtrees: found.per_s(  # type: ignore[misc]
+                    protocol, loads[scale], subtrees=subtrees
+                )
+            )
+            metadata = Panel(figure + letters[1], title, "publishers", of.publishers, CAUSAL)
+            metadata.y, metadata.factors = "bytes of metadata a message", True
+            yield metadata.fill(
+                lambda protocol, scale, loads=loads, subtrees=subtrees: found.header_bytes(  # type: ignore[misc]
+                    protocol, loads[scale], subtrees=subtrees
+                )
+            )
+
+
+def _sizes(found: Found, of: Shape) -> Iterable[Panel]:
+    """Beside figure 5.4: what headers come to when everybody publishes, measured."""
+    for which, pick in (("mean", "header_bytes"), ("most", "header_bytes_max")):
+        title = f"Metadata when everybody publishes, {which}"
+        panel = Panel(f"5.4-measured-{which}", title, "brokers", of.everybody, CAUSAL)
+        panel.y, panel.factors = "bytes a message", True
+
+        def measured(protocol: str, scale: bool, pick: str = pick) -> list[float | None]:
+            results = [found.get(protocol, everybody(one)[scale], brokers=one) for one in of.everybody]
+            return [float(getattr(one, pick)) if one else None for one in results]
+
+        yield panel.fill(measured)
+
+
+def _bounds() -> list[Panel]:
+    """Figure 5.4: worst cases, counted."""
+    base = locamu_bound(1, 2)
+    by_tolerance = [locamu_bound(tolerance, 2) for tolerance in TOLERANCES]
+    by_degree = [locamu_bound(1, degree - 1) for degree in DEGREES]
+    largest = SIZES[-1]
+    asked: tuple[tuple[str, str, str, str, Sequence[int], Callable[[str], list[float | None]]], ...] = (
+        (
+            *("5.4a", "Largest header, f = 1, degree 3", "brokers", "bytes", SIZES),
+            lambda protocol: [header_bytes(protocol, size, base) for size in SIZES],
+        ),
+        (
+            *("5.4b", "Memory of a broker, f = 1, degree 3", "brokers", "bytes", SIZES),
+            lambda protocol: [memory_bytes(protocol, size, 3, base) for size in SIZES],
+        ),
+        (
+            *("5.4c", f"Largest header, degree 3, {largest:,} brokers", "f", "bytes", TOLERANCES),
+            lambda protocol: [header_bytes(protocol, largest, bound) for bound in by_tolerance],
+        ),
+        (
+            *("5.4d", f"Largest header, f = 1, {largest:,} brokers", "neighbours of a broker", "bytes", DEGREES),
+            lambda protocol: [header_bytes(protocol, largest, bound) for bound in by_degree],
+        ),
+    )
+    panels = []
+    for name, title, x, y, places, values in asked:
+        panel = Panel(name, title, x, places, CAUSAL)
+        panel.y, panel.factors, panel.scales = y, True, (True,)
+        panels.append(panel.fill(lambda protocol, _, values=values: values(protocol)))  # type: ignore[misc]
+    return panels
+
+
+# ---------------------------------------------------------------------------------------------- tables and drawings
+
+
+def _ratio_tables(found: Found) -> Iterable[Table]:
+    """Ginger beside LoCaMu under one load, with and without a broker that is away for a second."""
+    rows: list[tuple[Cell, ...]] = []
+    for absent, name in ((False, "nobody is away"), (True, "a child of the root is away for a second")):
+        locamu, ginger = (found.get(protocol, steady()[0], absent=absent) for protocol in ("locamu", "ginger"))
+        if locamu and ginger:
+            for label, pick in RATIOS:
+                ours, theirs = pick(ginger), pick(locamu)
+                rows.append(
+                    (name, label, round(theirs, 2), round(ours, 2), round(ours / theirs, 3) if theirs else None)
+                )
+    if rows:
+        columns = ("faults", "measure", "locamu", "ginger", "ginger / locamu")
+        yield Table("ratio", "Ginger and LoCaMu under the same load, our wire, 100 Mbps", columns, tuple(rows))
+
+
+RATIOS: tuple[tuple[str, Callable[[Result], float]], ...] = (
+    ("deliveries a second, first publication to last delivery", lambda one: one.deliveries / one.span_s),
+    ("bytes of metadata a message and link", lambda one: one.header_bytes),
+    ("bytes of other frames a message and link", lambda one: one.beside_bytes),
+    ("longest silence at the average subscriber, ms", lambda one: one.gap_ms),
+    ("longest silence at any subscriber, ms", lambda one: one.gap_ms_max),
+)
+
+
+def _details(rows: Sequence[Row]) -> Table:
+    columns = (
+        *("protocol", "brokers", "fan_out", "tolerance", "subtrees", "absent", "publishers", "messages", "interval_ms"),
+        *("mbps", "payload_bytes", "as_thesis", "deliveries", "per_s", "header_bytes", "header_bytes_max"),
+        *("beside_bytes", "span_s", "gap_ms", "gap_ms_max"),
+    )
+    lines: list[tuple[Cell, ...]] = []
+    for row in rows:
+        point = row.point
+        for one in row.results:
+            load = one.load
+            world = (point.protocol, point.brokers, point.fan_out, point.tolerance, point.subtrees, point.absent)
+            asked = (load.publishers, load.messages, load.interval_ms, load.mbps, load.payload_bytes, load.as_thesis)
+            came = (one.deliveries, one.per_s, one.header_bytes, one.header_bytes_max, one.beside_bytes)
+            lines.append((*world, *asked, *came, one.span_s, one.gap_ms, one.gap_ms_max))
+    return Table("results", "Every load of every point", columns, tuple(lines), detail=True)
+
+
+def _figures(panels: Sequence[Panel]) -> Iterable[Figure]:
+    for number, title in (
+        ("5.1", "LoCaMu, delta-neighbourhood and Ginger"),
+        ("5.2", "The causal protocols with one group"),
+        ("5.3", "The causal protocols with a group for every subtree"),
+        ("5.4", "Metadata and memory"),
+    ):
+        charts = [chart for panel in panels if panel.name.startswith(number) for chart in panel.charts()]
+        if charts:
+            yield Figure(f"locamu-{number}", f"Figure {number}: {title}", draw(charts))
