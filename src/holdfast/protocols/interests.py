@@ -21,8 +21,11 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from holdfast.protocols.routing import RoutingTable
+from holdfast.model.topics import EVERYTHING
+from holdfast.protocols.routing import Route, RoutingTable
 
+ALL = (EVERYTHING, "")
+"""What is asked for on behalf of those out of reach, too: they may have been answered long ago."""
 INTERESTS_PER_MESSAGE = 1000
 INTEREST_CHARACTERS_PER_MESSAGE = 1 << 19
 """In whatever script they are written, they fit into a frame."""
@@ -31,10 +34,12 @@ INTEREST_CHARACTERS_PER_MESSAGE = 1 << 19
 class _Request:
     """A source's request, answered when as many neighbours as it waits for have answered."""
 
-    __slots__ = ("answer", "interest", "remaining", "source")
+    __slots__ = ("answer", "interest", "is_new", "remaining", "source")
 
-    def __init__(self, source: str, interest: Interest, answer: SessionMessage) -> None:
+    def __init__(self, source: str, interest: Interest, answer: SessionMessage, is_new: bool = False) -> None:
         self.source, self.interest, self.answer, self.remaining = source, interest, answer, 0
+        self.is_new = is_new
+        """Whether nobody there has wanted this before: then nobody was told yet that it is known everywhere."""
 
 
 class _Announcement:
@@ -83,8 +88,8 @@ class InterestMap:
 
     def subscribe(self, source: str, message: Subscribe) -> None:
         interest = (message.pattern, message.where)
-        self.table.add(*interest, source)
-        request = _Request(source, interest, SubscribeAck(message.token))
+        is_new = self.table.add(*interest, source)
+        request = _Request(source, interest, SubscribeAck(message.token), is_new)
         for peer in self.neighbours:
             if peer != source:
                 self._await(self._announce(peer, interest), request)
@@ -126,6 +131,26 @@ class InterestMap:
         for announcement in self._open.values():
             owed[announcement.peer] = owed.get(announcement.peer, 0) + 1
         return owed
+
+    def confirmed_route(self) -> Callable[[str], Route]:
+        """Who wants a topic, apart from subscriptions that are new and not answered yet: those are owed nothing."""
+        waiting: dict[str, set[Interest]] = {}
+        for request in (*self._stalled, *(one for asked in self._open.values() for one in asked.waiters)):
+            if request.is_new and request.interest != ALL:
+                waiting.setdefault(request.source, set()).add(request.interest)
+        if not waiting:
+            return self.table.route
+        rest = RoutingTable()
+        for source, interests in waiting.items():
+            for interest in self.table.interests(source):
+                if interest not in interests:
+                    rest.add(*interest, source)
+
+        def route(topic: str) -> Route:
+            others = {peer: filters for peer, filters in self.table.route(topic).items() if peer not in waiting}
+            return others | rest.route(topic)
+
+        return route
 
     # --------------------------------------------------------------------------------------------------- repairs
 

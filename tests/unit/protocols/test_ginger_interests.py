@@ -56,6 +56,27 @@ def test_a_subscription_is_answered_when_every_neighbour_has_confirmed_it():
     assert known.waiting == {}
 
 
+def test_who_waits_for_the_answer_to_a_new_subscription_is_owed_nothing_by_it_yet():
+    known = Map("b1")
+    known.subscribe("alice", Subscribe(5, "t", "n > 1"))
+    known.on_ack(1)
+    known.subscribe("alice", Subscribe(6, "t", ""))
+    known.subscribe("bob", Subscribe(7, "+", ""))
+    route = known.confirmed_route()
+    assert list(route("t")) == ["alice"]
+    assert route("t")["alice"] is not None, "only what its first subscription matches"
+    known.on_ack(2)
+    known.on_ack(3)
+    assert known.confirmed_route()("t") == {"alice": None, "bob": None}
+
+
+def test_who_says_again_what_it_wants_is_owed_it():
+    known = Map("b1")
+    known.learn("b2", [("t", "")])
+    known.subscribe("b2", Subscribe(5, "t", ""))
+    assert list(known.confirmed_route()("t")) == ["b2"]
+
+
 def test_a_neighbours_subscription_goes_to_all_other_neighbours():
     known = Map("b1", "b2", "b3")
     known.subscribe("b2", Subscribe(5, "t", ""))

@@ -31,9 +31,11 @@ def merged(
     lacking: dict[str, str] | None = None,
     settled: str = "",
     new: str = "",
+    cuts: str = "",
 ) -> Merge:
+    awaited = frozenset((name, 1) for name in cuts)
     return Merge(
-        {who: History(entries, passes=True) for who, entries in histories.items()},
+        {who: History(entries, True, awaited) for who, entries in histories.items()},
         dict(records),
         lambda who, batch: batch.publisher in (lacking or {}).get(who, ""),
         [(name, 1) for name in settled],
@@ -141,3 +143,11 @@ def test_what_makes_something_untimely_may_be_known_by_way_of_a_third():
     records = [record("a", keys=("k",)), record("y", TOTAL, ("k",)), record("z", TOTAL, ("k",))]
     merge = merged(histories, *records, settled="z", new="a")
     assert (merge.untimely, merge.forced) == ({("a", 1)}, 0)
+
+
+def test_what_somebody_in_a_cut_has_let_pass_comes_before_the_batch_that_it_awaits():
+    # c is in the cut of z, has a, and lacks z. Somebody outside, who has z already, wants a only now.
+    histories = {"own": sent("z"), "c": received("a")}
+    records = [record("a", keys=("k",)), record("z", TOTAL, ("k",))]
+    merge = merged(histories, *records, lacking={"c": "z"}, settled="z", new="a", cuts="z")
+    assert (merge.order, merge.untimely, merge.late) == ([("a", 1), ("z", 1)], {("a", 1)}, set())

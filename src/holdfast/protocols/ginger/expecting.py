@@ -12,20 +12,19 @@ from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Dead, Join, Refusal, Subscribe, Twig, Unstable
 from holdfast.model.terms import Contact
-from holdfast.model.topics import EVERYTHING
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.absences import Absence, Absences
 from holdfast.protocols.ginger.flush import Flush, Joiner
 from holdfast.protocols.ginger.healing_cuts import HealingCuts
 from holdfast.protocols.ginger.recording import RecordingBroker
+from holdfast.protocols.interests import ALL
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Report, SetTimer
 from holdfast.protocols.records import Record
 from holdfast.protocols.treeview import TreeView
 
 JOIN_TIMER = "join:"
-ALL = (EVERYTHING, "")
 THE_ABSENT = "(the absent)"
 """Who asks for everything, in the place of those who may be out of reach."""
 

@@ -235,7 +235,9 @@ class Settlement:
             return known or is_processed(batch) or any(joiner.has_begun(batch) for joiner in joined.values())
 
         for name, joiner in joined.items():
-            histories[name] = History(self._of_joiner(name, joiner, released), passes=not joiner.is_client)
+            entries = self._of_joiner(name, joiner, released)
+            awaited = frozenset[RecordId]() if reunion else frozenset(joiner.join.cuts)
+            histories[name] = History(entries, not joiner.is_client, awaited)
         numbers = {
             **mine.numbers,
             **{one.record_id: one.number for one in map(log.find, self.batches) if one is not None},
@@ -259,8 +261,8 @@ class Settlement:
         self._late = set() if reunion else merge.late
         self._late.update((who, record_id) for who in histories for record_id in passing.passed_by(who))
         overtaken = {record_id for who, record_id in self._late if who == own}
-        self.untimely = set() if reunion else merge.untimely | overtaken | forgotten
-        """What those outside may not have any more, though they want it now: who was to have it has it."""
+        self.untimely = set() if reunion else merge.untimely | overtaken | (self.batches.keys() - new)
+        """What those outside are not owed, or may not have any more, though they want it now."""
         self.crossed = merge.crossed if reunion else set()
         """Of a reunion: weaker messages that one side has before, and the other after, a total one on their key."""
 

@@ -30,8 +30,12 @@ class HealingOwner(CutOwner, Protocol):
 
     log: StabilityLog
 
-    def is_processed(self, publisher: str, seq: int) -> bool:
-        """Whether that message was released, or passed on, here."""
+    def is_done(self, publisher: str, seq: int) -> bool:
+        """Whether that message was released or passed on, here or elsewhere."""
+        ...
+
+    def note_done(self, publisher: str, seq: int) -> None:
+        """That message was released, here or elsewhere."""
         ...
 
     settling: bool
@@ -75,7 +79,7 @@ class HealingCuts(CutMap):
         batch_id = (batch.publisher, batch.first)
         log = self._healer.log
         record = log.find(batch_id)
-        if record is None and not self._healer.is_processed(batch.publisher, batch.last):
+        if record is None and not self._healer.is_done(batch.publisher, batch.last):
             record = log.append(batch, pending=True)
         elif record is not None and record.pending:
             # Its publisher may ask one by one now for what its last broker had merged.
@@ -84,12 +88,19 @@ class HealingCuts(CutMap):
         self.submit(batch, came_from)
 
     def submit(self, batch: Batch, came_from: str) -> None:
-        """A request whose record is in the log already."""
+        """A request whose record is in the log already.
+
+        Whoever knows that it is done says so, and asks nobody again:
+        1. A batch passed 0, 1 and 2 on its way to its root, 5, which has released it. 0 dies.
+        2. Somebody who wants the topic subscribes below 2, which would be the root now.
+        3. 1 asks 3 to take it in, and only then hears from 2 that it is done. 3 takes it for under way, and asks 1.
+        4. 1 must not ask 2 again: that would release it a second time, to the newcomer behind what depends on it.
+        """
         batch_id = (batch.publisher, batch.first)
         sources = self._came_from.setdefault(batch_id, [])
         if came_from not in sources:
             sources.append(came_from)
-        if self._healer.is_processed(batch.publisher, batch.last):
+        if self._healer.is_done(batch.publisher, batch.last):
             self._finish(batch_id, ())
         elif not self._is_here(batch_id) and not self._is_asked(batch_id, came_from):
             if self._beyond.get(batch_id) == came_from:
@@ -198,9 +209,11 @@ class HealingCuts(CutMap):
     def _finish(self, batch_id: BatchId, told: Sequence[str]) -> None:
         self._queue = [cut for cut in self._queue if cut.batch_id != batch_id or cut.source != ROOT]
         self._beyond.pop(batch_id, None)
+        publisher, first = batch_id
         record = self._healer.log.find(batch_id)
         if record is not None:
             self._healer.log.released(record)
+        self._healer.note_done(publisher, first if record is None else record.batch.last)
         super()._finish(batch_id, told)
 
     # -------------------------------------------------------------------------------------------------- repairs

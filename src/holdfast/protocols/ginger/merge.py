@@ -9,7 +9,8 @@ What is certain, and must be kept:
 - where one of the two is total and they share a key of a topic, the order in which anybody has processed them: that
   order is the same everywhere. Who has one of them and lacks the other should get it in that order, too. Where that
   cannot be, the dead broker had passed the first of them when this participant did not want it yet: it is not owed,
-  and coming now it would come too late (`late`). The same holds for a causal record in the causal past of one that a
+  and coming now it would come too late (`late`). Whoever is in the cut of a total one still, has all that it has
+  processed on its keys before it. The same holds for a causal record in the causal past of one that a
   participant has received.
 
 What a participant received *after* it sent something is in no order with it: enforcing that makes cycles (FLUSH.md,
@@ -57,10 +58,12 @@ class History(Struct, frozen=True):
     """What one participant contributes, in the order of its link with the dead broker.
 
     `passes` tells whether it has itself processed what it sent: brokers have, a client's own message has to come back.
+    `cuts` are the total batches whose release it awaits.
     """
 
     entries: Sequence[Contribution]
     passes: bool
+    cuts: frozenset[RecordId] = frozenset()
 
 
 class Merge:
@@ -141,7 +144,16 @@ class Merge:
         passed = [entry for entry in entries if entry[1] is Flag.RECEIVED or (entry[1] is Flag.SENT and history.passes)]
         # Those whose place is not known have no number.
         self._keep_processed([rid for rid, _, _, number in sorted(passed, key=lambda entry: entry[3]) if number > 0])
+        self._keep_cuts(history.cuts, [entry[0] for entry in passed])
         return {rid: flag for rid, flag, *_ in passed}
+
+    def _keep_cuts(self, cuts: Iterable[RecordId], passed: Sequence[RecordId]) -> None:
+        """What a broker has let pass a cut whose batch it awaits comes before that batch, for everybody."""
+        earlier = self._set_of(passed)
+        for rid in cuts:
+            bit = self._bits.get(rid, 0)
+            if bit & ~earlier:
+                self._before[rid] |= earlier & self._conflicts[rid]
 
     def _keep_processed(self, order: Sequence[RecordId]) -> None:
         earlier = 0

@@ -40,10 +40,11 @@ from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.absences import Absence, OwnHistory
 from holdfast.protocols.ginger.census import CensusTaker
 from holdfast.protocols.ginger.crossings import Crossings
-from holdfast.protocols.ginger.expecting import ALL, THE_ABSENT
+from holdfast.protocols.ginger.expecting import THE_ABSENT
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing import HealingBroker
 from holdfast.protocols.ginger.merge import Flag
+from holdfast.protocols.interests import ALL
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, Send, SetTimer
 from holdfast.protocols.records import Record

@@ -31,6 +31,8 @@ class RecordingBroker(GingerBroker):
         self.hub.tolerance = config.tolerance
         self.log = StabilityLog(config.tolerance)
         self.processed: dict[str, int] = {}
+        self._done: dict[str, int] = {}
+        """Of each publisher the last total batch of which only the request has passed here, and which is released."""
         self._surveyed_at = 0.0
         self._survey_set = False
         self._given_apart: frozenset[str] = frozenset()
@@ -39,10 +41,17 @@ class RecordingBroker(GingerBroker):
     def is_processed(self, publisher: str, seq: int) -> bool:
         return seq <= self.processed.get(publisher, 0)
 
+    def is_done(self, publisher: str, seq: int) -> bool:
+        return seq <= max(self.processed.get(publisher, 0), self._done.get(publisher, 0))
+
+    def note_done(self, publisher: str, seq: int) -> None:
+        _raise(self._done, publisher, seq)
+
     def _highest(self, publisher: str) -> int:
         # Of a total batch whose order is not settled yet only the log knows.
         waiting = max((batch.last for batch in self.log.batches_of(publisher)), default=0)
-        return max(super()._highest(publisher), self.processed.get(publisher, 0), waiting)
+        done = self._done.get(publisher, 0)
+        return max(super()._highest(publisher), self.processed.get(publisher, 0), done, waiting)
 
     def _pass_on(self, message: Publish, arrived_from: str) -> None:
         batch = message.batch
@@ -74,10 +83,7 @@ class RecordingBroker(GingerBroker):
         """The record is processed now; whoever keeps a diary writes it down."""
 
     def _note_processed(self, batch: Batch) -> None:
-        last = max(batch.last, self.processed.pop(batch.publisher, 0))
-        self.processed[batch.publisher] = last
-        if len(self.processed) > PROCESSED_MAX:
-            del self.processed[next(iter(self.processed))]
+        _raise(self.processed, batch.publisher, batch.last)
 
     def _spread(self, record: Record, arrived_from: str) -> None:
         """To everybody who wants it, and not back to the broker that it came from."""
@@ -138,3 +144,10 @@ class RecordingBroker(GingerBroker):
     def _may_tell(self, peer: str) -> bool:
         link = self.hub.links.get(peer)
         return link is not None and link.is_open
+
+
+def _raise(numbers: dict[str, int], publisher: str, seq: int) -> None:
+    """The latest publisher stands last; those that were silent for longest are forgotten first."""
+    numbers[publisher] = max(seq, numbers.pop(publisher, 0))
+    if len(numbers) > PROCESSED_MAX:
+        del numbers[next(iter(numbers))]

@@ -18,6 +18,7 @@ from holdfast.protocols.ginger.expecting import THE_ABSENT, ExpectingBroker
 from holdfast.protocols.ginger.flush import Flush, Joiner, Settlement, own_history
 from holdfast.protocols.node import Report
 from holdfast.protocols.records import Record
+from holdfast.protocols.routing import Route
 
 REPAIRED_MAX = 1000
 
@@ -38,9 +39,11 @@ class TakingInBroker(ExpectingBroker):
         if flush.reunion:
             self._admitting = flush
 
+        outside = table.route if flush.reunion else self.interests.confirmed_route()
+
         def lacks(who: str, batch: Batch) -> bool:
             if who == self.name:
-                return self._lacks(flush, batch)
+                return self._lacks(flush, batch, outside(batch.topic))
             part, route = joined[who].lacks_of(batch, flush.reunion), table.route(batch.topic)
             return part is not None and who in route and part.wanted_by(route[who])
 
@@ -65,7 +68,7 @@ class TakingInBroker(ExpectingBroker):
         for name in joined:
             self.log.begin(name)
         self.healing_cuts.lie_beyond(settlement.beyond)
-        self.healing_cuts.done_beyond(settlement.in_vain, key)
+        self.healing_cuts.done_beyond(settlement.in_vain, key if absence is None else absence.key)
         self._replace(flush)
         self.settling = False
         if self._admitting is flush:
@@ -136,7 +139,7 @@ class TakingInBroker(ExpectingBroker):
         for record_id in sorted(settlement.crossed):
             self.hub.out.append(Report("crossed", batch=settlement.batches[record_id]))
 
-    def _lacks(self, flush: Flush, batch: Batch) -> bool:
+    def _lacks(self, flush: Flush, batch: Batch, route: Route) -> bool:
         """Whether the batch is new here, and for somebody who takes no part in the flush."""
         if self.is_processed(batch.publisher, batch.last):
             return False
@@ -145,7 +148,7 @@ class TakingInBroker(ExpectingBroker):
             return False
         return any(
             destination != flush.key and destination not in flush.joined and batch.wanted_by(filters)
-            for destination, filters in self.interests.table.route(batch.topic).items()
+            for destination, filters in route.items()
         )
 
     def _note_repaired(self, flush: Flush) -> None:
@@ -271,7 +274,7 @@ class TakingInBroker(ExpectingBroker):
     def _ask_again(self, name: str, batch: Batch) -> None:
         """A request that was under way when the broker died, and nobody is known to have released it."""
         record = self.log.find((batch.publisher, batch.first))
-        if record is None and not self.is_processed(batch.publisher, batch.last):
+        if record is None and not self.is_done(batch.publisher, batch.last):
             record = self.log.append(batch, pending=True)
         if record is not None and name in self.log.flows:
             if name not in record.ins:
