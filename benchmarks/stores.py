@@ -12,17 +12,16 @@ database, with the same settings.
 
 import argparse
 import os
-import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from holdfast.cluster.bench.bare import Writer, bare_file, bare_in_kind
 from holdfast.model.batches import make_batch
 from holdfast.model.reliable import LEVELS, Entry, Level
 from holdfast.storage.stores import Store, open_store
-from holdfast.storage.stores.sqlite import LOG_PAGES_MAX, PAGE_BYTES
 
 SIZES = (32, 1024, 8192)
 COMMIT_MESSAGES = {32: 2048, 1024: 512, 8192: 64}
@@ -45,45 +44,6 @@ def commits(size: int, total: int, alone: bool) -> Iterator[list[Entry]]:
         first += a_commit
 
 
-Writer = Callable[[list[Entry]], None]
-"""Writes one commit."""
-
-
-@contextmanager
-def bare_file(path: Path, level: Level) -> Iterator[Writer]:
-    """Payloads, one commit behind the other."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-
-    def write(entries: list[Entry]) -> None:
-        os.write(descriptor, b"".join([entry.batch.payloads for entry in entries]))
-        if level is Level.FSYNCED:
-            os.fdatasync(descriptor)
-
-    yield write
-    os.close(descriptor)
-    path.unlink()
-
-
-@contextmanager
-def bare_sqlite(path: Path, level: Level) -> Iterator[Writer]:
-    """The same into a table of SQLite."""
-    db = sqlite3.connect(path, isolation_level=None)
-    db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES_MAX}")
-    db.execute(f"PRAGMA synchronous = {'FULL' if level is Level.FSYNCED else 'NORMAL'}")
-    db.execute("CREATE TABLE bare (id INTEGER PRIMARY KEY, payloads BLOB)")
-
-    def write(entries: list[Entry]) -> None:
-        db.execute("BEGIN")
-        db.executemany("INSERT INTO bare (payloads) VALUES (?)", [(entry.batch.payloads,) for entry in entries])
-        db.execute("COMMIT")
-
-    yield write
-    db.close()
-    path.unlink()
-
-
 @contextmanager
 def bare_postgresql(url: str, level: Level) -> Iterator[Writer]:
     """The same into a table of PostgreSQL."""
@@ -95,24 +55,27 @@ def bare_postgresql(url: str, level: Level) -> Iterator[Writer]:
         cursor.execute("ALTER TABLE bare ALTER COLUMN payloads SET STORAGE EXTERNAL")
         cursor.execute(f"SET synchronous_commit = {'on' if level is Level.FSYNCED else 'off'}")
 
-        def write(entries: list[Entry]) -> None:
+        def write(batches: Sequence[bytes]) -> None:
             with db.transaction():
-                cursor.executemany("INSERT INTO bare (payloads) VALUES (%s)", [(e.batch.payloads,) for e in entries])
+                cursor.executemany("INSERT INTO bare (payloads) VALUES (%s)", [(one,) for one in batches])
 
         yield write
         cursor.execute("DROP TABLE bare")
 
 
-def bare_in_kind(url: str, place: Path, level: Level) -> AbstractContextManager[Writer]:
+def bare_like(url: str, place: Path, level: Level) -> AbstractContextManager[Writer]:
     """The bare loop into what the store keeps things in."""
-    if url.startswith("sqlite"):
-        return bare_sqlite(place / "bare.db", level)
-    if url.startswith("segments"):
-        return bare_file(place / "bare.log", level)
+    kind = url.partition(":")[0]
+    if kind in ("sqlite", "segments"):
+        return bare_in_kind(kind, place, level)
     return bare_postgresql(url.partition("#")[0], level)
 
 
-def timed(writers: list[Writer], prepared: list[list[Entry]]) -> list[float]:
+def payloads_of(entries: list[Entry]) -> list[bytes]:
+    return [entry.batch.payloads for entry in entries]
+
+
+def timed(writers: list[Callable[[list[Entry]], None]], prepared: list[list[Entry]]) -> list[float]:
     """Seconds that each has spent. They take turns, so that whatever disturbs the machine disturbs all of them."""
     spent = [0.0] * len(writers)
     for entries in prepared:
@@ -132,8 +95,10 @@ def rates_of(url: str, place: Path, level: Level, prepared: list[list[Entry]]) -
             store.append(STREAM, entries)
             store.commit(level)
 
-        with bare_file(place / "bare", level) as file, bare_in_kind(url, place, level) as own:
-            spent = timed([write, file, own], prepared)
+        with bare_file(place / "bare", level) as file, bare_like(url, place, level) as own:
+            spent = timed(
+                [write, lambda entries: file(payloads_of(entries)), lambda entries: own(payloads_of(entries))], prepared
+            )
         reading, count = read(store)
     assert count == stored
     return [*(one / stored for one in spent), reading / count]

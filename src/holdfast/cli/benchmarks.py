@@ -1,6 +1,7 @@
 """`holdfast bench`: how fast Holdfast is on this machine, beside a bare relay and NATS."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -8,6 +9,8 @@ import typer
 
 from holdfast.cli.options import AsJson
 from holdfast.cli.output import console, note, print_json, progress, table
+from holdfast.cluster.bench.durable_plan import DurableResult, run_durable_bench
+from holdfast.cluster.bench.goals import Reached
 from holdfast.cluster.bench.plan import QUICK, BenchPlan, BenchResult, CellResult, run_bench
 
 
@@ -18,6 +21,9 @@ def bench(
         int | None, typer.Option("--repetitions", min=1, max=100, help="Of each, interleaved.")
     ] = None,
     only: Annotated[str, typer.Option("--only", help="Those with this text in their title, or 'memory'.")] = "",
+    durable: Annotated[
+        bool, typer.Option("--durable", help="What is kept: receipts beside bare loops, Redis and JetStream.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure Holdfast beside a bare relay (the floor) and NATS core, all in one run, and say which goals are met.
@@ -26,9 +32,14 @@ def bench(
     brokers and subscribers are processes of their own. Latency is measured at a thousand messages a second. Compare
     ratios, not figures: machines have moods. NATS is measured if nats-server and nats-py are installed (make bench).
 
+    With --durable: how many messages a second repositories acknowledge, in memory, written and fsynced, beside a bare
+    loop that writes as much in commits of the same size with the same syncs; and beside Redis Streams and JetStream
+    with fsync, and JetStream with three replicas, as far as they are installed.
+
     \b
     Examples
       holdfast bench --quick
+      holdfast bench --durable --only fsynced
       holdfast bench --json > bench.json
       holdfast bench --only "1 KiB" --seconds 5
     """
@@ -37,12 +48,32 @@ def bench(
         plan = msgspec.structs.replace(plan, seconds=seconds)
     if repetitions is not None:
         plan = msgspec.structs.replace(plan, repetitions=repetitions)
+    if durable:
+        _bench_durable(plan, as_json=as_json)
+        return
     with progress() as advance:
         result = asyncio.run(run_bench(plan, advance))
     if as_json:
         print_json(result)
     else:
         _print_result(result)
+
+
+def _bench_durable(plan: BenchPlan, *, as_json: bool) -> None:
+    with progress() as advance:
+        result = asyncio.run(run_durable_bench(plan, advance))
+    if as_json:
+        print_json(result)
+        return
+    rates = table("Messages kept a second", "", "msg/s", "a commit", "bare loop", "of bare")
+    for one in result.cells:
+        beside = (f"{one.commit_messages:,.0f}", f"{one.bare_per_s:,.0f}") if one.bare_per_s else ("", "")
+        rates.add_row(one.title, f"{one.per_s:,.0f}", *beside, _shown(one.of_bare))
+    console.print(rates)
+    _print_goals(result.goals)
+    for sentence in result.notes:
+        note(sentence)
+    note(f"medians of {_times(result.cells)}; Python {result.python}, {result.cores} cores")
 
 
 def _print_result(result: BenchResult) -> None:
@@ -57,22 +88,22 @@ def _print_result(result: BenchResult) -> None:
     for rows in (rates, latencies):
         if rows.row_count:
             console.print(rows)
-    _print_goals(result)
+    _print_goals(result.goals)
     for sentence in result.notes:
         note(sentence)
     note(f"medians of {_times(result.cells)}; Python {result.python}, {result.cores} cores")
 
 
-def _print_goals(result: BenchResult) -> None:
+def _print_goals(reached: list[Reached]) -> None:
     goals = table("Goals", "", "wanted", "ratio", "")
-    for one in result.goals:
+    for one in reached:
         if one.met is not None:
             goals.add_row(one.title, one.wanted, _shown(one.ratio), "[green]met[/]" if one.met else "[red]missed[/]")
     if goals.row_count:
         console.print(goals)
 
 
-def _times(cells: list[CellResult]) -> str:
+def _times(cells: Sequence[CellResult | DurableResult]) -> str:
     repetitions = max((len(one.samples) for one in cells), default=1)
     return "one repetition" if repetitions == 1 else f"{repetitions} interleaved repetitions"
 

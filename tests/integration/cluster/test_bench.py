@@ -44,3 +44,13 @@ def test_the_table_is_for_people(terminal: Terminal):
     assert ran.returncode == 0, ran.stderr
     assert "floor, 1 relay, 32 B" in ran.stdout
     assert "one repetition" in ran.stderr
+
+
+def test_what_repositories_keep_is_measured_beside_a_bare_loop(terminal: Terminal):
+    ran = terminal.run("bench", "--durable", "--quick", "--seconds", 0.1, "--only", "written in segments, 8", "--json")
+    assert ran.returncode == 0, ran.stderr
+    [found] = json.loads(ran.stdout)["cells"]
+    assert found["title"] == "holdfast, written in segments, 8 KiB"
+    assert found["per_s"] > 0
+    assert found["bare_per_s"] > 0
+    assert list(terminal.directory.iterdir()) == []

@@ -29,6 +29,8 @@ class Settings(Struct, frozen=True):
     count: int = 0
     """Publish so many instead of for so long; 0: for so long."""
     paced: bool = False
+    held: bool = False
+    """Wait until as many brokers have the last message as the cluster asks for, instead of the first broker alone."""
     in_batches: bool = False
     """Read lists of messages instead of one after the other."""
 
@@ -40,8 +42,8 @@ async def publisher(settings: Settings, orders: Orders) -> None:
         await orders.wait_for("go")
         started_ns = clock_ns()
         receipt = await (_publish_paced if settings.paced else _publish_fast)(client, settings, started_ns)
-        await receipt.accepted()
-        say("done", published=Published(receipt.seq, started_ns))
+        await (receipt.held() if settings.held else receipt.accepted())
+        say("done", published=Published(receipt.seq, started_ns), ended_ns=clock_ns())
         await orders.wait_for("stop")
 
 
