@@ -15,15 +15,27 @@ def core_of(name: str, tolerance: int) -> Core:
 
 
 @pytest.mark.parametrize(
-    ("name", "tolerance", "may"),
-    [("6", 1, True), ("6", 2, True), ("7", 2, False)],
+    ("name", "tolerance", "borrowed", "may"),
+    [("6", 1, False, True), ("6", 1, True, False), ("6", 2, False, True), ("7", 2, False, False)],
 )
 def test_who_does_not_know_all_numbers_of_a_copy_passes_it_on_to_nobody_behind_its_forwarder(
-    name: str, tolerance: int, may: bool
+    name: str, tolerance: int, borrowed: bool, may: bool
 ):
-    """5 has numbered it for 4 and all the way down to 0, of whom 7 is too far away to know."""
+    """5 has numbered it for 4 and all the way down to 0, of whom 7 is too far away to know.
+
+    Nor does 6 know of all if somebody passed the copy on to it who did not.
+    """
     core = core_of(name, tolerance)
     near = core.near.within(core.reach.marks, "5")
     known = {target: 1 for target in near if core.near.distance(name, target) <= core.reach.safe}
-    entry = core.process(Copy(("5",), {"5": known}, {}))
+    entry = core.process(Copy(("5",), {"5": known}, {}, borrowed=borrowed))
     assert core.may_pass_on(entry, "4") is may
+
+
+def test_a_number_that_is_given_late_is_for_the_next_on_the_way_alone():
+    """4 hears from another copy that 6 is to have a message that, as 4 knew it, nobody beyond 4 wanted."""
+    core = core_of("4", 2)
+    entry = core.process(Copy(("1", "2"), {"2": {"3": 1, "4": 1}}, {}))
+    assert entry.own == {}
+    core.merge({"2": {"3": 1, "4": 1}, "3": {"4": 7, "5": 7, "6": 7}})
+    assert entry.own == {"5": 1}

@@ -54,7 +54,7 @@ def test_in_a_steady_stream_the_past_costs_one_byte():
 
 def test_a_copy_that_is_passed_on_as_it_came_names_its_forwarder():
     encoder, decoder = ends()
-    copy = Copy(("a", "b"), {"b": {"c": 4, "d": 2}}, {("b", "d"): 1}, {"a": {"b": 7, "c": 7}}, void=True)
+    copy = Copy(("a", "b"), {"b": {"c": 4, "d": 2}}, {("b", "d"): 1}, {"a": {"b": 7, "c": 7}}, void=True, borrowed=True)
     assert through(encoder, decoder, copy)[0] == copy
 
 

@@ -68,6 +68,8 @@ class Copy(Struct):
     notice: Notice | None = None
     void: bool = False
     """Somebody on the way had processed what comes after it: it may be delivered to nobody any more."""
+    borrowed: bool = False
+    """Somebody else than its last forwarder has sent it, who may not have known all numbers on it."""
 
     @property
     def last(self) -> str:
@@ -92,6 +94,8 @@ class Entry(Struct):
     batch: Batch | None
     notice: Notice | None
     void: bool
+    borrowed: bool = False
+    """Whether somebody passed it on to us as it had come: see `Copy`."""
 
     @property
     def last(self) -> str:

@@ -142,15 +142,17 @@ class Core:
     def may_pass_on(self, entry: Entry, target: str) -> bool:
         """Whether we may send the copy that came to us, as it came, to somebody its forwarder meant it for (3.8.6).
 
-        Of the forwarder's numbers we know those for brokers within our own reach. Somebody on its other side would
-        pass the copy on without the rest, and nobody out there would ever learn to which message they belong.
+        Of the forwarder's numbers we know those for brokers on our side of it. On another side they would pass the copy
+        on without the rest, and nobody out there would ever learn to which message these belong: so it goes there only
+        from somebody who has it from the forwarder itself, and is near enough to know of all whom that numbers for.
         """
         last = entry.last
         if not last or target not in entry.marks[last] or target not in self.near:
             return False
-        beyond = last in self.near.between(self.name, target)
-        if beyond and self.near.distance(self.name, last) + self.reach.marks > self.reach.safe:
-            return False
+        if last in self.near.between(self.name, target):
+            away = self.near.distance(self.name, last)
+            if entry.borrowed or away + self.reach.marks > self.reach.safe:
+                return False
         path = (*entry.path[: entry.path.index(last) + 1], *self.near.between(last, target))
         return is_safe(path, (*entry.marks, *entry.extra), self.reach)
 
@@ -212,6 +214,7 @@ class Core:
             copy.batch,
             copy.notice,
             void,
+            copy.borrowed,
         )
         self._note({**copy.extra, **copy.marks})
         self._expect_marks(entry)
@@ -325,10 +328,11 @@ class Core:
     def _add_targets(self, entry: Entry, marks: Marks) -> None:
         """Somebody on the way has numbered the message for brokers behind us that, as we knew it, did not want it.
 
-        They wait for that number, so they get the message: after all that they have got from us.
+        They wait for that number, so they get the message: after all that they have got from us. Our neighbour on the
+        way passes it on. A number for anybody further, given now, would be one that those in between never hear of.
         """
         onward, paths = self._onward(entry.path), self.near.paths(self.name)
-        late = {name for _, target, _ in triples(marks) if target in onward for name in paths[target]}
+        late = {paths[target][0] for _, target, _ in triples(marks) if target in onward}
         for target in sorted(late - entry.own.keys()):
             number = self.past.get((self.name, target), 0)
             entry.past = {**entry.past, (self.name, target): number}

@@ -145,7 +145,7 @@ class Decoder:
             raise HeaderError(f"{len(header)} bytes are too many")
         marks, extra = _raised(raw, past), _raised(raw_extra, past)
         self._base = _next_base(past, marks)
-        return Copy(path, marks, past, extra, void=bool(flags & VOID))
+        return Copy(path, marks, past, extra, void=bool(flags & VOID), borrowed=bool(flags & BORROWED))
 
 
 # ---------------------------------------------------------------------------------------------- as the thesis counts
