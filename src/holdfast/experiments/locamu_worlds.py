@@ -77,6 +77,7 @@ class World:
         self.tree, self.subtrees, self.fan_out = complete_tree(brokers, fan_out), subtrees, fan_out
         self.scale = Scale()
         self._spans = spans(children_of(self.tree), "0")
+        self._names = list(dict.fromkeys(group for one in range(brokers) for group in self.groups(one)))
         meshed, link = find_protocol(protocol).meshed, FAULTY_LINKS if faulty else QUIET_LINKS
         self.sim = Simulation(
             print_tree(self.tree),
@@ -133,9 +134,8 @@ class World:
         core = broker.durable.core
         near = [name for name in core.near.within(core.reach.marks) if name != core.name]
         behind = {name: self._behind(core.name, name) for name in near}
-        names = dict.fromkeys(group for one in range(len(self.tree)) for group in self.groups(one))
         counts = []
-        for group in names:
+        for group in self._names:
             first, last = self._span(group)
             found = {}
             for name, (is_outside, low, high) in behind.items():
