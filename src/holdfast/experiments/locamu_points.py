@@ -19,6 +19,7 @@ PACE_MS = 10.0
 """A publisher's 100 messages a second (5.5)."""
 THESIS_MBPS = 100.0
 PACED_MBPS = (THESIS_MBPS, 10.0)
+CROWD_MBPS = 10.0
 
 
 class Shape(Struct, frozen=True):
@@ -28,7 +29,8 @@ class Shape(Struct, frozen=True):
     sizes: tuple[int, ...]
     crowd: tuple[int, ...]
     """Publishers that publish as fast as they can (5.1b)."""
-    crowd_mbps: tuple[float, ...]
+    crowd_messages: int
+    """How many they publish together: enough to fill the tree for several times as long as a message is under way."""
     mbps: tuple[float, ...]
     payloads: tuple[int, ...]
     tolerances: tuple[int, ...]
@@ -51,7 +53,7 @@ FULL = Shape(
     brokers=511,
     sizes=(31, 63, 127, 255, 511),
     crowd=(1, 16, 128),
-    crowd_mbps=(100.0, 10.0),
+    crowd_messages=256,
     mbps=(1.0, 10.0, 100.0, 1000.0),
     payloads=(32, 128, 512, 2048),
     tolerances=(1, 2, 3),
@@ -67,7 +69,7 @@ QUICK = Shape(
     brokers=63,
     sizes=(15, 31, 63),
     crowd=(1, 8, 63),
-    crowd_mbps=(100.0, 10.0),
+    crowd_messages=256,
     mbps=(1.0, 10.0, 100.0, 1000.0),
     payloads=(32, 512, 2048),
     tolerances=(1, 2),
@@ -92,36 +94,49 @@ def points(quick: bool) -> list[Point]:
 
 
 def _work(point: Point) -> int:
-    return sum(load.publishers * load.messages for load in point.loads) * point.brokers
+    """About how much there is to do: messages everywhere and, in a mesh, everybody's greetings and interests."""
+    meeting = point.brokers * (8 if point.subtrees else 1) if find_protocol(point.protocol).meshed else 0
+    return point.brokers * (meeting + sum(load.publishers * load.messages for load in point.loads))
 
 
 def _points(of: Shape) -> Iterator[Point]:
     for protocol in LOCALIZED:
-        for brokers in of.sizes:
-            yield Point(protocol, brokers, loads=alone(of))
-        yield Point(protocol, of.brokers, loads=crowded(of))
-        yield Point(protocol, of.brokers, loads=bandwidths(of))
-        yield Point(protocol, of.brokers, loads=payloads(of))
-        for tolerance in of.tolerances:
-            yield Point(protocol, of.tolerance_brokers, tolerance=tolerance, loads=alone(of))
-        for fan_out, brokers in of.degrees:
-            yield Point(protocol, brokers, fan_out, loads=alone(of))
+        yield from _localized(of, protocol)
     for protocol in CAUSAL:
-        for subtrees in (False, True):
-            curves = [paced(of, protocol, mbps, as_thesis) for mbps in PACED_MBPS for as_thesis in BOTH]
-            if find_protocol(protocol).meshed:
-                # Everybody has to meet everybody before anything can be published: that is done once for all curves.
-                # Few publishers come first, since a message says what has changed since the one before.
-                together = [load for loads in curves for load in loads]
-                curves = [tuple(sorted(together, key=lambda load: load.publishers))]
-            for loads in curves:
-                yield Point(protocol, of.brokers, subtrees=subtrees, loads=loads)
-        for brokers in of.everybody:
-            if brokers < of.everybody[-1] or protocol != "barriers":
-                yield Point(protocol, brokers, loads=everybody(brokers))
+        yield from _causal(of, protocol)
     for protocol in ("locamu", "ginger"):
         for absent in (False, True):
             yield Point(protocol, of.brokers, loads=steady(), absent=absent)
+
+
+def _localized(of: Shape, protocol: str) -> Iterator[Point]:
+    """Figure 5.1."""
+    for brokers in of.sizes:
+        yield Point(protocol, brokers, loads=alone(of))
+    for as_thesis in BOTH:
+        yield Point(protocol, of.brokers, loads=tuple(crowd(of, as_thesis)))
+    yield Point(protocol, of.brokers, loads=bandwidths(of))
+    yield Point(protocol, of.brokers, loads=payloads(of))
+    for tolerance in of.tolerances:
+        yield Point(protocol, of.tolerance_brokers, tolerance=tolerance, loads=alone(of))
+    for fan_out, brokers in of.degrees:
+        yield Point(protocol, brokers, fan_out, loads=alone(of))
+
+
+def _causal(of: Shape, protocol: str) -> Iterator[Point]:
+    """Figures 5.2 and 5.3, and what is measured beside 5.4."""
+    for subtrees in (False, True):
+        curves = [paced(of, protocol, mbps, as_thesis) for mbps in PACED_MBPS for as_thesis in BOTH]
+        if find_protocol(protocol).meshed:
+            # Everybody has to meet everybody before anything can be published: that is done once for all curves.
+            # Few publishers come first, since a message says what has changed since the one before.
+            together = [load for loads in curves for load in loads]
+            curves = [tuple(sorted(together, key=lambda load: load.publishers))]
+        for loads in curves:
+            yield Point(protocol, of.brokers, subtrees=subtrees, loads=loads)
+    for brokers in of.everybody:
+        if brokers < of.everybody[-1] or protocol != "barriers":
+            yield Point(protocol, brokers, loads=everybody(brokers))
 
 
 # ------------------------------------------------------------------------------------------------------------ loads
@@ -132,15 +147,9 @@ def alone(of: Shape) -> tuple[Load, ...]:
     return tuple(Load(messages=of.alone, as_thesis=as_thesis) for as_thesis in BOTH)
 
 
-def crowd(of: Shape, mbps: float, as_thesis: bool) -> list[Load]:
-    """More and more publishers, as fast as possible."""
-    return [Load(one, max(2, of.alone // one), mbps=mbps, as_thesis=as_thesis) for one in of.crowd]
-
-
-def crowded(of: Shape) -> tuple[Load, ...]:
-    """Those of them that are run: with 100 Mbps, our headers do not matter."""
-    asked = [(mbps, as_thesis) for mbps in of.crowd_mbps for as_thesis in BOTH if as_thesis or mbps < THESIS_MBPS]
-    return tuple(load for mbps, as_thesis in asked for load in crowd(of, mbps, as_thesis))
+def crowd(of: Shape, as_thesis: bool) -> list[Load]:
+    """More and more publishers, as fast as possible; with 100 Mbps it would take thousands of messages to fill it."""
+    return [Load(one, max(2, of.crowd_messages // one), mbps=CROWD_MBPS, as_thesis=as_thesis) for one in of.crowd]
 
 
 def bandwidths(of: Shape) -> tuple[Load, ...]:

@@ -1,4 +1,7 @@
-"""A report as files: a CSV for each table, an SVG for each drawing, all rows as JSON lines, and a page of Markdown."""
+"""A report as files: a CSV for each table, an SVG for each drawing, all rows as JSON lines, and a page of Markdown.
+
+Tables that are for programs are written as Parquet, too.
+"""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -23,7 +26,19 @@ def write_report(directory: Path, report: Report, rows: Sequence[Any]) -> list[P
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (directory / name).write_text(text)
-    return [directory / name for name in texts]
+    details = [table for table in report.tables if table.detail and table.rows]
+    written = [_write_parquet(directory / f"{table.name}.parquet", table) for table in details]
+    return [*(directory / name for name in texts), *written]
+
+
+def _write_parquet(path: Path, table: Table) -> Path:
+    # Only whoever writes a report waits until this is loaded.
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import parquet  # noqa: PLC0415
+
+    columns = zip(*table.rows, strict=True)
+    parquet.write_table(pa.table(dict(zip(table.columns, map(list, columns), strict=True))), path)
+    return path
 
 
 def row_line(row: Any) -> str:

@@ -22,7 +22,7 @@ REPORT = Report(
 def test_everything_is_written_and_named(tmp_path: Path):
     rows = [{"n": 1}, {"n": 2}]
     written = write_report(tmp_path / "new" / "out", REPORT, rows)
-    assert {path.name for path in written} == {"t.csv", "d.csv", "f.svg", "rows.jsonl", "report.md"}
+    assert {path.name for path in written} == {"t.csv", "d.csv", "d.parquet", "f.svg", "rows.jsonl", "report.md"}
     assert all(path.is_file() for path in written)
     lines = (tmp_path / "new" / "out" / "rows.jsonl").read_text().splitlines()
     assert [msgspec.json.decode(line) for line in lines] == rows
