@@ -84,6 +84,13 @@ class Chain:
         parts = self.taken.new_part(self.low, self.high)
         return [part for part in parts if not _within(part, self.given)]
 
+    def taken_or_given(self) -> int:
+        """Up to which number everything was taken or given up."""
+        both = RangeTracker(ranges_max=WINDOW, start=self.taken.prefix)
+        for first, last in (*self.taken.ranges(), *self.given):
+            both.add(first, last)
+        return both.prefix
+
     # --------------------------------------------------------------------------------------------------------- places
 
     def set_aside(self, number_last: int, first: int) -> Place:

@@ -31,6 +31,7 @@ from holdfast.protocols.narada.events import (
     life_of,
     number_of,
 )
+from holdfast.protocols.narada.lives import EndedLives, Settled, settled
 from holdfast.protocols.narada.participant import Effects, Put, Say
 from holdfast.protocols.narada.pieces import Pieces
 from holdfast.protocols.narada.rows import RowTable
@@ -73,6 +74,7 @@ class Keeping:
         """What lies below was forgotten by retention."""
         self.chains: dict[tuple[str, int], Chain] = {}
         self.lives: dict[str, list[int]] = {}
+        self.over = EndedLives()
         self.voids: list[Row] = []
         self.table = RowTable(config.table_rows_max)
         self.notices: dict[int, Row] = {}
@@ -133,10 +135,12 @@ class Keeping:
         return chain
 
     def _forget_life(self, publisher: str, lives: list[int]) -> None:
+        """The oldest life is over, unless something of it is still missing. Where it ended stays written down."""
         oldest = self.chains[publisher, lives[0]]
         if not oldest.places:
             del self.chains[publisher, lives.pop(0)]
-            self._dirty[self.key("chain", publisher, str(oldest.life))] = b""
+            self.over.add(oldest)
+            self._dirty[self.key("chain", publisher, str(oldest.life))] = oldest.save()
 
     def _expect(self, publisher: str, after: Past) -> bool:
         """What earlier lives are known to have published comes before what this one publishes; false if no room."""
@@ -228,6 +232,17 @@ class Keeping:
         self.table_from = max(self.table_from, before)
         self.notices_from = max(self.notices_from, before)
         self._head_dirty = True
+
+    def forget_life(self, publisher: str, life: int, number: int) -> None:
+        """Everything up to that number of a life was forgotten."""
+        chain = self.chains.get((publisher, life))
+        if chain is not None:
+            chain.forgotten = max(chain.forgotten, number)
+            self.touch(chain)
+            return
+        changed = self.over.forget(publisher, life, number)
+        if changed is not None:
+            self.put(changed, "chain", publisher, str(life))
 
     def touch(self, chain: Chain) -> None:
         """Store what is known of a publisher's life with the next commit."""
@@ -349,6 +364,9 @@ class Keeping:
                 self.lives.setdefault(publisher, []).append(int(life))
                 self.lives[publisher].sort()
                 self.places += len(chain.places)
+        for publisher, lives in self.lives.items():
+            while len(lives) > self.config.lives_max and not self.chains[publisher, lives[0]].places:
+                self.over.add(self.chains.pop((publisher, lives.pop(0))))
         said = pairs.get(self.key("registration"))
         if said:
             self.registration = _registration_decoder.decode(said)
@@ -407,6 +425,16 @@ class Keeping:
             self.begin_anew()
 
     # ----------------------------------------------------------------------------------------------------- inspection
+
+    def settled(self) -> Iterator[tuple[str, int, Settled]]:
+        """Each life of each publisher, and what of it is settled."""
+        yield from self.over.all()
+        yield from ((publisher, life, settled(chain)) for (publisher, life), chain in self.chains.items())
+
+    def settled_of(self, publisher: str, life: int) -> Settled:
+        """The same of one life; of one that nobody has heard of, nothing is."""
+        chain = self.chains.get((publisher, life))
+        return self.over.get(publisher, life) if chain is None else settled(chain)
 
     def place_rows(self) -> Iterator[tuple[Chain, Place]]:
         for chain in self.chains.values():

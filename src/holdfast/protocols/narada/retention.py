@@ -40,10 +40,7 @@ class Retaining:
         count, self._before = before - keeping.kept, before
         keeping.forget(before)
         for publisher, cat in whose:
-            chain = keeping.chains.get((publisher, life_of(cat)))
-            if chain is not None:
-                chain.forgotten = max(chain.forgotten, number_of(cat))
-                keeping.touch(chain)
+            keeping.forget_life(publisher, life_of(cat), number_of(cat))
         return [keeping.report("forgotten", f"{count} messages, below {before}")]
 
     def has_changes(self) -> bool:
