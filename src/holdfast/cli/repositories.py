@@ -13,7 +13,7 @@ from holdfast.cli.options import DEFAULT_ADDRESS, Address, AsJson, ClusterName
 from holdfast.cli.output import complain, console, note, print_json
 from holdfast.client import connect
 from holdfast.client.listening import Listener
-from holdfast.cluster.config import CLUSTER_NAME, load_cluster
+from holdfast.cluster.config import CLUSTER_NAME, LOOPBACK, load_cluster
 from holdfast.cluster.processes import repository_settings
 from holdfast.cluster.repository_process import run_repository
 from holdfast.model.batches import Batch
@@ -49,6 +49,9 @@ def repository(
     ] = False,
     address: Address = DEFAULT_ADDRESS,
     cluster: ClusterName = CLUSTER_NAME,
+    host: Annotated[
+        str, typer.Option("--host", help="Where its health endpoint listens, for Spark to read.")
+    ] = LOOPBACK,
     health_port: Annotated[int, typer.Option("--health-port", min=0, max=65535, help="0: no health endpoint.")] = 0,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Take everything else from a cluster file.")] = None,
 ) -> None:
@@ -78,6 +81,7 @@ def repository(
         cluster=cluster,
         level=Level(level),
         retention=dict.fromkeys(streams, Retention(keep_s, keep_bytes, not forget_unread)),
+        host=host,
         health_port=health_port or None,
     )
     raise typer.Exit(run_repository(settings, complain))

@@ -1,7 +1,8 @@
 """A repository as a process: `python -m holdfast.cluster.repository_process JSON [--attached]`.
 
-It answers `GET /health` and `GET /status` as a broker does, `GET /metrics` for Prometheus, and obeys
-`POST /give-up?stream=S&publisher=P` and `POST /leave?stream=S`. Exit codes are those of a broker.
+It answers `GET /health` and `GET /status` as a broker does, `GET /metrics` for Prometheus, to readers `GET /lanes`,
+`/messages` and `/locate`, and obeys `POST /give-up?stream=S&publisher=P` and `POST /leave?stream=S`. Exit codes are
+those of a broker.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from holdfast.runtime.health import Health
 from holdfast.runtime.logs import Log
 from holdfast.runtime.process import tune_collector
 from holdfast.runtime.serving import EXIT_FAILED, EXIT_STOPPED, main_of, run_server
+from holdfast.services.lanes import LaneReading, asked_text
 from holdfast.services.repository import RepositoryService, RepositorySettings
 from holdfast.services.repository_metrics import repository_metrics
 
@@ -33,22 +35,15 @@ class RepositoryCommands:
         return {"/give-up": self.give_up, "/leave": self.leave}
 
     def give_up(self, query: dict[str, str]) -> dict[str, object]:
-        stream, publisher = _asked(query, "stream"), _asked(query, "publisher")
+        stream, publisher = asked_text(query, "stream"), asked_text(query, "publisher")
         count, effects = self._service.machine.give_up(stream, publisher)
         self._service.enter(lambda: effects)
         return {"given_up": count}
 
     def leave(self, query: dict[str, str]) -> dict[str, object]:
-        effects: Effects = self._service.machine.leave(_asked(query, "stream"), monotonic())
+        effects: Effects = self._service.machine.leave(asked_text(query, "stream"), monotonic())
         self._service.enter(lambda: effects)
         return {"leaving": True}
-
-
-def _asked(query: dict[str, str], name: str) -> str:
-    value = query.get(name, "")
-    if not value:
-        raise LocalMisuse(f"the question has no {name}; write ?{name}=... behind the path.")
-    return value
 
 
 async def serve(settings: RepositorySettings) -> int:
@@ -64,6 +59,7 @@ async def serve(settings: RepositorySettings) -> int:
         service.status,
         RepositoryCommands(service).table(),
         lambda: exposition(repository_metrics(service.status())),
+        LaneReading(service).table(),
     )
     try:
         if settings.health_port is not None:

@@ -2,32 +2,39 @@
 
 `GET /health` is 200 when the node serves clients and 503 when it does not (yet, or any more); `GET /status` is what the
 node says of itself, as JSON; `GET /metrics`, where there are some, its figures for Prometheus. A process that takes
-part in experiments obeys some commands, too, as `POST`. That is all, so there is no HTTP library here; whatever is not
-such a request is refused.
+part in experiments obeys some commands, too, as `POST`; one that keeps things answers questions about them, whose
+answers take a while and are bytes. That is all, so there is no HTTP library here; whatever is not such a request is
+refused.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import cast
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from holdfast.model.errors import LocalMisuse
+from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
 from holdfast.runtime.driver import listen_error
 from holdfast.runtime.exposition import CONTENT_TYPE
 
 REQUEST_BYTES_MAX = 8192
 ANSWER_S = 5.0
+QUESTION_S = 60.0
+"""How long the answer to a question may take, with the way to whoever asked."""
 CONNECTIONS_MAX = 64
 
-Answer = tuple[HTTPStatus, dict[str, object] | str]
+Answer = tuple[HTTPStatus, dict[str, object] | str | bytes]
 Command = Callable[[dict[str, str]], dict[str, object]]
+Question = Callable[[dict[str, str]], Awaitable[bytes]]
 
 
 class Health:
-    """What is answered: `ready` and `status` are asked anew for every request. `commands` are paths to `POST` to."""
+    """What is answered: `ready` and `status` are asked anew for every request.
+
+    `commands` are paths to `POST` to, `questions` paths to `GET`.
+    """
 
     def __init__(
         self,
@@ -36,9 +43,11 @@ class Health:
         status: Callable[[], dict[str, object]],
         commands: Mapping[str, Command] | None = None,
         metrics: Callable[[], str] | None = None,
+        questions: Mapping[str, Question] | None = None,
     ) -> None:
         self._metrics = metrics
         self._name, self._ready, self._status, self._commands = name, ready, status, commands or {}
+        self.questions = questions or {}
         self._server: asyncio.Server | None = None
         self.connections: set[asyncio.Transport] = set()
 
@@ -81,6 +90,7 @@ class _Request(asyncio.Protocol):
     def __init__(self, health: Health) -> None:
         self._health = health
         self._received = b""
+        self._asking: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -91,24 +101,48 @@ class _Request(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._deadline.cancel()
+        if self._asking is not None:
+            self._asking.cancel()
         self._health.connections.discard(self._transport)
 
     def data_received(self, data: bytes) -> None:
+        if self._asking is not None:
+            return
         self._received += data
         if b"\r\n\r\n" in self._received:
-            self._respond(*self._answer())
+            self._answer()
         elif len(self._received) > REQUEST_BYTES_MAX:
             self._respond(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, {"error": "the request is too long"})
 
-    def _answer(self) -> Answer:
+    def _answer(self) -> None:
         words = self._received.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return HTTPStatus.BAD_REQUEST, {"error": "this is no HTTP/1 request"}
+            self._respond(HTTPStatus.BAD_REQUEST, {"error": "this is no HTTP/1 request"})
+            return
         path, _, query = words[1].partition("?")
-        return self._health.answer(words[0], path, query)
+        question = self._health.questions.get(path)
+        if words[0] == "GET" and question is not None:
+            loop = asyncio.get_running_loop()
+            self._deadline.cancel()
+            self._deadline = loop.call_later(QUESTION_S, self._transport.abort)
+            self._asking = loop.create_task(self._ask(question, query))
+        else:
+            self._respond(*self._health.answer(words[0], path, query))
 
-    def _respond(self, status: HTTPStatus, body: dict[str, object] | str) -> None:
-        if isinstance(body, str):
+    async def _ask(self, question: Question, query: str) -> None:
+        try:
+            self._respond(HTTPStatus.OK, await question(dict(parse_qsl(query))))
+        except LocalMisuse as misuse:
+            self._respond(HTTPStatus.BAD_REQUEST, {"error": str(misuse)})
+        except Refused as refusal:
+            self._respond(HTTPStatus.FORBIDDEN, {"error": str(refusal)})
+        except HoldfastError as failure:
+            self._respond(HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(failure)})
+
+    def _respond(self, status: HTTPStatus, body: dict[str, object] | str | bytes) -> None:
+        if isinstance(body, bytes):
+            kind, content = "application/msgpack", body
+        elif isinstance(body, str):
             kind, content = CONTENT_TYPE, body.encode()
         else:
             kind, content = "application/json", msgspec.json.encode(body, enc_hook=str) + b"\n"

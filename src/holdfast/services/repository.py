@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import monotonic, time_ns
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -18,7 +18,7 @@ from holdfast.client import Client, connect
 from holdfast.client.listening import Listener
 from holdfast.client.participants import ParticipantDriver
 from holdfast.model.batches import Batch
-from holdfast.model.errors import HoldfastError, LocalMisuse
+from holdfast.model.errors import Definite, HoldfastError, LocalMisuse
 from holdfast.model.reliable import INSPECT_S, Entry, Level, Retention
 from holdfast.protocols.narada import Registration, Repository, RepositoryConfig
 from holdfast.protocols.narada import participant as effects
@@ -29,6 +29,8 @@ from holdfast.runtime.process import new_incarnation
 from holdfast.services.housekeeping import Housekeeping
 from holdfast.services.inspection import Inspection, entries_of, settle_lost
 from holdfast.storage.stores import Store, open_store
+
+T = TypeVar("T")
 
 RECONNECT_S = 0.5
 LEARN_S = 1.5
@@ -168,6 +170,14 @@ class RepositoryService:
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         return await self._loop.run_in_executor(self._thread, work)
+
+    async def in_store(self, work: Callable[[Store], T]) -> T:
+        """What somebody who only reads finds in the store. It has its turn among the commits: let it be short."""
+        store = self._store
+        if store is None:
+            raise Definite(f"repository {self.settings.name} has not opened its store yet; ask again.")
+        found: T = await self._in_thread(lambda: work(store))
+        return found
 
     def _open_store(self) -> Store:
         if self._store is None:
