@@ -1,6 +1,6 @@
 """`holdfast pipeline …`: the jobs on Spark. Each imports Spark when it is called: the others start without it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGINT, default_int_handler, signal
@@ -11,13 +11,28 @@ from uuid import uuid4
 
 import typer
 
-from holdfast.cli.options import DEFAULT_ADDRESS, Address, AsJson, ClusterName, help_of
+from holdfast.cli.options import (
+    DEFAULT_ADDRESS,
+    STATE_DIRECTORY,
+    Address,
+    AsJson,
+    ClusterName,
+    StateDirectory,
+    help_of,
+)
 from holdfast.cli.output import console, note, print_json, print_line, table
 from holdfast.cluster.config import CLUSTER_NAME
+from holdfast.cluster.state import running_state
+from holdfast.model.errors import ConfigError
 from holdfast.services.bank import ACCOUNTS, account_numbers
 from holdfast.storage.recordings import Recording
 
 LOCAL_MASTER = "local[*]"
+RELIABLE = "reliable:"
+MESSAGES = "messages"
+"""The one lane of a recording."""
+LOOK_S = 5.0
+"""How long repositories are looked for before Spark is started."""
 STATE_ROWS_MAX = 100
 """How many accounts are named that are not as they should be."""
 
@@ -34,50 +49,98 @@ app = typer.Typer(
 
 
 def archive(
-    recording: Annotated[Path, typer.Argument(help="What `holdfast sub --record` writes.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="What `holdfast sub --record` writes, or reliable:TOPIC.")
+    ],
     target: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="A directory of Parquet files; made if needed.")],
     topic: Annotated[str, typer.Option("--topic", "-t", help="Only topics that match this pattern.")] = "",
     by: Annotated[str, typer.Option("--by", help="Divide by these columns: day, topic, publisher, guarantee.")] = "day",
     once: Annotated[bool, typer.Option("--once", help="End when what is there now is copied.")] = False,
     interval_s: Annotated[float, typer.Option("--interval", min=0.0, help="Seconds from one copy to the next.")] = 10.0,
     messages_max: Annotated[int, typer.Option("--max", min=1, help="At most so many messages at a time.")] = 500_000,
+    repositories: Annotated[
+        str, typer.Option("--repositories", help="Health endpoints, with commas; else those of the running cluster.")
+    ] = "",
+    subscriber: Annotated[
+        str, typer.Option("--subscriber", help="Who reads, if the owner of the reliable topic registers who may.")
+    ] = "spark",
+    gaps: Annotated[
+        str, typer.Option("--gaps", help="At messages that were given up: fail, or note them as a row and go on.")
+    ] = "fail",
+    state: StateDirectory = STATE_DIRECTORY,
     master: Master = LOCAL_MASTER,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a recording into partitioned Parquet, each message once, until Ctrl-C or, with --once, to its end.
+    """Copy a recording or a reliable topic into partitioned Parquet, each message once, until Ctrl-C or --once.
 
-    It goes on where it was when it ended, however it ended. The archive remembers what it is a copy of.
+    It goes on where it was when it ended, however it ended. The archive remembers what it is a copy of. A reliable
+    topic is read from any of its repositories that is there: when one dies, from the next, without gap or repeat.
 
     \b
     Examples
       holdfast sub 'bank/#' --record recordings/bank &
       holdfast pipeline archive recordings/bank archive/bank
       holdfast pipeline archive recordings/bank archive/bank --once --json
+      holdfast pipeline archive 'reliable:bank/#' archive/orders --repositories 127.0.0.1:7503,127.0.0.1:7504
     """
     from holdfast.pipeline import archive as jobs  # noqa: PLC0415
     from holdfast.pipeline.errors import spoken_plainly  # noqa: PLC0415
     from holdfast.pipeline.session import spark_session  # noqa: PLC0415
+    from holdfast.pipeline.source import open_log  # noqa: PLC0415
 
-    Recording(recording)  # If it is none, that is said before Spark is started.
+    options: dict[str, str] = {}
+    if source.startswith(RELIABLE):
+        options = {"subscriber": subscriber, "gaps": gaps}
+        options["repositories"] = repositories or _repositories(source.removeprefix(RELIABLE), state)
+        # If nobody keeps it, that is said before Spark is started.
+        open_log({"path": source, **options, "patience": str(LOOK_S)}).first()
+    else:
+        source = str(Recording(Path(source)).path.absolute())
     columns = tuple(name.strip() for name in by.split(",") if name.strip())
-    wanted = jobs.Description(str(recording.absolute()), topic, columns)
+    wanted = jobs.Description(source, topic, columns)
     reached = jobs.Archived()
 
     def report(now: jobs.Archived) -> None:
         nonlocal reached
         reached = now
-        note(f"archived {now.rows} messages, up to position {now.position}")
+        note(f"archived {now.rows} messages" + _up_to(now.positions))
 
     with spoken_plainly(), spark_session(master, quick=once) as spark:
         query = jobs.start_archive(
-            spark, wanted, target.absolute(), once=once, interval_s=interval_s, messages_max=messages_max
+            spark,
+            wanted,
+            target.absolute(),
+            once=once,
+            interval_s=interval_s,
+            messages_max=messages_max,
+            options=options,
         )
         with _interrupts_noted() as is_interrupted:
             jobs.follow(query, report, is_interrupted)
     if as_json:
-        print_json({"archive": str(target), "rows": reached.rows, "position": reached.position})
+        where = {"positions": reached.positions} if options else {"position": reached.positions.get(MESSAGES, 0)}
+        print_json({"archive": str(target), "rows": reached.rows, **where})
     else:
         print_line(f"{target}: {reached.rows} messages more")
+
+
+def _up_to(positions: Mapping[str, int]) -> str:
+    """How far that is, if there is one number which says it."""
+    return f", up to position {positions[MESSAGES]}" if MESSAGES in positions else ""
+
+
+def _repositories(stream: str, state: Path) -> str:
+    """The health endpoints of those that keep a reliable topic in the cluster that runs here."""
+    cluster = running_state(state).cluster
+    kept = {one.name: one.streams for one in cluster.repositories}
+    found = [one for one in cluster.repositories if stream in one.streams]
+    if not found:
+        listed = "; ".join(f"{name} keeps {', '.join(streams)}" for name, streams in kept.items())
+        raise ConfigError(
+            f"no repository of cluster {cluster.name} keeps {stream!r}: {listed or 'it has none'}. "
+            "Name the topic as it is declared, and a part of it with --topic."
+        )
+    return ",".join(f"{cluster.broker(one.broker).host}:{one.health_port}" for one in found)
 
 
 def replay(
@@ -100,7 +163,8 @@ def replay(
     """Publish a range of an archive again: same topics, payloads, guarantees, keys, attributes and order.
 
     The publisher is the replay, not who published before. A replay that was interrupted goes on with --id: what the
-    broker has taken already is left out.
+    broker has taken already is left out. Of a reliable topic each publisher's order is kept, and between publishers
+    that of the times at which their messages were stored; its archive has no ranges of positions.
 
     \b
     Examples
@@ -111,11 +175,20 @@ def replay(
     from holdfast.pipeline.errors import spoken_plainly  # noqa: PLC0415
     from holdfast.pipeline.session import spark_session  # noqa: PLC0415
 
+    described = jobs.description_of(source)
     given = write_id or uuid4().hex[:16]
     note(f"replay {given}: if it is interrupted, repeat the command with --id {given}")
     with spoken_plainly(), spark_session(master, quick=True) as spark:
         frame = jobs.read_archive(spark, source.absolute(), start, end, topic)
-        rows = jobs.replay(frame, address, given, prefix=prefix, partitions=partitions, cluster=cluster)
+        rows = jobs.replay(
+            frame,
+            address,
+            given,
+            prefix=prefix,
+            partitions=partitions,
+            cluster=cluster,
+            by_publisher=described is not None and described.is_reliable,
+        )
     if as_json:
         print_json({"archive": str(source), "id": given, "rows": rows})
     else:

@@ -37,7 +37,8 @@ class TopicMatches(Filter):
         return self.wanted(coded.dictionary.to_pylist()).take(coded.indices)
 
     def wanted(self, topics: Sequence[str]) -> pa.Array:
-        return pa.array([matches(self.value, topic) for topic in topics], pa.bool_())
+        # A row without a topic stands for messages that were given up: they may have been on any.
+        return pa.array([not topic or matches(self.value, topic) for topic in topics], pa.bool_())
 
 
 _TESTS: dict[type[Filter], Callable[[pa.Array, Any], pa.Array]] = {

@@ -1,13 +1,13 @@
 """What `format("holdfast")` reads from: a log, which is lanes of rows under positions that never change their meaning.
 
-Everything that can be read again by position fits: a recording is one lane of messages, a trace one lane a file, and a
-set of repositories would be one lane each. Spark asks where a log begins and ends, how far to go from there, and how to
-cut what lies between into ranges; each range is then read by some worker, in any process, maybe twice, and gives the
-same rows again. That is all that exactly-once needs of a source.
+Everything that can be read again by position fits: a recording is one lane of messages, a trace one lane a file, a
+reliable topic one lane for each life of each publisher. Spark asks where a log begins and ends, how far to go from
+there, and how to cut what lies between into ranges; each range is then read by some worker, in any process, maybe
+twice, and gives the same rows again. That is all that exactly-once needs of a source.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -18,6 +18,9 @@ from pyspark.sql.datasource import Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from holdfast.model.errors import LocalMisuse
+
+START, END = "startPosition", "endPosition"
+"""The options that say where to read."""
 
 Positions = dict[str, int]
 """For each lane, a position in it: that of the next row. A lane that is not named has not begun."""
@@ -34,6 +37,34 @@ class Range(InputPartition):
     lane: str
     first: int
     end: int
+
+
+@dataclass(frozen=True)
+class Ranges(InputPartition):
+    """Several ranges, for one task: many lanes may have a few rows each."""
+
+    ranges: tuple[Range, ...]
+
+
+def evenly(lane: str, first: int, end: int, rows: int) -> list[Range]:
+    """The rows first..end-1 in pieces of at most so many, all alike, so that no straggler reads a rest."""
+    pieces = max(-(-(end - first) // rows), 0)
+    edges = [first + (end - first) * at // pieces for at in range(pieces + 1)] if pieces else []
+    return [Range(lane, edges[at], edges[at + 1]) for at in range(pieces)]
+
+
+def packed(ranges: Iterable[Range], rows: int) -> list[Ranges]:
+    """Ranges in their order, as many together as have at most so many rows; one that has more is by itself."""
+    made: list[Ranges] = []
+    group: list[Range] = []
+    size = 0
+    for one in ranges:
+        if group and size + one.end - one.first > rows:
+            made.append(Ranges(tuple(group)))
+            group, size = [], 0
+        group.append(one)
+        size += one.end - one.first
+    return [*made, Ranges(tuple(group))] if group else made
 
 
 class Log(ABC):
@@ -55,7 +86,7 @@ class Log(ABC):
         """How far at most `rows_max` rows reach from `start`, or `end` if that is nearer; some row if there is any."""
 
     @abstractmethod
-    def ranges(self, start: Positions, end: Positions, rows: int) -> list[Range]:
+    def ranges(self, start: Positions, end: Positions, rows: int) -> Sequence[Range | Ranges]:
         """What lies between, cut into pieces of about so many rows."""
 
     @abstractmethod
@@ -71,6 +102,14 @@ class Log(ABC):
                     "is another log, or it lost its end. Begin a new query, with a new checkpoint."
                 )
 
+    def onward(self, start: Positions, end: Positions) -> Positions:  # noqa: ARG002
+        """Where a reader who is at `start` goes to get to `end`."""
+        return end
+
+    def position_of(self, text: str, is_end: bool) -> Positions | None:  # noqa: ARG002
+        """What a text means that only this kind of log understands, as a beginning or an end; None if it does not."""
+        return None
+
     def narrowed(self, start: Positions, end: Positions, filters: Sequence[Filter]) -> tuple[Positions, Positions]:  # noqa: ARG002
         """A part of start..end outside of which the filters refuse every row."""
         return start, end
@@ -82,6 +121,9 @@ def parse_positions(text: str, log: Log, name: str) -> Positions:
         return log.first()
     if text == "latest":
         return log.end()
+    found = log.position_of(text, is_end=name == END)
+    if found is not None:
+        return found
     lanes = log.end()
     try:
         given = msgspec.json.decode(text)

@@ -1,4 +1,4 @@
-"""`format("holdfast")`: recordings and traces as DataFrames, batch and streaming, and DataFrames as publications.
+"""`format("holdfast")`: messages and traces as DataFrames, batch and streaming, and DataFrames as publications.
 
 ```python
 from holdfast.pipeline.source import register
@@ -6,11 +6,13 @@ from holdfast.pipeline.source import register
 register(spark)  # a session of `spark_session` knows it already
 spark.read.format("holdfast").load("recordings/bank").where("topic = 'bank/lisbon'").count()
 spark.readStream.format("holdfast").option("maxMessagesPerTrigger", 100_000).load("recordings/bank")
+spark.read.format("holdfast").option("repositories", "127.0.0.1:7503,127.0.0.1:7504").load("reliable:bank/#")
 ```
 
 Options of the source (their case does not matter):
 
-- `path`, or the argument of `load`: a recording, or a trace (JSON lines or Parquet, a file or a directory).
+- `path`, or the argument of `load`: a recording, a trace (JSON lines or Parquet, a file or a directory), or `reliable:`
+  and the name of a reliable topic.
 - `startPosition`, `endPosition`: `earliest`, `latest`, a position, or a JSON object with one for each lane. A batch
   reads start..end-1, by default everything; a stream begins at the start, by default `earliest`, once: afterwards its
   checkpoint says where it goes on.
@@ -19,6 +21,10 @@ Options of the source (their case does not matter):
 - `rowsPerPartition`: about how many rows one task reads.
 - `json`: fields, as in `account STRING, amount BIGINT`; payloads are decoded into one more column, `value`, a struct of
   these. What is no JSON object with such fields has the value null; its payload is there all the same.
+- of a reliable topic: `repositories` (their health endpoints, with commas), `subscriber` (the name that its owner has
+  registered, else `spark`), `gaps` (`fail`, or `note`: a row, with a number in the column `gap`, in the place of what
+  was given up), `patience` (for how many seconds repositories that lack something are asked again, else 30).
+  `startPosition` and `endPosition` may also be `time:2026-11-15T22:40:00Z`, or `sequence:r1:1000`.
 - `pushFilters`: `true` takes over the filters of the query; only for a DataFrame used once: `PushingLogReader`.
 
 To read fewer columns give a schema with fewer: `spark.read.schema("topic STRING, seq BIGINT").format("holdfast")`. The
@@ -26,6 +32,7 @@ sink and its options are in `holdfast.pipeline.sink`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from itertools import chain
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -37,8 +44,9 @@ from pyspark.sql.types import StructType
 from holdfast.model.topics import check_pattern
 from holdfast.pipeline import json_values
 from holdfast.pipeline.filters import TopicMatches, apply_filters, is_taken
-from holdfast.pipeline.logs import Log, LogError, Positions, Range, local_path, parse_positions
+from holdfast.pipeline.logs import END, START, Log, LogError, Positions, Range, Ranges, local_path, parse_positions
 from holdfast.pipeline.recording_log import RecordingLog
+from holdfast.pipeline.reliable_log import SCHEME, open_reliable
 from holdfast.pipeline.sink import BatchSink, StreamSink
 from holdfast.pipeline.trace_log import TraceLines, TraceParquet
 from holdfast.storage.recordings import is_recording
@@ -97,7 +105,9 @@ def open_log(options: Options) -> Log:
     """The log at the path that the options name."""
     text = options.get("path")
     if not text:
-        raise LogError('say what to read: load("recordings/bank"), a recording or a trace.')
+        raise LogError('say what to read: load("recordings/bank"), a recording or a trace, or load("reliable:bank/#").')
+    if text.startswith(SCHEME):
+        return open_reliable(options)
     path = local_path(text, "what is read")
     if is_recording(path):
         return RecordingLog(path)
@@ -109,7 +119,7 @@ def open_log(options: Options) -> Log:
         return TraceLines(path) if path.suffix == SUFFIX else TraceParquet(path)
     raise LogError(
         f"there is neither a recording nor a trace at {path}: it should be a directory that `holdfast sub --record` "
-        f"wrote, or files that end in {SUFFIX} or .parquet."
+        f"wrote, or files that end in {SUFFIX} or .parquet. A reliable topic begins with {SCHEME}"
     )
 
 
@@ -157,16 +167,17 @@ class _Reading:
     def _rows_per_partition(self) -> int:
         return _number(self._options, "rowsPerPartition") or ROWS_PER_PARTITION
 
-    def _position(self, name: str, default: str) -> Positions:
-        return parse_positions(self._options.get(name, default), self._log(), name)
+    def _position(self, name: str, default: str, log: Log) -> Positions:
+        return parse_positions(self._options.get(name, default), log, name)
 
     def rows(self, part: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a range that the filters let through, with the columns that are wanted."""
-        if not isinstance(part, Range):
+        if not isinstance(part, Range | Ranges):
             return  # Spark invents a partition where there is none.
         wanted = to_arrow_schema(self._schema)
         decode = self._decoder(wanted)
-        for batch in self._log().read(part, self._filters):
+        log, parts = self._log(), (part,) if isinstance(part, Range) else part.ranges
+        for batch in chain.from_iterable(log.read(one, self._filters) for one in parts):
             passed = apply_filters(batch, self._filters)
             if passed.num_rows:
                 if decode is not None:
@@ -183,12 +194,12 @@ class _Reading:
 class LogReader(_Reading, DataSourceReader):
     """Reads a range of positions once."""
 
-    def partitions(self) -> Sequence[Range]:
+    def partitions(self) -> Sequence[Range | Ranges]:
         log = self._log()
-        start, end = self._position("startPosition", "earliest"), self._position("endPosition", "latest")
+        start, end = self._position(START, "earliest", log), self._position(END, "latest", log)
         reached = log.end()
         if any(position > reached.get(lane, 0) for lane, position in end.items()):
-            raise LogError(f"endPosition is {end}, and {log} ends at {reached}: ask for less, or for 'latest'.")
+            raise LogError(f"{END} is {end}, and {log} ends at {reached}: ask for less, or for 'latest'.")
         start, end = log.narrowed(start, end, self._filters)
         return log.ranges(start, end, self._rows_per_partition())
 
@@ -216,7 +227,7 @@ class LogStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailable
     _target: Positions | None = None
 
     def initialOffset(self) -> Positions:  # noqa: N802 - Spark's name
-        return self._position("startPosition", "earliest")
+        return self._position(START, "earliest", self._log())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         most = _number(self._options, "maxMessagesPerTrigger")
@@ -233,12 +244,12 @@ class LogStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailable
         end = reached if self._target is None else self._target
         if isinstance(limit, ReadMaxRows):
             return log.advance(start, end, limit.max_rows)
-        return end
+        return log.onward(start, end)
 
     def reportLatestOffset(self) -> Positions:  # noqa: N802 - Spark's name
         return self._log().end()
 
-    def partitions(self, start: Positions, end: Positions) -> Sequence[Range]:
+    def partitions(self, start: Positions, end: Positions) -> Sequence[Range | Ranges]:
         return self._log().ranges(start, end, self._rows_per_partition())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

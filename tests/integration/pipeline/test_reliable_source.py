@@ -1,0 +1,116 @@
+"""`format("holdfast")` on a reliable topic: real repositories, killed while they are read, and the same rows."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.cluster.config import LOOPBACK
+from tests.integration.pipeline.hall import Hall
+from tests.integration.reliable.support_kept import STREAM, Kept, Watched
+
+RELIABLE = f"reliable:{STREAM}"
+LIMIT_S = 240
+SIZE = 2000
+"""So many bytes a payload has besides: a thousand messages are two blocks."""
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    with Kept(tmp_path_factory.mktemp("kept")) as made:
+        made.publish("alice", 1, 1500, SIZE)
+        made.publish("bob", 1, 30)
+        yield made
+
+
+def messages(name: str, first: int, last: int) -> list[bytes]:
+    return [b"%s %d" % (name.encode(), number) for number in range(first, last + 1)]
+
+
+def read(spark: SparkSession, kept: Kept, **options: Any) -> DataFrame:
+    return spark.read.format("holdfast").options(**{"repositories": kept.repositories, **options}).load(RELIABLE)
+
+
+def payloads(frame: DataFrame) -> list[bytes]:
+    """In the order of each publisher, one publisher after the other."""
+    rows = frame.orderBy("publisher", "position").select("payload").collect()
+    return [bytes(row.payload).rstrip(b"\0") for row in rows]
+
+
+def test_a_repository_killed_in_the_middle_of_its_answer_changes_nothing(spark: SparkSession, kept: Kept):
+    expected = read(spark, kept).drop("time", "received").orderBy("publisher", "position").collect()
+    assert len(expected) == 1530
+    # The lanes are told, the first block is, and of the second a part.
+    with Watched(kept.ports["r1"], 1_500_000, lambda: kept.kill("r1")) as watched:
+        ways = f"{LOOPBACK}:{watched.port},{LOOPBACK}:{kept.ports['r2']}"
+        found = read(spark, kept, repositories=ways).drop("time", "received").orderBy("publisher", "position")
+        assert found.collect() == expected
+        assert watched.acted
+    kept.restart("r1")
+
+
+def test_partitions_topics_publishers_and_beginnings_say_what_is_read(spark: SparkSession, kept: Kept):
+    assert read(spark, kept, rowsPerPartition=400).rdd.getNumPartitions() == 5
+    bob = read(spark, kept, pushFilters="true").where("publisher = 'bob'")
+    assert payloads(bob) == messages("bob", 1, 30)
+    assert payloads(read(spark, kept, topic="bank/none")) == []
+    # Everything of alice's was stored before anything of bob's.
+    assert payloads(read(spark, kept, startPosition="sequence:r2:1501")) == messages("bob", 1, 30)
+    assert read(spark, kept, endPosition="time:2020-01-01T00:00:00Z").count() == 0
+
+
+def stream_into(spark: SparkSession, kept: Kept, place: Path, **options: Any) -> list[int]:
+    """Copy what is there to Parquet, in micro-batches; how many rows each had."""
+    source = spark.readStream.format("holdfast").options(**{"repositories": kept.repositories, **options})
+    writer = source.load(RELIABLE).writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
+    query = writer.trigger(availableNow=True).start(str(place / "copy"))
+    query.awaitTermination()
+    return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+
+
+def test_a_stream_goes_on_at_another_repository_where_its_checkpoint_says(
+    spark: SparkSession, kept: Kept, tmp_path: Path
+):
+    options = {"topic": "bank/stream", "startPosition": "latest", "maxMessagesPerTrigger": 60}
+    assert stream_into(spark, kept, tmp_path, **options) == []
+    kept.publish("carol", 1, 100, topic="bank/stream")
+    assert stream_into(spark, kept, tmp_path, **options) == [60, 40]
+    kept.kill("r1")
+    # A new life of the same name, and it is a lane of its own.
+    kept.publish("carol", 101, 130, topic="bank/stream")
+    assert stream_into(spark, kept, tmp_path, **options) == [30]
+    kept.restart("r1")
+    kept.kill("r2")
+    assert stream_into(spark, kept, tmp_path, **options) == []
+    kept.restart("r2")
+    assert payloads(spark.read.parquet(str(tmp_path / "copy"))) == messages("carol", 1, 130)
+
+
+def holdfast(kept: Kept, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "holdfast", "pipeline", *map(str, arguments), "--master", "local[1]"]
+    return subprocess.run(command, cwd=kept.directory, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+
+
+def test_from_the_command_line_a_reliable_topic_is_archived_and_published_again(kept: Kept, tmp_path: Path):
+    place = tmp_path / "archive"
+    kept.publish("dave", 1, 20, topic="bank/cli")
+    ran = holdfast(kept, "archive", RELIABLE, place, "--topic", "bank/cli", "--once", "--json")
+    assert ran.returncode == 0, ran.stderr
+    said = json.loads(ran.stdout)
+    assert said["rows"] == 20
+    assert [position for lane, position in said["positions"].items() if lane.startswith("dave/")] == [21]
+    with Hall() as hall:
+        ran = holdfast(kept, "replay", place, "--prefix", "again/", "-a", hall.address, "--json")
+        assert ran.returncode == 0, ran.stderr
+        heard = hall.heard()
+    assert [(each.topic, each.payload) for each in heard] == [
+        ("again/bank/cli", payload) for payload in messages("dave", 1, 20)
+    ]
+    ran = holdfast(kept, "archive", "reliable:shop/#", place)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "no repository of cluster holdfast keeps 'shop/#': r1 keeps bank/#; r2 keeps bank/#." in ran.stderr
