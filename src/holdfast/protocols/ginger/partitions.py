@@ -398,6 +398,7 @@ class PartitionBroker(HealingBroker):
             return
         if refusal.code == "moved":
             absence.contacts = tuple(one for one in absence.contacts if one.name != link.peer)
+            self._reborn(link.peer)
         elif refusal.code == "late":
             # Only the one that we have lost first has all that we lack; the others are asked in case it is dead.
             self._denials += 1
