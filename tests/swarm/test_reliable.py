@@ -36,6 +36,7 @@ ONCE_BROKEN: list[tuple[ReliableClass, int, str]] = [
     ("bounds", 6030, "of two questions the same one was always dropped"),
     ("bounds", 6155, "of two questions about what lies where, too"),
     ("join", 20016, "a repository that had just come counted as having what all the others had"),
+    ("disk", 20344, "an answer to a question about a lost era told a subscriber where to begin in the next"),
     ("levels", 6224, "an acknowledgement of an earlier era was translated by the rows of the next"),
 ]
 

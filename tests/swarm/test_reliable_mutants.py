@@ -9,7 +9,9 @@ from holdfast.protocols.narada import (
     backlog,
     chains,
     dissemination,
+    ends,
     events,
+    fingerprints,
     gossip,
     intake,
     keeping,
@@ -33,7 +35,7 @@ Patch = pytest.MonkeyPatch
 
 
 def _any_message_will_do(patch: Patch) -> None:
-    for module in (events, pieces, publisher, keeping):
+    for module in (fingerprints, pieces, publisher, keeping):
         patch.setattr(module, "fingerprint", lambda _: 0)
 
 
@@ -203,6 +205,17 @@ def _a_new_disk_goes_on_in_the_old_era(patch: Patch) -> None:
     patch.setattr(hosts.RepositoryHost, "make", make)
 
 
+def _ends_of_subscriptions_are_said_once(patch: Patch) -> None:
+    add = ends.Ends.add
+
+    def quiet(self, *end):
+        news = add(self, *end)
+        self.digest = 0
+        return news
+
+    patch.setattr(ends.Ends, "add", quiet)
+
+
 def _gaps_are_kept_quiet(patch: Patch) -> None:
     patch.setattr(memory.Released, "pass_over", lambda *_: [])
 
@@ -239,6 +252,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
     (_whoever_is_there_has_a_copy, "join", {"copies"}),
     (_a_new_disk_goes_on_in_the_old_era, "disk", {"lost", "unreleased", "ahead", "NotDrained", "AssertionError"}),
     (_gaps_are_kept_quiet, "given-up", {"disorder"}),
+    (_ends_of_subscriptions_are_said_once, "forget", {"remembered"}),
     (_who_begins_live_skips_a_little, "positions", {"unreleased"}),
 ]
 

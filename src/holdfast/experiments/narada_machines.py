@@ -27,10 +27,10 @@ from holdfast.protocols.narada.events import (
     bundle_topic,
     decode,
     encode,
-    fingerprint,
     gossip_topic,
     inbox_topic,
 )
+from holdfast.protocols.narada.fingerprints import fingerprint
 from holdfast.protocols.narada.participant import Append, Commit, Effects, Put, Read, Say
 from holdfast.storage.stores import Store, open_store
 

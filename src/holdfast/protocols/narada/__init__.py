@@ -16,6 +16,7 @@ repository at any time.
 
 from holdfast.protocols.narada.config import PublisherConfig, RepositoryConfig, SteeringConfig, SubscriberConfig
 from holdfast.protocols.narada.events import Registration, catenation, life_of, number_of
+from holdfast.protocols.narada.forgetting import Forgetter
 from holdfast.protocols.narada.participant import Participant
 from holdfast.protocols.narada.publisher import BufferFull, Publisher
 from holdfast.protocols.narada.repository import Repository
@@ -23,6 +24,7 @@ from holdfast.protocols.narada.subscriber import Subscriber
 
 __all__ = [
     "BufferFull",
+    "Forgetter",
     "Participant",
     "Publisher",
     "PublisherConfig",

@@ -11,8 +11,10 @@ what is dropped there only makes a sync lag. A sync that lags costs repeats, whi
 from collections.abc import Callable
 
 import msgspec
+from msgspec import Struct
 
 from holdfast.model.reliable import Entry
+from holdfast.protocols.narada.ends import Ends
 from holdfast.protocols.narada.events import (
     MESSAGES,
     RANGES_MAX,
@@ -44,7 +46,16 @@ NAK_RANGES_MAX = 8
 ROWS_PAGE = 512
 SAY_BYTES_MAX = 512 << 10
 
-Saved = tuple[str, int, list[Range]]
+
+class Saved(Struct, array_like=True):
+    """A subscription as it is kept in the store."""
+
+    pattern: str
+    sync: int
+    ranges: list[Range]
+    since_ns: int = 0
+
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Saved)
 
@@ -52,10 +63,10 @@ _decoder = msgspec.msgpack.Decoder(Saved)
 class Subscription:
     """What a repository knows of one subscriber."""
 
-    __slots__ = ("acked", "name", "pattern", "pending", "said_sync", "steering", "translated")
+    __slots__ = ("acked", "name", "pattern", "pending", "said_sync", "since_ns", "steering", "translated")
 
-    def __init__(self, name: str, pattern: str, sync: int = 0) -> None:
-        self.name, self.pattern, self.steering = name, pattern, ""
+    def __init__(self, name: str, pattern: str, since_ns: int, sync: int = 0) -> None:
+        self.name, self.pattern, self.steering, self.since_ns = name, pattern, "", since_ns
         self.acked = RangeTracker(ranges_max=SYNC_RANGES_MAX, start=sync)
         """What it has, in our sequence numbers; the prefix is its sync."""
         self.pending: dict[str, RangeTracker] = {}
@@ -77,6 +88,7 @@ class Dissemination:
         self.subscriptions: dict[str, Subscription] = {}
         self._pending: dict[str, dict[str, None]] = {}
         """By repository: of whom an acknowledgement in its numbers waits for its gossip."""
+        self.ended = Ends()
 
     # --------------------------------------------------------------------------------------------------------- telling
 
@@ -99,7 +111,7 @@ class Dissemination:
 
     # ---------------------------------------------------------------------------------------------------- recovering
 
-    def on_recovery(self, event: Recovery) -> Effects:
+    def on_recovery(self, event: Recovery, now: float) -> Effects:
         keeping, steers = self.keeping, event.steering == self.keeping.name
         speaks = steers and keeping.serving
         why = keeping.refusal(event.subscriber, "subscribe")
@@ -113,12 +125,13 @@ class Dissemination:
             known.steering, known.pattern = event.steering, event.pattern
             self._jump(known, event.cut)
             return self._rectify(known, event.position) if speaks else []
-        return self._begin(event, speaks)
+        return self._begin(event, speaks, now)
 
-    def _begin(self, event: Recovery, speaks: bool) -> Effects:
+    def _begin(self, event: Recovery, speaks: bool, now: float) -> Effects:
         """A subscription that is new here. Where it begins is said by the repository that steers it."""
         keeping, end = self.keeping, self.keeping.end
-        one = Subscription(event.subscriber, event.pattern, keeping.kept - 1)
+        since_ns = self._since_ns(event.subscriber, now)
+        one = Subscription(event.subscriber, event.pattern, since_ns, keeping.kept - 1)
         one.steering = event.steering
         if not speaks:
             # Better to begin too early, and repeat what is passed over, than too late.
@@ -137,13 +150,16 @@ class Dissemination:
             return self._rectify(one, 0, self._everything())
         return self._rectify(one, 0)
 
-    def on_located(self, event: Recovery, number: int) -> Effects:
+    def on_located(self, event: Recovery, number: int, now: float) -> Effects:
         """The store knows where that time begins."""
         start = max(self.keeping.kept - 1, min(number - 1, self.keeping.end))
-        one = Subscription(event.subscriber, event.pattern, start)
+        one = Subscription(event.subscriber, event.pattern, self._since_ns(event.subscriber, now), start)
         one.steering = event.steering
         self._adopt(one)
         return self._rectify(one, 0)
+
+    def _since_ns(self, name: str, now: float) -> int:
+        return self.ended.beginning(name, self.keeping.time_ns(now))
 
     def _adopt(self, one: Subscription) -> None:
         self.subscriptions[one.name] = one
@@ -345,12 +361,14 @@ class Dissemination:
                 ranges = [(1, pending.prefix)] * bool(pending.prefix) + pending.ranges()
                 self._translate(one, repository, tuple(ranges), table)
 
-    def on_gossip(self, repository: str, syncs: tuple[tuple[str, int], ...], table: RowTable) -> None:
+    def on_gossip(self, repository: str, syncs: tuple[tuple[str, int, int], ...], table: RowTable) -> None:
         """Another repository says how far the subscribers are that it steers."""
-        for name, sync in syncs:
+        for name, sync, since_ns in syncs:
+            if self.ended.is_over(name, since_ns):
+                continue  # It has not heard of that yet.
             one = self.subscriptions.get(name)
             if one is None:
-                one = Subscription(name, self.keeping.stream, self.keeping.kept - 1)
+                one = Subscription(name, self.keeping.stream, since_ns, self.keeping.kept - 1)
                 one.steering = repository
                 self._adopt(one)
             looked_at = one.translated.get(repository, 0)
@@ -358,18 +376,18 @@ class Dissemination:
                 one.translated[repository] = sync
                 self._translate(one, repository, ((looked_at + 1, sync),), table)
 
-    def syncs(self) -> tuple[tuple[str, int], ...]:
+    def syncs(self) -> tuple[tuple[str, int, int], ...]:
         """Where the subscribers are that we steer, those that have moved."""
         name = self.keeping.name
         moved = [one for one in self.subscriptions.values() if one.steering == name and one.sync > one.said_sync]
         for one in moved[:RANGES_MAX]:
             one.said_sync = one.sync
-        return tuple((one.name, one.sync) for one in moved[:RANGES_MAX])
+        return tuple((one.name, one.sync, one.since_ns) for one in moved[:RANGES_MAX])
 
-    def forget(self, name: str) -> None:
-        """A subscription is over."""
-        if self.subscriptions.pop(name, None) is not None:
-            self.keeping.put(b"", "subscriber", name)
+    def drop(self, name: str) -> None:
+        """The subscription is over."""
+        del self.subscriptions[name]
+        self.keeping.put(b"", "subscriber", name)
 
     def forget_repository(self, repository: str) -> None:
         self._pending.pop(repository, None)
@@ -391,14 +409,18 @@ class Dissemination:
         for key, value in pairs.items():
             if key.startswith(prefix):
                 name = key[len(prefix) :].replace("%2F", "/").replace("%25", "%")
-                pattern, sync, ranges = _decoder.decode(value)
-                one = self.subscriptions[name] = Subscription(name, pattern, sync)
-                for first, last in ranges:
+                saved = _decoder.decode(value)
+                one = Subscription(name, saved.pattern, saved.since_ns, saved.sync)
+                self.subscriptions[name] = one
+                for first, last in saved.ranges:
                     self._acknowledge(one, first, last)
+        over = pairs.get(self.keeping.key("ended"))
+        if over:
+            self.ended.restore(over)
 
 
 def _saved(one: Subscription) -> bytes:
-    return _encoder.encode((one.pattern, one.acked.prefix, one.acked.ranges()))
+    return _encoder.encode(Saved(one.pattern, one.acked.prefix, one.acked.ranges(), one.since_ns))
 
 
 def _seen_above(tracker: RangeTracker, number: int) -> list[Range]:

@@ -11,12 +11,11 @@ which had its last messages never gives a number that was given before.
 """
 
 from typing import Annotated
-from zlib import crc32
 
 import msgspec
 from msgspec import Meta, Struct
 
-from holdfast.model.batches import Batch, Name, TopicText, make_batch
+from holdfast.model.batches import Batch, Name, TopicText
 from holdfast.model.reliable import Entry
 
 NUMBER_BITS = 32
@@ -298,10 +297,12 @@ class Resent(Struct, frozen=True, array_like=True, tag=26):
 
 
 class Forget(Struct, frozen=True, array_like=True, tag=27):
-    """The subscription is over: no repository need keep its sync."""
+    """These subscriptions are over. A client says so, with the time 0; repositories, to it and each other, say when."""
 
     stream: Stream
-    subscriber: Name
+    teller: Name
+    ends: Annotated[tuple[tuple[Name, Number, Number], ...], Meta(max_length=RANGES_MAX)]
+    """Name, time in nanoseconds, and the token of whoever asked for it."""
 
 
 # ------------------------------------------------------------------------------------------------------ repositories
@@ -323,11 +324,14 @@ class Gossip(Struct, frozen=True, array_like=True, tag=30):
     rows: Rows = ()
     first: Number = 0
     upto: Number = 0
-    syncs: Annotated[tuple[tuple[Name, Number], ...], Meta(max_length=RANGES_MAX)] = ()
+    syncs: Annotated[tuple[tuple[Name, Number, Number], ...], Meta(max_length=RANGES_MAX)] = ()
+    """How far subscribers are, and when their subscriptions began."""
     asks: bool = False
     """Whether everybody is to say where it is: somebody has just begun."""
     forgotten: Cut = ()
     """If it was asked for what retention has reached: up to where messages were forgotten."""
+    ended: Number = 0
+    """The digest of the subscriptions that are over."""
 
 
 class Explain(Struct, frozen=True, array_like=True, tag=31):
@@ -470,27 +474,3 @@ def stable_topic(stream: str, repository: str) -> str:
 def inbox_topic(stream: str, name: str) -> str:
     """Where one participant is spoken to."""
     return f"{ROOT}/{level(stream)}/to/{level(name)}"
-
-
-# ------------------------------------------------------------------------------------------------------ fingerprints
-
-
-def fingerprint(batch: Batch) -> int:
-    """A checksum of what the messages say, whatever batch they were cut out of.
-
-    A publisher's numbers may begin again with a new session, so that a message of an earlier one, long under way,
-    looks like the one that was ordered. It is taken for it only if it says the same, and then it may be.
-    """
-    if batch.lengths or len(batch.keys) > 1 or len(batch.attributes) > 1:
-        count = range(batch.count)
-        batch = make_batch(
-            batch.publisher,
-            batch.first,
-            batch.topic,
-            batch.guarantee,
-            batch.payload_list(),
-            [batch.keys_of(index) for index in count],
-            [batch.attributes_of(index) for index in count],
-        )
-    head = _encoder.encode((batch.count, batch.topic, batch.guarantee, batch.lengths, batch.keys, batch.attributes))
-    return crc32(batch.payloads, crc32(head))

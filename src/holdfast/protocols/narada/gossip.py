@@ -170,7 +170,7 @@ class Bundle:
         rows: tuple[Row, ...],
         first: int = 0,
         upto: int = 0,
-        syncs: tuple[tuple[str, int], ...] = (),
+        syncs: tuple[tuple[str, int, int], ...] = (),
         asks: bool = False,
     ) -> Gossip:
         keeping = self.keeping
@@ -189,6 +189,7 @@ class Bundle:
             syncs,
             asks,
             keeping.forgotten() if first and first < keeping.kept else (),
+            self.dissemination.ended.digest,
         )
 
     # ------------------------------------------------------------------------------------------------------ explaining

@@ -26,11 +26,11 @@ from holdfast.protocols.narada.events import (
     Registration,
     Row,
     encode,
-    fingerprint,
     inbox_topic,
     life_of,
     number_of,
 )
+from holdfast.protocols.narada.fingerprints import fingerprint
 from holdfast.protocols.narada.lives import EndedLives, Settled, settled
 from holdfast.protocols.narada.participant import Effects, Put, Say
 from holdfast.protocols.narada.pieces import Pieces
@@ -107,6 +107,10 @@ class Keeping:
     @property
     def serving(self) -> bool:
         return self.state == "serving"
+
+    def time_ns(self, now: float) -> int:
+        """The wall clock."""
+        return max(0, self.wall_ns + int(now * 1e9))
 
     def say_to(self, name: str, event: ControlEvent) -> Say:
         return Say(inbox_topic(self.stream, name), encode(event))
@@ -193,14 +197,14 @@ class Keeping:
     def _stage_places(
         self, chain: Chain, places: list[Place], number: int, batch: Batch, now: float, crc: int | None
     ) -> None:
-        time_ns = self.wall_ns + int(now * 1e9)
+        time_ns = self.time_ns(now)
         for place in places:
             start = batch.first + place.number - number
             part = batch.part(start, start + place.count - 1)
             if part is batch and crc is not None:
                 self._crcs[place.first] = crc
             self.staged_bytes += part.cost_bytes
-            self.staged.append(Entry(place.first, chain.cat(place.number), part, max(0, time_ns)))
+            self.staged.append(Entry(place.first, chain.cat(place.number), part, time_ns))
 
     def give_up(self, chain: Chain, number_first: int, number_last: int) -> int:
         """Give the places of these numbers up; how many there were."""

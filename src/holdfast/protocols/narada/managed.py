@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from holdfast.protocols.narada.config import RepositoryConfig
 from holdfast.protocols.narada.dissemination import Dissemination
+from holdfast.protocols.narada.forgetting import Forgetting
 from holdfast.protocols.narada.gossip import Bundle
 from holdfast.protocols.narada.intake import Intake
 from holdfast.protocols.narada.keeping import Keeping
@@ -18,6 +19,7 @@ class Managed:
         self.keeping = Keeping(config, stream, era)
         self.intake = Intake(self.keeping)
         self.dissemination = Dissemination(self.keeping, lambda kind, what: token(stream, kind, what))
+        self.forgetting = Forgetting(self.dissemination)
         self.bundle = Bundle(self.keeping, self.dissemination, lambda kind, what: token(stream, kind, what))
         self.mending = Mending(self.keeping, lambda kind, what: token(stream, kind, what))
         self.retaining = Retaining(self.keeping, self.dissemination)

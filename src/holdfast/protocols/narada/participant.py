@@ -161,6 +161,14 @@ class Rejected(Struct, frozen=True, gc=False):
     reason: str
 
 
+class Ended(Struct, frozen=True, gc=False):
+    """That repository has stored that the subscription is over."""
+
+    stream: str
+    subscription: str
+    repository: str
+
+
 class Begun(Struct, frozen=True, gc=False):
     """The subscription is known to that repository; whatever is stored from now on will be released."""
 
@@ -203,6 +211,7 @@ Effect = (
     | Opening
     | Stored
     | Rejected
+    | Ended
     | Begun
     | Release
     | Gap

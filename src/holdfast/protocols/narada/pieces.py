@@ -8,7 +8,7 @@ Bound: `bytes_max`. Beyond it the oldest go; whoever needs them asks for them ag
 """
 
 from holdfast.model.batches import Batch, merged
-from holdfast.protocols.narada.events import fingerprint
+from holdfast.protocols.narada.fingerprints import fingerprint
 
 PARTS_MAX = 64
 SEARCHED_MAX = 256

@@ -43,9 +43,9 @@ from holdfast.protocols.narada.events import (
     bundle_topic,
     catenation,
     encode,
-    fingerprint,
     inbox_topic,
 )
+from holdfast.protocols.narada.fingerprints import fingerprint
 from holdfast.protocols.narada.participant import (
     Effects,
     Emit,

@@ -151,7 +151,7 @@ class Repository:
             case Open():
                 return managed.intake.on_open(event)
             case Recovery():
-                return managed.dissemination.on_recovery(event)
+                return managed.dissemination.on_recovery(event, now)
             case SubscriberNak():
                 return managed.dissemination.on_nak(event)
             case Explain():
@@ -169,7 +169,7 @@ class Repository:
                 managed.bundle.on_leave(event)
                 return []
             case Forget():
-                managed.dissemination.forget(event.subscriber)
+                managed.forgetting.on_forget(event, now)
                 return []
             case Registration():
                 return self._on_registration(managed, event)
@@ -214,6 +214,7 @@ class Repository:
             if entries:
                 effects.append(Append(stream, entries))
             effects += puts
+            managed.forgetting.begin_commit()
         self._tokens += 1
         self._committing = self._tokens
         effects.append(Commit(self._committing, self.config.level))
@@ -234,6 +235,7 @@ class Repository:
                 managed.bundle.on_stored(rows)
                 effects += managed.dissemination.announce(rows)
                 managed.intake.note_stored(rows)
+            effects += managed.forgetting.committed()
             managed.bundle.note_recovered(now)
         return effects
 
@@ -257,11 +259,11 @@ class Repository:
         effects = self._managed(stream).mending.found(harms)
         return [*effects, *self._keep_time(now)]
 
-    def located(self, token: int, number: int, now: float) -> Effects:  # noqa: ARG002
+    def located(self, token: int, number: int, now: float) -> Effects:
         stream, _, what = self._reads.pop(token)
         if not isinstance(what, Recovery):
             raise LocalMisuse(f"{self.name} was told where a time begins that it did not ask for.")
-        return self.streams[stream].dissemination.on_located(what, number)
+        return self.streams[stream].dissemination.on_located(what, number, now)
 
     # ----------------------------------------------------------------------------------------------------------- time
 
@@ -323,6 +325,7 @@ class Repository:
     def _on_gossip(self, managed: Managed, event: Gossip, now: float) -> Effects:
         managed.bundle.on_gossip(event, now)
         effects = self._hasten(managed, now)
+        effects += managed.forgetting.tell(event.repository, event.ended, now)
         if event.asks:
             # Whoever has just begun waits for it.
             effects += managed.bundle.gossip(now)
@@ -389,12 +392,6 @@ class Repository:
                 count += keeping.give_up(chain, 1, chain.top)
         report = keeping.report("given_up", f"{count} messages of {publisher}")
         return count, [report] if count else []
-
-    def forget_subscriber(self, stream: str, name: str) -> Effects:
-        """End a durable subscription whose owner will not come back to do so; say it to the other repositories."""
-        managed = self._managed(stream)
-        managed.dissemination.forget(name)
-        return [Say(bundle_topic(stream), encode(Forget(stream, name)))]
 
     def leave(self, stream: str, now: float) -> Effects:
         """Leave the bundle: clients migrate, and when another repository has everything, we are gone."""

@@ -34,7 +34,6 @@ from holdfast.protocols.narada.events import (
     SKIPPED,
     ControlEvent,
     Cut,
-    Forget,
     Migrate,
     Persistent,
     ProbeReply,
@@ -182,12 +181,6 @@ class Subscriber:
     def _source(self) -> str:
         return f"{self._steering.repository} {self.era}"
 
-    def forget(self) -> Effects:
-        """End the subscription for good: nothing more is released, and no repository keeps its place."""
-        effects = self._lost([CancelTimer(PROBE_TIMER), self._to_bundle(Forget(self.config.stream, self.name))])
-        self.state = "refused"
-        return effects
-
     # ------------------------------------------------------------------------------------------------------- steering
 
     def _recover(self, now: float) -> Effects:
@@ -249,7 +242,8 @@ class Subscriber:
             return []
         self._steering.heard_from(event.repository)
         if self.state == "recovering":
-            if isinstance(event, Rectify):
+            # What does not begin behind our sync answers an earlier question, by numbers of an era that may be over.
+            if isinstance(event, Rectify) and event.first == event.sync + 1:
                 return self._begin(event, now)
             return []
         if (event.era, event.session) != (self.era, self._session):
@@ -421,7 +415,7 @@ class Subscriber:
         ack = SubscriberAck(self.config.stream, self.name, repository, self.era, ranges, cut)
         return [self._to_bundle(ack), *again]
 
-    def _to_bundle(self, event: Recovery | SubscriberAck | SubscriberNak | Forget) -> Say:
+    def _to_bundle(self, event: Recovery | SubscriberAck | SubscriberNak) -> Say:
         return Say(bundle_topic(self.config.stream), encode(event))
 
     # ----------------------------------------------------------------------------------------------------- inspection

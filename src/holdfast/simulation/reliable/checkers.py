@@ -12,6 +12,7 @@
 | disorder | and each publisher's messages in their order, what a life knew of an earlier one before its own |
 | created | and nothing else |
 | unstable | and nothing before the repository that it has it from has stored it |
+| remembered | no repository knows a subscription that was ended and did not begin again |
 | ahead | no repository believes that a subscriber has what it does not have |
 """
 
@@ -30,7 +31,18 @@ if TYPE_CHECKING:
     from holdfast.simulation.reliable.world import ReliableWorld
 
 Fault = Literal[
-    "lost", "copies", "twice", "gap", "order", "unreleased", "repeated", "disorder", "created", "unstable", "ahead"
+    "lost",
+    "copies",
+    "twice",
+    "gap",
+    "order",
+    "unreleased",
+    "repeated",
+    "disorder",
+    "created",
+    "unstable",
+    "remembered",
+    "ahead",
 ]
 EXAMPLES_MAX = 5
 EVERYTHING = 1 << 60
@@ -80,6 +92,7 @@ def judge(world: "ReliableWorld") -> Judgement:
             if not forgetful:
                 for host in members:
                     _check_sync(judgement, host, subscriber, releases, contents[host.name])
+    _check_forgotten(judgement, world, members)
     return judgement
 
 
@@ -130,6 +143,13 @@ def _check_acknowledged(judgement: Judgement, history: History, contents: dict[s
             if lost:
                 who = f"{publisher} in its life {life}"
                 judgement.add("lost", f"{name} lacks {lost} of {who}, which were acknowledged.")
+
+
+def _check_forgotten(judgement: Judgement, world: "ReliableWorld", members: list["RepositoryHost"]) -> None:
+    over = {name for name, _ in world.history.ends if not world.subscribers[name].up}
+    for host in members:
+        for name in sorted(over & host.machine.streams[world.stream].dissemination.subscriptions.keys()):
+            judgement.add("remembered", f"{host.name} knows the subscription {name}, which was ended.")
 
 
 # -------------------------------------------------------------------------------------------------------- subscribers

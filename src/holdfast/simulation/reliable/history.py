@@ -55,6 +55,8 @@ class History:
         self.rejections: list[tuple[str, int, int, bool]] = []
         self.beginnings: dict[str, list[tuple[int, str, float]]] = defaultdict(list)
         """By subscriber: in which of its lives, by which repository and when it was let in."""
+        self.ends: list[tuple[str, str]] = []
+        """Subscriptions that were ended, and which repository said so."""
         self.given_up: set[Identity] = set()
         """What an operator gave up, at any repository."""
         self.excused: set[Identity] = set()
@@ -92,6 +94,9 @@ class History:
 
     def begun(self, name: str, life: int, repository: str, now: float) -> None:
         self.beginnings[name].append((life, repository, now))
+
+    def ended(self, subscription: str, repository: str) -> None:
+        self.ends.append((subscription, repository))
 
     def committed(self, repository: str, entry: Entry) -> None:
         self.stores[repository].update(identities(entry))

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from holdfast.model.batches import Batch
 from holdfast.model.reliable import Entry, Level
 from holdfast.protocols.narada import (
+    Forgetter,
     Publisher,
     PublisherConfig,
     Repository,
@@ -30,6 +31,7 @@ from holdfast.protocols.narada.participant import (
     Effect,
     Effects,
     Emit,
+    Ended,
     Find,
     Gap,
     Inspect,
@@ -226,6 +228,26 @@ class PublisherHost(ParticipantHost):
         Stored: _stored,
         Rejected: _rejected,
     }
+
+
+class ForgetterHost(ParticipantHost):
+    """A client that ends a subscription."""
+
+    machine: Forgetter
+
+    def __init__(
+        self, stream: str, subscription: str, kernel: Kernel, medium: Medium, history: History, check: bool, token: int
+    ) -> None:
+        super().__init__(f"forgetter {token}", kernel, medium, history, check)
+        self._stream, self._subscription, self._token = stream, subscription, token
+
+    def make(self) -> Forgetter:
+        return Forgetter(self._stream, self._subscription, self.name, self._token)
+
+    def _ended(self, effect: Ended) -> None:
+        self.history.ended(effect.subscription, effect.repository)
+
+    handlers: ClassVar = ParticipantHost.handlers | {Ended: _ended}
 
 
 class SubscriberHost(ParticipantHost):

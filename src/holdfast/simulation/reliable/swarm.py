@@ -40,6 +40,7 @@ ReliableClass = Literal[
     "leave",
     "given-up",
     "positions",
+    "forget",
     "registration",
     "levels",
     "bounds",
@@ -131,6 +132,8 @@ class Author:
         self.publishers = [f"p{number}" for number in range(1, chance.randint(1, 3) + 1)]
         self.subscribers = [f"s{number}" for number in range(1, chance.randint(1, 3) + 1)]
         self.end_s = BEGIN_S + self.span_s + 4.0
+        self.away: set[str] = set()
+        """Subscribers that do not come back."""
 
     def _bus(self, chance: Random) -> BusConfig:
         lost = chance.choice((0.0, 0.02, 0.1, 0.25))
@@ -158,7 +161,8 @@ class Author:
             self._publications(name)
         self.classes[self.failure](self)
         self.world.at(self.end_s, self.world.bus.heal)
-        self.world.at(self.end_s, self.world.recover(*self.repositories, *self.publishers, *self.subscribers))
+        back = [name for name in self.subscribers if name not in self.away]
+        self.world.at(self.end_s, self.world.recover(*self.repositories, *self.publishers, *back))
 
     def _copies(self) -> int:
         if self.failure == "disk":
@@ -341,6 +345,19 @@ class Author:
         if self.chance.random() < 0.5:
             self._each([*self.repositories, *self.subscribers])
 
+    def _forget(self) -> None:
+        """Subscriptions are ended, mostly of those that are gone; some come back all the same, and begin anew."""
+        for name in self.chance.sample(self.subscribers, self.chance.randint(1, len(self.subscribers))):
+            begin_s = self._moment()
+            self.world.at(begin_s, self.world.crash(name))
+            self.world.at(begin_s + self.chance.choice((0.0, 0.1, 1.0)), self.world.forget(name))
+            if self.chance.random() < 0.5:
+                self.world.at(begin_s + self.chance.choice((0.05, 0.5, 2.0)), self.world.recover(name))
+            else:
+                self.away.add(name)
+        if self.chance.random() < 0.6:
+            self._each(self.repositories)
+
     def _registration(self) -> None:
         """The owner lets some in and others not, and changes its mind."""
         for version in range(1, self.chance.randint(1, 3) + 1):
@@ -382,6 +399,7 @@ class Author:
         "leave": _leave,
         "given-up": _given_up,
         "positions": _positions,
+        "forget": _forget,
         "registration": _registration,
         "levels": _levels,
         "bounds": _bounds,

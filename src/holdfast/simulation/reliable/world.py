@@ -23,6 +23,7 @@ from holdfast.simulation.reliable.bus import Bus, BusConfig
 from holdfast.simulation.reliable.checkers import Judgement, judge
 from holdfast.simulation.reliable.history import History
 from holdfast.simulation.reliable.hosts import (
+    ForgetterHost,
     Medium,
     ParticipantHost,
     PublisherHost,
@@ -72,6 +73,7 @@ class ReliableWorld:
         self.repositories: dict[str, RepositoryHost] = {}
         self.publishers: dict[str, PublisherHost] = {}
         self.subscribers: dict[str, SubscriberHost] = {}
+        self.forgetters: list[ForgetterHost] = []
         self._planned = 0
 
     # ------------------------------------------------------------------------------------------------------- the cast
@@ -107,7 +109,7 @@ class ReliableWorld:
         return {**self.repositories, **self.publishers, **self.subscribers}[name]
 
     def hosts(self) -> list[ParticipantHost]:
-        return [*self.repositories.values(), *self.publishers.values(), *self.subscribers.values()]
+        return [*self.repositories.values(), *self.publishers.values(), *self.subscribers.values(), *self.forgetters]
 
     # -------------------------------------------------------------------------------------------------- the timetable
 
@@ -156,6 +158,17 @@ class ReliableWorld:
 
         return act
 
+    def forget(self, subscription: str) -> Callable[[], None]:
+        """Somebody ends a subscription by its name, and says so until a repository knows."""
+
+        def act() -> None:
+            token = len(self.forgetters) + 1
+            host = ForgetterHost(self.stream, subscription, self.kernel, self.medium, self.history, self._check, token)
+            self.forgetters.append(host)
+            host.start()
+
+        return act
+
     def run(self, until_s: float) -> None:
         """Let everything happen up to that time."""
         self.kernel.run(until_s)
@@ -178,7 +191,10 @@ class ReliableWorld:
                 self._operate()
 
     def _reasons(self) -> list[str]:
-        return [f"{host.name} waits for {reason}" for host in self.hosts() for reason in host.waiting_for()]
+        reasons = [f"{host.name} waits for {reason}" for host in self.hosts() for reason in host.waiting_for()]
+        streams = [host.machine.streams[self.stream] for host in self.repositories.values() if host.up]
+        sums = {one.dissemination.ended.digest for one in streams if one.keeping.state != "left"}
+        return reasons if len(sums) <= 1 else [*reasons, "the bundle has not agreed which subscriptions are over"]
 
     def _operate(self) -> None:
         """Give up the places of lives that are over, where no repository has the messages."""

@@ -18,11 +18,11 @@ from holdfast.protocols.narada.events import (
     catenation,
     decode,
     encode,
-    fingerprint,
     inbox_topic,
     life_of,
     number_of,
 )
+from holdfast.protocols.narada.fingerprints import fingerprint
 from holdfast.protocols.narada.pieces import Pieces
 from holdfast.protocols.narada.released import Released
 from holdfast.protocols.narada.rows import RowTable
