@@ -69,12 +69,13 @@ for panel, commands in (
         (faults.crash, faults.freeze, faults.thaw, faults.restart, faults.cut, faults.heal, faults.why),
     ),
     ("Messages", (messages.pub, messages.sub)),
-    ("Reliable topics", (repositories.repository, repositories.topics)),
+    ("Reliable topics", (repositories.repository,)),
     ("Runs in virtual time, and proofs", (simulations.simulate, simulations.campaign, audits.audit)),
     ("Figures", (benchmarks.bench, experiments.experiment, simulations.protocols)),
 ):
     for command in commands:
         app.command(help=help_of(command), rich_help_panel=panel)(command)
+app.add_typer(repositories.topics_app, rich_help_panel="Reliable topics")
 app.add_typer(stores.app, rich_help_panel="What repositories keep")
 app.add_typer(pipeline.app, rich_help_panel="The data pipeline, on Spark")
 

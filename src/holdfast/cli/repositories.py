@@ -9,7 +9,7 @@ import msgspec
 import typer
 from rich.table import Table
 
-from holdfast.cli.options import DEFAULT_ADDRESS, Address, AsJson, ClusterName
+from holdfast.cli.options import DEFAULT_ADDRESS, Address, AsJson, ClusterName, help_of
 from holdfast.cli.output import complain, console, note, print_json
 from holdfast.client import connect
 from holdfast.client.listening import Listener
@@ -87,7 +87,15 @@ def repository(
     raise typer.Exit(run_repository(settings, complain))
 
 
-def topics(address: Address = DEFAULT_ADDRESS, cluster: ClusterName = CLUSTER_NAME, as_json: AsJson = False) -> None:
+topics_app = typer.Typer(name="topics", invoke_without_command=True, rich_markup_mode="rich")
+
+
+def topics(
+    context: typer.Context,
+    address: Address = DEFAULT_ADDRESS,
+    cluster: ClusterName = CLUSTER_NAME,
+    as_json: AsJson = False,
+) -> None:
     """Show the reliable topics: who keeps them, how much is stored, and how far behind each durable subscriber is.
 
     Exit code 1 if no repository answers.
@@ -97,6 +105,8 @@ def topics(address: Address = DEFAULT_ADDRESS, cluster: ClusterName = CLUSTER_NA
       holdfast topics
       holdfast topics --json | jq '.[].streams'
     """
+    if context.invoked_subcommand is not None:
+        return
     found = run(_ask(address, cluster))
     if as_json:
         print_json(found)
@@ -105,6 +115,34 @@ def topics(address: Address = DEFAULT_ADDRESS, cluster: ClusterName = CLUSTER_NA
     if not found:
         note("no repository answers; start one with `holdfast repository`")
         raise typer.Exit(1)
+
+
+def forget(
+    name: Annotated[str, typer.Argument(help="The name of the durable subscription.")],
+    pattern: Annotated[str, typer.Argument(help="What it was subscribed to, or the reliable topic that it read.")],
+    address: Address = DEFAULT_ADDRESS,
+    cluster: ClusterName = CLUSTER_NAME,
+) -> None:
+    """End a durable subscription whose reader will not come back: nothing is kept for it any more.
+
+    Every repository forgets it, those that are away when they return. Somebody who reads under that name, now or later,
+    begins a new subscription. A name that nobody knows is no error.
+
+    \b
+    Examples
+      holdfast topics forget billing 'bank/#'
+    """
+    run(_forget(name, pattern, address, cluster))
+    note(f"the subscription {name} to {pattern} is over")
+
+
+async def _forget(name: str, pattern: str, address: str, cluster: str) -> None:
+    async with connect(address, cluster=cluster) as client:
+        await client.forget_subscription(name, pattern)
+
+
+topics_app.callback(help=help_of(topics))(topics)
+topics_app.command(help=help_of(forget))(forget)
 
 
 async def _ask(address: str, cluster: str) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from time import monotonic, time
 from typing import Any, Protocol
 
 from holdfast.client.errors import ClientClosed, ConnectionFailed, Gap, SessionLost
+from holdfast.client.forgetting import forget_subscription
 from holdfast.client.listening import Listener
 from holdfast.client.participants import ParticipantDriver, Session
 from holdfast.client.receipts import Level, Receipt
@@ -410,6 +411,11 @@ class Durables:
         self._subscriptions = [one for one in self._subscriptions if not one.ended]
         self._subscriptions.append(subscription)
         return await subscription.begin()
+
+    async def forget(self, name: str, pattern: str) -> None:
+        if any(one.name == name and not one.ended for one in self._subscriptions):
+            raise LocalMisuse(f"the subscription {name} is being read here; unsubscribe first. It was not forgotten.")
+        await forget_subscription(self._client, self._client.name, await self._find(pattern), name, FIND_S)
 
     async def stream_of(self, topic: str) -> str:
         """The stream that covers a topic; raises `LocalMisuse` if nobody keeps one."""

@@ -340,6 +340,13 @@ class Client(Closing):
             return Opening(lambda: self.durables.subscribe(durable, pattern, where, start))
         return Opening(lambda: self.subscribe_as(Subscription(self, str(pattern), where, wanted)))
 
+    async def forget_subscription(self, name: str, pattern: str) -> None:
+        """End the durable subscription of that name to that pattern for good: nothing is kept for it any more.
+
+        Whoever subscribes under the name later begins anew; a name that is not known is no error.
+        """
+        await self.durables.forget(name, check_pattern(pattern))
+
     async def subscribe_as(self, subscription: Subscription) -> Subscription:
         """Make this subscription known; it gets what arrives, also before it is confirmed."""
         pattern, where = subscription.pattern, subscription.where

@@ -251,6 +251,11 @@ class SyncClient:
         self._durables.append(subscription)
         return subscription
 
+    def forget_subscription(self, name: str, pattern: str) -> None:
+        """End a durable subscription for good; see `Client.forget_subscription`."""
+        self._share()
+        self.after_outbox(lambda: self._client.forget_subscription(name, pattern))
+
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until everything published so far is accepted; see `Client.flush`."""
         self.after_outbox(self._client.flush, timeout_s)

@@ -43,6 +43,9 @@ def test_what_was_read_is_not_read_again_whichever_repository_is_there(terminal:
     assert terminal.run("why", "r1").stdout == "repository r1 waits for nothing\n"
     table = terminal.run("topics", *where).stdout
     assert "billing at 4" in table
+    ended = terminal.run("topics", "forget", "billing", "bank/#", *where)
+    assert (ended.returncode, ended.stderr) == (0, "the subscription billing to bank/# is over\n")
+    assert "billing" not in terminal.run("topics", *where).stdout
     again = terminal.run("sub", "bank/#", "--from", 3, "--count", 2, "--raw", *where)
     assert again.stdout == "3\n4\n", again.stderr
 

@@ -205,3 +205,25 @@ def test_a_repository_whose_broker_begins_anew_goes_on_with_a_new_session():
             await service.__aexit__(None, None, None)
 
     holdfast.run(story())
+
+
+def test_a_subscription_that_is_forgotten_begins_anew_and_holds_nothing_up():
+    async def story() -> None:
+        async with (
+            broker_here() as broker,
+            repository_here(broker) as kept,
+            holdfast.connect(address_of(broker)) as client,
+        ):
+            await publish(client, 1, 3)
+            billing = await client.subscribe("bank/#", durable="billing")
+            assert await read(billing, 3) == numbers(1, 3)
+            with pytest.raises(LocalMisuse, match="is being read here; unsubscribe first"):
+                await client.forget_subscription("billing", "bank/#")
+            await billing.unsubscribe()
+            await client.forget_subscription("billing", "bank/#")
+            await client.forget_subscription("nobody", "bank/#")
+            assert kept.machine.streams["bank/#"].dissemination.subscriptions == {}
+            again = await client.subscribe("bank/#", durable="billing")
+            assert await read(again, 3) == numbers(1, 3)
+
+    holdfast.run(story())
