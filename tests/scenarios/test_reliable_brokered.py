@@ -54,7 +54,7 @@ def test_who_asks_for_all_topics_does_not_hear_what_the_layer_says_to_itself():
     publish(world, _cast(world), 1, 10, 8.0)
     world.run_until_drained(60.0)
     assert world.sim.delivered("dave") == world.sim.delivered("erin") == numbers(1, 10)
-    assert len(world.sim.delivered("frank")) > 100
+    assert len(world.sim.delivered("frank")) > 50
 
 
 @pytest.mark.parametrize("fault", [Crash("1"), Crash("0"), Reset("3", "1")])

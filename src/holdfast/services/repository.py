@@ -1,7 +1,8 @@
 """A repository as a service: the pure machine over a client's session, a store behind a thread of its own.
 
 What the machine wants stored is collected on the event loop and committed in the thread, one commit at a time: whatever
-comes while the disk is busy is in the next commit. A session that is lost is opened anew; the machine goes on.
+comes while the disk is busy is in the next commit. A small commit that need not wait for the disk is made at once. A
+session that is lost is opened anew; the machine goes on.
 """
 
 import asyncio
@@ -35,6 +36,8 @@ T = TypeVar("T")
 RECONNECT_S = 0.5
 LEARN_S = 1.5
 """How long one that begins waits for another to learn from: longer than a busy machine takes to answer."""
+LIGHT_BYTES_MAX = 1 << 17
+"""A commit of so little is made at once, if it need not wait for the disk."""
 STATUS_BYTES_MAX = 1 << 19
 """What is told to whoever asks which streams there are; a longer status is not told, and `/status` still has it."""
 
@@ -75,6 +78,9 @@ class RepositoryService:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._loop = asyncio.get_running_loop()
         self._writes: list[Callable[[Store], None]] = []
+        self._write_bytes = 0
+        self._under_way = 0
+        """What the thread was asked for and has not answered: while that is 0, the store is nobody else's."""
         self._stopped = asyncio.Event()
         self._client: Client | None = None
         self._store: Store | None = None
@@ -169,7 +175,17 @@ class RepositoryService:
     # ---------------------------------------------------------------------------------------------------- the store
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        return await self._loop.run_in_executor(self._thread, work)
+        return await self._begun(work)
+
+    def _begun(self, work: Callable[[], Any]) -> "asyncio.Future[Any]":
+        """Work that the thread has begun, or will when it is done with what it was given before."""
+        asked = self._loop.run_in_executor(self._thread, work)
+        self._under_way += 1
+        asked.add_done_callback(self._ended)
+        return asked
+
+    def _ended(self, _: "asyncio.Future[Any]") -> None:
+        self._under_way -= 1
 
     async def in_store(self, work: Callable[[Store], T]) -> T:
         """What somebody who only reads finds in the store. It has its turn among the commits: let it be short."""
@@ -185,6 +201,7 @@ class RepositoryService:
         return self._store
 
     def _append(self, effect: effects.Append) -> None:
+        self._write_bytes += sum(entry.batch.cost_bytes for entry in effect.entries)
         self._writes.append(lambda store: store.append(effect.stream, effect.entries))
 
     def _mend(self, effect: effects.Mend) -> None:
@@ -198,6 +215,7 @@ class RepositoryService:
 
     def _commit(self, effect: effects.Commit) -> None:
         writes, self._writes = self._writes, []
+        size_bytes, self._write_bytes = self._write_bytes, 0
         store = self._open_store()
 
         def commit() -> None:
@@ -205,8 +223,19 @@ class RepositoryService:
                 write(store)
             store.commit(effect.level)
 
-        self._ask(commit, lambda _: self.machine.stored(effect.token, monotonic()))
         self.commits += 1
+        waits = effect.level is Level.FSYNCED or size_bytes > LIGHT_BYTES_MAX
+        if waits or self._under_way or not store.is_light(size_bytes):
+            self._ask(commit, lambda _: self.machine.stored(effect.token, monotonic()))
+            return
+        # Waking the thread, and being woken by it, would take longer than the commit.
+        try:
+            commit()
+        except HoldfastError as error:
+            self._fail(error)
+        else:
+            # In a turn of its own, so that what it sets off is settled.
+            self._loop.call_soon(self.enter, lambda: self.machine.stored(effect.token, monotonic()))
 
     def _read(self, effect: effects.Read) -> None:
         store = self._open_store()
@@ -236,7 +265,7 @@ class RepositoryService:
 
     def _ask(self, work: Callable[[], Any], then: Callable[[Any], effects.Effects]) -> None:
         """Have the thread do something, and give the machine the answer. A store that fails ends the repository."""
-        asked = self._loop.run_in_executor(self._thread, work)
+        asked = self._begun(work)
 
         def done(answered: "asyncio.Future[Any]") -> None:
             if answered.cancelled():

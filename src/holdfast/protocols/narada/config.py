@@ -64,7 +64,7 @@ class SubscriberConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What the application has not consumed; beyond it nothing is released."""
     nak_s: Seconds = 0.05
     """How long a message is waited for after its persistence event before it is asked for."""
-    ack_s: Seconds = 0.1
+    ack_s: Seconds = 0.25
     beat_s: Seconds = 1.0
     """A subscriber acknowledges at least so often, and thereby asks for a sign of life."""
     steering: SteeringConfig = SteeringConfig()

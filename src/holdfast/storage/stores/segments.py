@@ -41,6 +41,8 @@ from holdfast.storage.stores.spans import Span
 from holdfast.storage.stores.store import Damage, StoreError, StoreFailed, StreamInfo
 
 SEGMENT_BYTES = 8 << 20
+RECORD_BYTES = 1 << 16
+"""More than what stands around the entries of a commit that is light."""
 FULL_MAX = 8
 """How many full segments may wait for somebody who wants them synced."""
 _MARK = Layout("<4sQQI")
@@ -179,6 +181,10 @@ class SegmentStore(BufferedStore):
             raise StoreFailed(
                 f"{self.path} cannot be written: {error.strerror or error}; make room, and open it again."
             ) from None
+
+    def is_light(self, size_bytes: int) -> bool:
+        # Another segment is begun before it is full.
+        return self._end + 2 * size_bytes + RECORD_BYTES < self._segment_bytes
 
     def _write_change(self, change: Change) -> None:
         rows = [(one.stream, row_of(one.stream, one.entry, one.late)) for one in change.entries]

@@ -1,7 +1,7 @@
 """A store in one SQLite file: the embedded default.
 
 The file is in WAL mode: a commit appends to a log and, as `fsynced`, waits for the disk once, however many messages it
-holds. SQLite moves the log into the file by itself from time to time. `memory` is as safe as `written` here, because
+holds. From time to time the log is moved into the file. `memory` is as safe as `written` here, because
 writing to the log costs little; then the disk is waited for only when the log is moved, so that a machine that loses
 power loses the youngest commits and never an older one.
 """
@@ -25,7 +25,9 @@ LAYOUT = 1
 """Written into the file: another version of these tables would have another number."""
 PAGE_BYTES = 8192
 LOG_PAGES_MAX = 4096
-"""How long the log grows before SQLite moves it into the file."""
+"""How long the log grows before it is moved into the file."""
+COMMIT_PAGES = 8
+"""What a commit takes of the log beside its entries: the ends of tables and indexes."""
 CACHE_KIB = 16 << 10
 DAMAGE_SHOWN_MAX = 20
 
@@ -89,6 +91,7 @@ class SqliteStore(SqlStore):
         # A harmed text may be anything: it is for the checksum to say so, not for the decoder.
         self._db.text_factory = lambda text: text.decode(errors="replace")
         self._safety = ""
+        self._unmoved_bytes = 0
         self._do(f"PRAGMA cache_size = -{CACHE_KIB}")
         [(layout,)] = self._ask("PRAGMA user_version")
         if layout not in (0, LAYOUT):
@@ -98,7 +101,8 @@ class SqliteStore(SqlStore):
         if layout == 0:
             self._make()
         self._do("PRAGMA journal_mode = WAL")
-        self._do(f"PRAGMA wal_autocheckpoint = {LOG_PAGES_MAX}")
+        # We do it ourselves, so that it is known which commit will take that long.
+        self._do("PRAGMA wal_autocheckpoint = 0")
 
     def _make(self) -> None:
         if list(self._ask("SELECT 1 FROM sqlite_master")):
@@ -150,6 +154,17 @@ class SqliteStore(SqlStore):
 
     def _insert_entries(self, rows: list[Sequence[Any]]) -> None:
         self._do_many(_INSERT, rows)
+        self._unmoved_bytes += sum(len(row[-1]) + PAGE_BYTES // 2 for row in rows)
+
+    def is_light(self, size_bytes: int) -> bool:
+        return self._unmoved_bytes + size_bytes < (LOG_PAGES_MAX - 2 * COMMIT_PAGES) * PAGE_BYTES
+
+    def _move_log(self) -> None:
+        """Move the log into the file, as far as nobody is reading it; what is left goes the next time."""
+        self._unmoved_bytes += COMMIT_PAGES * PAGE_BYTES
+        if self._unmoved_bytes >= LOG_PAGES_MAX * PAGE_BYTES:
+            self._do("PRAGMA wal_checkpoint(PASSIVE)")
+            self._unmoved_bytes = 0
 
     @contextmanager
     def _transaction(self, level: Level, rows: int) -> Iterator[None]:
@@ -165,6 +180,7 @@ class SqliteStore(SqlStore):
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+        self._move_log()
 
     def _sync(self) -> None:
         # Nothing was written, so nothing would be synced: one row is, and with it the whole log.

@@ -102,6 +102,13 @@ class Store(ABC):
         all it does.
         """
 
+    def is_light(self, size_bytes: int) -> bool:  # noqa: ARG002 - others do ask
+        """Whether a commit of about so much, as `written`, is surely over in an instant: the disk is not waited for.
+
+        Then whoever has other things to do as well need not have somebody else do it.
+        """
+        return False
+
     # -------------------------------------------------------------------------------------------------------- to read
 
     @abstractmethod
