@@ -147,6 +147,9 @@ class DurablePublisher:
     def publish_nowait(self, topic: str, payload: bytes, rank: int) -> int:
         """Take a publication that is known to be right, and return its number; 0 if it has to wait."""
         machine = self._machine
+        number = machine.publish_alike(topic, payload, rank)
+        if number:
+            return number  # What it goes with is going to be settled.
         if machine.unsent_bytes > TURN_BYTES or self._end is not None or not machine.room():
             return 0
         self.driver.settle_soon()
@@ -369,22 +372,14 @@ class Durables:
         self._known: dict[tuple[str, str, bool | str], tuple[DurablePublisher, int]] = {}
         """Who takes what was published like this before: what is plain need not be checked again."""
 
-    async def publish(
-        self,
-        topic: str,
-        payload: bytes,
-        guarantee: str,
-        keys: Iterable[str],
-        attributes: Mapping[str, Value] | None,
-        durable: bool | str,
-    ) -> DurableReceipt:
+    def publish_nowait(self, topic: str, payload: bytes, guarantee: str, durable: bool | str) -> DurableReceipt | None:
+        """Publish what has neither keys nor attributes, as something was before; `None` if that is not so."""
         known = self._known.get((topic, guarantee, durable))
-        if known is not None and not keys and not attributes and type(payload) is bytes:
-            publisher, rank = known
-            number = publisher.publish_nowait(topic, payload, rank)
-            if number:
-                return DurableReceipt(self._client, topic, 0, durable=publisher, number=number)
-        return await self.publish_checked(self._client.checked(topic, payload, guarantee, keys, attributes), durable)
+        if known is None or type(payload) is not bytes:
+            return None
+        publisher, rank = known
+        number = publisher.publish_nowait(topic, payload, rank)
+        return DurableReceipt(self._client, topic, 0, durable=publisher, number=number) if number else None
 
     async def publish_checked(self, publication: Publication, durable: bool | str) -> DurableReceipt:
         """The same for what `checked` returned."""

@@ -180,7 +180,11 @@ class Client(Closing):
         the stream that covers the topic; else it is the stream's name.
         """
         if durable:
-            return await self.durables.publish(topic, payload, guarantee, keys, attributes, durable)
+            taken = None if keys or attributes else self.durables.publish_nowait(topic, payload, guarantee, durable)
+            if taken is None:
+                checked = self.checked(topic, payload, guarantee, keys, attributes)
+                return await self.durables.publish_checked(checked, durable)
+            return taken
         rank = self._ranks.get(guarantee)
         if (
             rank is None

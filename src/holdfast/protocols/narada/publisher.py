@@ -92,10 +92,11 @@ class _Kept:
 class _Forming:
     """Messages that will be emitted together. The columns of keys and attributes are empty until one has some."""
 
-    __slots__ = ("attributes", "bytes", "guarantee", "keys", "number", "payloads", "topic")
+    __slots__ = ("attributes", "bytes", "count_max", "guarantee", "keys", "number", "payloads", "topic")
 
-    def __init__(self, number: int, topic: str, guarantee: int) -> None:
+    def __init__(self, number: int, topic: str, guarantee: int, count_max: int) -> None:
         self.number, self.topic, self.guarantee, self.bytes = number, topic, guarantee, 0
+        self.count_max = count_max
         self.payloads: list[bytes] = []
         self.keys: list[Keys] = []
         self.attributes: list[Attributes] = []
@@ -165,9 +166,37 @@ class Publisher:
         number, forming, size = self.next_number, self._forming, len(payload)
         if forming is None or not self._fits(forming, topic, guarantee, size):
             self._close_run()
-            forming = self._forming = _Forming(number, topic, guarantee)
+            most = TOTAL_BATCH_COUNT_MAX if guarantee == TOTAL else min(self.config.batch_count_max, BATCH_COUNT_MAX)
+            forming = self._forming = _Forming(number, topic, guarantee, min(most, NUMBER_MAX - number + 1))
         if keys or attributes or forming.keys or forming.attributes:
             forming.add_columns(keys, attributes)
+        forming.payloads.append(payload)
+        forming.bytes += size
+        self.unsent_bytes += size
+        self.buffer_bytes += size + MESSAGE_BYTES
+        self.buffer_count += 1
+        self.next_number = number + 1
+        return number
+
+    def publish_alike(self, topic: str, payload: bytes, guarantee: int) -> int:
+        """The same for a message that has neither keys nor attributes, if it fits behind the one before it.
+
+        Returns 0 if it does not, or if the buffer is full: then nothing was taken. It need not be checked again.
+        """
+        forming, size = self._forming, len(payload)
+        if (
+            forming is None
+            or forming.topic != topic
+            or forming.guarantee != guarantee
+            or forming.keys
+            or forming.attributes
+            or len(forming.payloads) >= forming.count_max
+            or forming.bytes + size > self.config.batch_bytes_max
+            or self.buffer_bytes >= self.config.buffer_bytes_max
+            or self.buffer_count >= self.config.buffer_count_max
+        ):
+            return 0
+        number = self.next_number
         forming.payloads.append(payload)
         forming.bytes += size
         self.unsent_bytes += size
@@ -201,11 +230,10 @@ class Publisher:
         self._covered = topic
 
     def _fits(self, forming: _Forming, topic: str, guarantee: int, size: int) -> bool:
-        most = TOTAL_BATCH_COUNT_MAX if guarantee == TOTAL else min(self.config.batch_count_max, BATCH_COUNT_MAX)
         return (
             forming.topic == topic
             and forming.guarantee == guarantee
-            and len(forming.payloads) < most
+            and len(forming.payloads) < forming.count_max
             and forming.bytes + size <= self.config.batch_bytes_max
         )
 
