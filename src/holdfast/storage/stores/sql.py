@@ -268,8 +268,9 @@ class SqlStore(BufferedStore):
 
     def _beginning(self, those: str, column: str, key: tuple[Any, ...], number: int) -> int:
         """Where the entry begins that may hold this number: the last that begins at or before it."""
-        [(found,)] = self._ask(f"SELECT max({column}) {those} AND {column} <= ?", (*key, number))
-        return number if found is None else int(found)
+        # Not max(): PostgreSQL, as long as it has not counted its rows, would look at all that begin before it.
+        found = self._ask(f"SELECT {column} {those} AND {column} <= ? ORDER BY {column} DESC LIMIT 1", (*key, number))
+        return next((int(begin) for (begin,) in found), number)
 
     def _collected(
         self, those: str, column: str, key: tuple[Any, ...], span: Span, part: Part, bytes_max: int
