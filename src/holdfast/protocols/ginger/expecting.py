@@ -10,7 +10,7 @@ from abc import abstractmethod
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import Dead, Join, Refusal, Subscribe, Twig, Unstable
+from holdfast.model.messages import Dead, Frame, Hello, Join, Refusal, Subscribe, Twig, Unstable
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
@@ -20,7 +20,7 @@ from holdfast.protocols.ginger.healing_cuts import HealingCuts
 from holdfast.protocols.ginger.recording import RecordingBroker
 from holdfast.protocols.interests import ALL
 from holdfast.protocols.links import Link
-from holdfast.protocols.node import Report, SetTimer
+from holdfast.protocols.node import Effects, Report, SetTimer
 from holdfast.protocols.records import Record
 from holdfast.protocols.treeview import TreeView
 
@@ -175,6 +175,37 @@ class ExpectingBroker(RecordingBroker):
         self.absences.note(record.batch, record.number)
         if self.healing_cuts.in_doubt:
             self.healing_cuts.clear_doubt(record.record_id)
+
+    # ------------------------------------------------------------------------------------------------- visitors
+
+    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
+        if isinstance(frame, Hello) and not frame.resume:
+            self._forget_visit(peer, frame.session)
+        return super().receive(peer, frame, now)
+
+    def _is_here(self, peer: str) -> bool:
+        """Whether that peer was taken in. Others only came to ask something, or wait at the door."""
+        return peer in self.log.flows or peer in self.interests.neighbours
+
+    def _forget_visit(self, peer: str, session: int) -> None:
+        """Who has spoken to us, and begins a session in the same epoch all the same, has forgotten the first one.
+
+        1. 1 looks for 0, which it has lost, and asks. The answer takes too long, and 1 gives the attempt up.
+        2. It asks again. If 0 took that for the session of before, both would count its messages differently for ever.
+        """
+        link = self.hub.links.get(peer)
+        if link is None or link.dialler or link.session != session or not link.received or self._is_here(peer):
+            return
+        self.hub.set_aside(peer)
+        self._records_of.pop(peer, None)
+        self._early.pop(peer, None)
+        for flush in [flush for flush in self._flushes if peer in flush.joined]:
+            joiner = flush.joined.pop(peer)
+            if flush.key:
+                flush.waiting[peer] = joiner.join.twig
+                self.hub.out.append(SetTimer(JOIN_TIMER + flush.key, self._join_s(flush.key)))
+            elif not flush.joined:
+                self._flushes.remove(flush)
 
     # -------------------------------------------------------------------------------------------------- joining
 

@@ -10,7 +10,8 @@ Who lost its parent looks for it, and for all that stood before it in the line o
     ROOT OF A PART --Seek--> lost broker --Found--> JOINING it, with all that was processed since --Open--> CHILD again
 
 The other side never looks; so two parts do not join each other. A root that has lost children only asks them whether
-they have given it up: if they have, it begins anew.
+they have given it up: if they have, it begins anew. And whoever has lost a child alone asks it whether it is another by
+now: one that has begun anew may have gone elsewhere, and nobody else would say so.
 
 What is merged is the union: each side's order is kept, and nothing crosses that could depend on what it passes. One
 thing cannot be kept: a weaker message of the minority may stand before a total one there and behind it here, if they
@@ -305,6 +306,10 @@ class PartitionBroker(HealingBroker):
         self._forget_overdue(now)
         if self.parent is None:
             self._seek(now)
+        else:
+            for absence in self.absences:
+                if absence.missing and not absence.brokers_missing:
+                    self._ask_the_lost(absence, now)
         if any(absence.missing for absence in self.absences):
             self._seeking = True
             self.hub.out.append(SetTimer(SEEK_TIMER, self.config.seek_s))
@@ -337,10 +342,14 @@ class PartitionBroker(HealingBroker):
                 absence.contacts = (*others, contact)
                 self._dial_lost(contact, now)
                 return
-            for contact in absence.contacts:
-                if contact.name not in self.hub.links and self._ticks % PROBE_TICKS == 1:
-                    self._probes.add(contact.name)
-                    self.hub.dial(contact.name, now, contact.address)
+            self._ask_the_lost(absence, now)
+
+    def _ask_the_lost(self, absence: Absence, now: float) -> None:
+        """Ask a lost child whether it has given us up, or has begun anew: nobody may be there to tell us."""
+        for contact in absence.contacts:
+            if contact.name not in self.hub.links and self._ticks % PROBE_TICKS == 1:
+                self._probes.add(contact.name)
+                self.hub.dial(contact.name, now, contact.address)
 
     def _dial_lost(self, contact: Contact, now: float) -> None:
         link = self.hub.links.get(contact.name)

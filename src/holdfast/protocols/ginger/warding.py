@@ -6,13 +6,13 @@ before that, lets it go.
 """
 
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import Frame, Hello, Interest, Join, Move, Open, Publish, Refusal, SessionMessage, Twig
+from holdfast.model.messages import Interest, Join, Move, Open, Publish, Refusal, SessionMessage, Twig
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.absences import names_in
 from holdfast.protocols.ginger.partitions import PartitionBroker
 from holdfast.protocols.links import Link
-from holdfast.protocols.node import Effects, Report
+from holdfast.protocols.node import Report
 
 NOT_OURS_MAX = 100
 
@@ -70,20 +70,8 @@ class WardingBroker(PartitionBroker):
         """Whether this broker takes part in a move already."""
         return self._ward is not None
 
-    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
-        if isinstance(frame, Hello) and not frame.resume and self._has_only_asked(peer):
-            # It has heard our answer and forgotten that session: this is another one, in the same epoch.
-            self.hub.set_aside(peer)
-            self._records_of.pop(peer, None)
-        return super().receive(peer, frame, now)
-
-    def _has_only_asked(self, peer: str) -> bool:
-        """Whether a broker that is no neighbour of ours has said something to us, and was not taken in for it."""
-        link = self.hub.links.get(peer)
-        if link is None or link.dialler or link.kind != "broker" or not link.received:
-            return False
-        ours = peer in self.interests.neighbours and not self._is_ward(peer)
-        return not ours and all(peer not in flush.joined for flush in self._flushes)
+    def _is_here(self, peer: str) -> bool:
+        return super()._is_here(peer) and not self._is_ward(peer)
 
     # ----------------------------------------------------------------------------------------------------- messages
 
