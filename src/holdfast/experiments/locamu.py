@@ -27,7 +27,7 @@ BEGIN_S = 0.1
 LIMIT_S = 3600.0
 VICTIM = "1"
 """Who is absent in a run with a fault: a child of the root, with half of the tree behind it."""
-FAULT_S, BACK_S = 0.3, 1.3
+FAULT_S, BACK_S = 0.1, 1.1
 """When it goes and when it is back, after the first publication."""
 SATURATING_BYTES = 16
 """A load without an interval is published twice as fast as the root could send payloads with so much metadata."""

@@ -29,8 +29,8 @@ WHY_SMALL_HEADERS = (
     "some 200 bytes is about 20 to 40 on our wire, no more than the path of delta-neighbourhood."
 )
 WHY_CBCAST = (
-    "a clock of so few members is no larger than LoCaMu's identifiers and past; both are headers of some 200 bytes, and "
-    "LoCaMu's are largest around the root, where everything has to pass."
+    "a clock of so few members is no larger than LoCaMu's identifiers and past; both are some 200 bytes, and LoCaMu's "
+    "are largest around the root, where everything has to pass."
 )
 WHY_FITS = "100 messages a second of everybody fit into the bandwidth whatever the metadata, so that nobody is behind."
 WHY_SOON = (
