@@ -53,6 +53,7 @@ def experiment(
       holdfast experiment ginger --out experiments/ginger --resume
       holdfast experiment ginger --spark --master spark://host:7077
       holdfast experiment ginger --point '{"keys":1,"victims":["1","2"],"seed":3}'
+      holdfast experiment locamu --spark --out experiments/locamu
     """
     chosen = find_experiment(name)
     if point:
