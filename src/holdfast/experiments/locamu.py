@@ -111,24 +111,26 @@ class Row(Struct, frozen=True):
 def run(point: Point) -> Row:
     """Make the run and judge it; whatever goes wrong is in the row."""
     results: list[Result] = []
-    kept, complaint = False, ""
-    world = World(
-        point.protocol, point.brokers, point.fan_out, point.tolerance, point.subtrees, point.seed, point.absent
-    )
-    sim = world.sim
-    expected = 0
+    kept, complaint, events, virtual_s = False, "", 0, 0.0
     try:
+        world = World(
+            point.protocol, point.brokers, point.fan_out, point.tolerance, point.subtrees, point.seed, point.absent
+        )
+        expected = 0
         for load in point.loads:
             result, wanted = _carry(world, point, load)
             results.append(result)
             expected += wanted
+        sim = world.sim
+        events, virtual_s = sim.kernel.events, round(sim.now, 6)
         verdict = sim.check()
         kept = verdict.ok and verdict.deliveries == expected
         missing = [] if kept else [f"{verdict}; {verdict.deliveries} deliveries of {expected}"]
         complaint = "; ".join([*missing, *sim.failures()])
-    except HoldfastError as error:
-        complaint = str(error)
-    return Row(point, kept, complaint, results, sim.kernel.events, round(sim.now, 6))
+    except (HoldfastError, AssertionError, LookupError, TypeError, ValueError, AttributeError) as broken:
+        # One point that cannot be run is no reason to lose all others.
+        complaint = f"{type(broken).__name__}: {broken}"
+    return Row(point, kept, complaint, results, events, virtual_s)
 
 
 def _carry(world: World, point: Point, load: Load) -> tuple[Result, int]:

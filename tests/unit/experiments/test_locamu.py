@@ -127,6 +127,12 @@ def test_locamu_that_is_told_of_groups_knows_what_it_would_have_heard():
         assert {interest for interest, _ in one.wants} == {interest for interest, _ in other.wants}
 
 
+def test_a_point_that_cannot_be_run_is_a_row_that_says_why():
+    row = run(Point("nonsense", SMALL))
+    assert (row.kept, row.results) == (False, [])
+    assert "unknown protocol 'nonsense'" in row.complaint
+
+
 # ------------------------------------------------------------------------------------------------------------ bounds
 
 
