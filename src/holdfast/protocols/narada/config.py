@@ -61,7 +61,12 @@ class SubscriberConfig(Struct, frozen=True, forbid_unknown_fields=True):
     rows_max: PositiveInt = 4096
     """Persistence events that wait for their messages; beyond it the highest go, and are asked for when due."""
     unconsumed_bytes_max: PositiveInt = 4 << 20
-    """What the application has not consumed; beyond it nothing is released."""
+    """What the application has not consumed; beyond it nothing is released.
+
+    Beyond it, and with half of the buffer full, nothing more is listened to: what comes is got out of the store later.
+    """
+    spilled_s: Seconds = 0.005
+    """How long one that does not listen waits before it asks for what is due next."""
     nak_s: Seconds = 0.05
     """How long a message is waited for after its persistence event before it is asked for."""
     ack_s: Seconds = 0.25

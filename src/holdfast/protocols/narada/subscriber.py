@@ -66,11 +66,13 @@ from holdfast.protocols.narada.participant import (
 from holdfast.protocols.narada.pieces import Pieces
 from holdfast.protocols.narada.released import Released
 from holdfast.protocols.narada.steering import PROBE_TIMER, Steering
-from holdfast.protocols.node import CancelTimer, Persist, SetTimer
+from holdfast.protocols.node import CancelTimer, Persist, Report, SetTimer
 
 DUE_TIMER, ACK_TIMER = "due", "ack"
 MEMORY_KEY = "released"
 NAK_RANGES_MAX = 64
+LIVE_AGAIN = 64
+"""Who was too slow and is so many messages behind, or fewer, is sent again what is published."""
 CUT_MAX = 64
 """Of so many lives of publishers it says now and then what it has released."""
 
@@ -98,6 +100,8 @@ class Subscriber:
         self._begun = False
         self._due_s = config.nak_s
         self._due = False
+        self.spilled = False
+        """Whether what is published is not sent to us any more: we read too slowly, and get it out of the store."""
         self._ack_due = self._ack_soon = False
         self._inbox = inbox_topic(config.stream, config.name)
         self._listening = ""
@@ -112,7 +116,7 @@ class Subscriber:
             return []
         if not is_control(batch.topic):
             self._pieces.add(batch)
-            return self._go_on(now)
+            return [*self._go_on(now), *self._spill()]
         if batch.topic not in (self._inbox, self._listening):
             return []  # Said to somebody else.
         effects: Effects = []
@@ -313,9 +317,31 @@ class Subscriber:
         if any(isinstance(effect, Release | Gap) for effect in effects) and self.config.remember:
             effects.append(Persist(MEMORY_KEY, self.released.save()))
         if self.backlog.position != before:
-            self._due_s = self.config.nak_s
+            self._due_s = self.config.spilled_s if self.spilled else self.config.nak_s
             effects += self._schedule_ack()
-        return [*effects, *self._wake(now)]
+        return [*effects, *self._unspill(), *self._wake(now)]
+
+    # ------------------------------------------------------------------------------------------------------- spilling
+
+    def _spill(self) -> Effects:
+        """The application is far behind: what comes would only push out what came, so let it lie in the store."""
+        config = self.config
+        full = (
+            self.unconsumed_bytes >= config.unconsumed_bytes_max and self._pieces.bytes > config.buffer_bytes_max // 2
+        )
+        if self.spilled or not full:
+            return []
+        self.spilled = True
+        self._pieces = Pieces(config.buffer_bytes_max)
+        return [Unlisten(self.pattern), Report("spilled", detail=f"at {self.backlog.position} of {self.backlog.end}")]
+
+    def _unspill(self) -> Effects:
+        """It has caught up, nearly: listen again."""
+        near = self.backlog.position > self.backlog.end - LIVE_AGAIN
+        if not self.spilled or not near or self.unconsumed_bytes > self.config.unconsumed_bytes_max // 2:
+            return []
+        self.spilled = False
+        return [Listen(self.pattern), Report("live", detail=f"at {self.backlog.position} of {self.backlog.end}")]
 
     def _step(self, effects: Effects) -> bool:
         """Deal with what is due next; whether that was possible."""
@@ -441,6 +467,7 @@ class Subscriber:
             "end": self.backlog.end,
             "synced": self.synced,
             "buffered": len(self._pieces),
+            "spilled": self.spilled,
             "unconsumed_bytes": self.unconsumed_bytes,
             "failovers": self._steering.failovers,
         }
