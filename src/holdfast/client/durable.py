@@ -290,6 +290,11 @@ class DurableSubscription(Subscription):
     def __repr__(self) -> str:
         return f"DurableSubscription({self.name!r} on {self.pattern!r}, at {self.position} of {self.repository})"
 
+    @property
+    def spilled(self) -> bool:
+        """Whether it reads so slowly that it is not sent what is published, and gets it from the repository later."""
+        return self._machine.spilled
+
     async def entries(self) -> AsyncIterator[Entry]:
         """Iterate by what was stored together, with its sequence and catenation numbers."""
         while (batch := await self._take()) is not None:

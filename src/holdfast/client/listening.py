@@ -7,7 +7,12 @@ from holdfast.model.batches import Batch
 
 
 class Listener(Subscription):
-    """Hands every batch to `hear`. When the session is lost, `hear` is called no more; nobody is told."""
+    """Hands every batch to `hear`. When the session is lost, `hear` is called no more; nobody is told.
+
+    Whoever listens like this, the participants of reliable topics, can do without what it did not hear.
+    """
+
+    spills = True
 
     def __init__(self, source: Source, pattern: str, hear: Callable[[Batch], None]) -> None:
         super().__init__(source, pattern, "", None)

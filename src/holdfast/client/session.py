@@ -358,7 +358,7 @@ class Client(Closing):
         # Messages may come before the confirmation: they are the subscription's.
         self._deliveries.add(subscription)
         try:
-            await self._request(lambda now: self._machine.subscribe(pattern, where, now))
+            await self._request(lambda now: self._machine.subscribe(pattern, where, now, subscription.spills))
         except asyncio.CancelledError:
             self._withdraw(subscription)
             raise

@@ -46,6 +46,9 @@ class Subscription:
     missing, and nothing that came before is.
     """
 
+    spills = False
+    """Whether the broker may leave out what is not taken in time: somebody else has it for us."""
+
     def __init__(self, source: Source, pattern: str, where: str, wanted: Filter | None) -> None:
         self.pattern, self.where = pattern, where
         self._source = source

@@ -45,11 +45,16 @@ class Publish(Struct, frozen=True, array_like=True, tag=20, gc=False):
 
 
 class Subscribe(Struct, frozen=True, array_like=True, tag=21, gc=False):
-    """The sender wants what matches; `SubscribeAck` says that every broker behind the receiver knows."""
+    """The sender wants what matches; `SubscribeAck` says that every broker behind the receiver knows.
+
+    A client's subscription that `spills` is one for whose messages somebody else stands in: if the client does not take
+    them in time its broker leaves them out.
+    """
 
     token: Counter
     pattern: TopicText
     where: Where
+    spills: bool = False
 
 
 class SubscribeAck(Struct, frozen=True, array_like=True, tag=22, gc=False):

@@ -11,7 +11,6 @@ take up the link's window, and then the broker waits.
 
 from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -53,8 +52,7 @@ from holdfast.protocols.node import (
     SetTimer,
 )
 from holdfast.protocols.routing import RoutingTable
-
-T = TypeVar("T")
+from holdfast.protocols.runs import Run, column_bytes, padded
 
 GIVE_UP_TIMER = "give-up"
 TOTAL_BATCH_COUNT_MAX = 256
@@ -78,20 +76,6 @@ class _ClientHub(Hub):
         return not fresh or self.may_begin(welcome.published)
 
 
-class _Run:
-    """Publications that will be one batch, which is full when the client has `full_at` pending bytes."""
-
-    __slots__ = ("attributes", "first", "full_at", "guarantee", "keys", "payloads", "plain", "topic")
-
-    def __init__(self, first: int, topic: str, guarantee: int, full_at: int) -> None:
-        self.first, self.topic, self.guarantee, self.full_at = first, topic, guarantee, full_at
-        self.payloads: list[bytes] = []
-        self.keys: list[Keys] = []
-        self.attributes: list[Attributes] = []
-        self.plain = guarantee != TOTAL
-        """Whether its messages have neither keys nor attributes."""
-
-
 class ClientNode:
     """One client session. See `protocols.node.ClientCommands` for its commands."""
 
@@ -106,7 +90,7 @@ class ClientNode:
         self.next_seq = 1
         self.accepted_seq = 0
         self.attached = False
-        self._run: _Run | None = None
+        self._run: Run | None = None
         self._batches: list[Batch] = []
         self.pending_bytes = 0
         """What was published and has not left yet; a message counts for its share of a batch at least."""
@@ -156,7 +140,7 @@ class ClientNode:
             keys = IMPLICIT_KEYS
         seq = self.next_seq
         self.next_seq = seq + 1
-        size = len(payload) + (_column_bytes(keys, attributes) if keys or attributes else 0)
+        size = len(payload) + (column_bytes(keys, attributes) if keys or attributes else 0)
         size = max(size, TOTAL_SHARE_BYTES if guarantee == TOTAL else SHARE_BYTES)
         run = self._run
         if run is None or (run.topic, run.guarantee) != (topic, guarantee) or self.pending_bytes + size > run.full_at:
@@ -183,25 +167,28 @@ class ClientNode:
         self.pending_bytes += batch.cost_bytes
         return first
 
-    def _begin_run(self, seq: int, topic: str, guarantee: int) -> _Run:
+    def _begin_run(self, seq: int, topic: str, guarantee: int) -> Run:
         self._close_run()
-        self._run = _Run(seq, topic, guarantee, self.pending_bytes + BATCH_BYTES_MAX)
+        self._run = Run(seq, topic, guarantee, self.pending_bytes + BATCH_BYTES_MAX)
         return self._run
 
     def _close_run(self) -> None:
         run, self._run = self._run, None
         if run is not None:
-            keys = _padded(run.keys, len(run.payloads), ())
-            attributes = _padded(run.attributes, len(run.payloads), {})
+            keys = padded(run.keys, len(run.payloads), ())
+            attributes = padded(run.attributes, len(run.payloads), {})
             batch = make_batch(self.name, run.first, run.topic, run.guarantee, run.payloads, keys, attributes)
             self._batches.append(batch)
 
-    def subscribe(self, pattern: str, where: str, now: float) -> tuple[int, Effects]:
-        """Ask for a subscription; `Completed(token)` says that it is confirmed everywhere."""
+    def subscribe(self, pattern: str, where: str, now: float, spills: bool = False) -> tuple[int, Effects]:
+        """Ask for a subscription; `Completed(token)` says that it is confirmed everywhere.
+
+        Where it `spills` the broker may leave out what we do not take in time: somebody else has it for us.
+        """
         self._check_open("subscribe")
         self._table.add(pattern, where, self.name)
         self._wanted[pattern, where] = self._wanted.get((pattern, where), 0) + 1
-        return self._request("subscribe", pattern, where, lambda token: Subscribe(token, pattern, where), now)
+        return self._request("subscribe", pattern, where, lambda token: Subscribe(token, pattern, where, spills), now)
 
     def unsubscribe(self, pattern: str, where: str, now: float) -> tuple[int, Effects]:
         """Take one subscription back; nothing that only it wanted comes through from now on."""
@@ -486,13 +473,3 @@ class ClientNode:
         if self._publications or self._batches or self._run:
             reasons.append(f"acceptance of publications after #{self.accepted_seq}")
         return reasons
-
-
-def _column_bytes(keys: Keys, attributes: Attributes) -> int:
-    """About what a message's keys and attributes weigh: they count towards a batch's size like payloads."""
-    texts = [*keys, *attributes, *(value for value in attributes.values() if isinstance(value, str))]
-    return 16 * (len(keys) + len(attributes)) + sum(map(len, texts))
-
-
-def _padded(column: list[T], count: int, blank: T) -> list[T]:
-    return column + [blank] * (count - len(column)) if column else column

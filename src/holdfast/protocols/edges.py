@@ -35,6 +35,7 @@ from holdfast.protocols.hub import BEAT_TIMER, Hub
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Effects, Report
 from holdfast.protocols.publishers import PublicationRefused, PublisherMemory, accept_publication, request_problem
+from holdfast.protocols.spilling import Spilling
 
 FROM_CLIENTS = (Publish, Subscribe, Unsubscribe, Confirm, ConfirmAck, Recall)
 ONLY_FOR_CLIENTS = (Rejected,)
@@ -61,6 +62,7 @@ class EdgeBroker(ABC):
         self.publishers = PublisherMemory(durable=config.durable)
         self.hub.uncertain = self.publishers.uncertain
         self.notebook = Notebook(config.durable)
+        self.spilling = Spilling(self.hub.links, config.link.backlog_bytes_max // 2)
         self._detached_at: dict[str, float] = {}
         self._congested_at: dict[str, float] = {}
         self._now = 0.0
@@ -156,6 +158,7 @@ class EdgeBroker(ABC):
 
     def link_ended(self, link: Link, reason: str) -> None:
         self._detached_at.pop(link.peer, None)
+        self.spilling.forget(link.peer)
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
 
     def link_levels(self, link: Link, levels: Levels) -> None:  # noqa: B027 - most protocols have no use for it
@@ -189,6 +192,8 @@ class EdgeBroker(ABC):
             if problem:
                 self._send(link.peer, Rejected(message.token, 0, 0, problem))
                 taken = None
+            elif isinstance(message, Subscribe | Unsubscribe):
+                self.spilling.note(link.peer, message)
         if taken is not None:
             self._take(link, taken, message)
         else:

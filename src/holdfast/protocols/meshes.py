@@ -242,6 +242,8 @@ class MeshBroker(EdgeBroker):
 
     def _deliver_here(self, batch: Batch) -> None:
         for client, filters in self.clients.route(batch.topic).items():
+            if self.spilling.leaves_out(client, batch.topic, batch.count):
+                continue
             for part in batch.matching(filters):
                 self._send(client, Publish(part))
 
@@ -264,6 +266,7 @@ class MeshBroker(EdgeBroker):
             "clients": sorted(link.peer for link in links if link.kind == "client"),
             "links": {link.peer: link.state.value for link in links},
             "backlog_bytes": {link.peer: link.backlog_bytes for link in links if link.backlog_bytes},
+            "left_out": dict(self.spilling.left_out),
             "subscriptions": len(self.clients),
             "members": list(self.members),
             "roster": self.roster.number,

@@ -225,6 +225,8 @@ class GingerBroker(EdgeBroker):
                 self._send(destination, message)
 
     def _deliver(self, client: str, batch: Batch, filters: tuple[Filter, ...] | None, message: Publish) -> None:
+        if self.spilling.leaves_out(client, batch.topic, batch.count):
+            return
         if filters is None:
             self._send(client, message)
             return
@@ -278,6 +280,7 @@ class GingerBroker(EdgeBroker):
             "clients": sorted(link.peer for link in links if link.kind == "client"),
             "links": {link.peer: link.state.value for link in links},
             "backlog_bytes": {link.peer: link.backlog_bytes for link in links if link.backlog_bytes},
+            "left_out": dict(self.spilling.left_out),
             "subscriptions": len(self.interests.table),
             "cuts": len(self.cuts.under_way()),
             "held": sum(map(len, self._lanes.values())),

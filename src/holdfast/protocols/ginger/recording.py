@@ -98,7 +98,9 @@ class RecordingBroker(GingerBroker):
                 self._send(destination, message)
 
     def _deliver_record(self, client: str, record: Record, parts: list[Batch]) -> None:
-        if parts and client in self.log.flows:
+        if not parts or client not in self.log.flows:
+            return
+        if not self.spilling.leaves_out(client, record.batch.topic, record.batch.count):
             self.log.went(record, client, len(parts))
             for part in parts:
                 self._send(client, Publish(part))

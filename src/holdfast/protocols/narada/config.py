@@ -65,10 +65,10 @@ class SubscriberConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     Beyond it, and with half of the buffer full, nothing more is listened to: what comes is got out of the store later.
     """
-    spilled_s: Seconds = 0.005
-    """How long one that does not listen waits before it asks for what is due next."""
     nak_s: Seconds = 0.05
     """How long a message is waited for after its persistence event before it is asked for."""
+    fetching_s: Seconds = 0.005
+    """The same while messages come out of the store, and not as they are published."""
     ack_s: Seconds = 0.25
     beat_s: Seconds = 1.0
     """A subscriber acknowledges at least so often, and thereby asks for a sign of life."""

@@ -100,6 +100,8 @@ class Subscriber:
         self._begun = False
         self._due_s = config.nak_s
         self._due = False
+        self._fetching = False
+        """Whether the last messages came out of the store, and not as they were published."""
         self.spilled = False
         """Whether what is published is not sent to us any more: we read too slowly, and get it out of the store."""
         self._ack_due = self._ack_soon = False
@@ -317,7 +319,10 @@ class Subscriber:
         if any(isinstance(effect, Release | Gap) for effect in effects) and self.config.remember:
             effects.append(Persist(MEMORY_KEY, self.released.save()))
         if self.backlog.position != before:
-            self._due_s = self.config.spilled_s if self.spilled else self.config.nak_s
+            self._due_s = self.config.nak_s
+            if self._fetching:
+                # There is more where that came from, and nobody else sends it: ask soon.
+                self._due_s, self._due = self.config.fetching_s, False
             effects += self._schedule_ack()
         return [*effects, *self._unspill(), *self._wake(now)]
 
@@ -348,6 +353,7 @@ class Subscriber:
         backlog = self.backlog
         entry = backlog.entry()
         if entry is not None:
+            self._fetching = True
             self._release(entry.part(backlog.position, entry.last), effects)
             backlog.advance(entry.last + 1)
             return True
@@ -373,6 +379,7 @@ class Subscriber:
         batch = self._pieces.take(row.publisher, row.seq, row.count, row.crc)
         if batch is None:
             return False
+        self._fetching = False
         self._release(Entry(row.first, row.cat, batch, 0), effects)
         return True
 

@@ -1,0 +1,87 @@
+"""Durable subscribers that do not keep up: nobody waits for them, no broker fills up, and they miss nothing."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import holdfast
+from holdfast.client.durable import DurableSubscription
+from holdfast.cluster.config import LOOPBACK
+from holdfast.cluster.processes import Processes
+from holdfast.cluster.status import health_of
+from holdfast.protocols.config import LinkConfig
+from tests.integration.reliable.bundles import (
+    PATIENCE_S,
+    STREAM,
+    TOPIC,
+    bundle_of_processes,
+    connected,
+    payload_of,
+    read,
+)
+
+READER = Path(__file__).with_name("slow_reader.py")
+COUNT, SIZE_BYTES = 2500, 8000
+EVERYTHING = [payload_of("alice", number, SIZE_BYTES) for number in range(1, COUNT + 1)]
+
+
+def started(processes: Processes, name: str) -> "subprocess.Popen[bytes]":
+    """A reader at the first broker below the root; it is there when it says so."""
+    address = processes.cluster.broker("1").address
+    reader = subprocess.Popen(
+        [sys.executable, "-u", READER, address, name, str(COUNT)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == b"begun\n"
+    return reader
+
+
+async def publish_everything(alice: holdfast.Client) -> None:
+    for number, payload in enumerate(EVERYTHING, 1):
+        receipt = await alice.publish(TOPIC, payload, durable=True)
+        if number % 50 == 0 or number == COUNT:
+            await receipt.stored()
+
+
+async def backlogs(processes: Processes) -> list[tuple[dict[str, int], dict[str, int]]]:
+    """What each broker holds for whom, and what it has left out."""
+    said = [await health_of(LOOPBACK, broker.health_port) for broker in processes.cluster.brokers]
+    return [(one["backlog_bytes"], one["left_out"]) for one in said]
+
+
+def test_a_frozen_reader_and_one_that_reads_nothing_hold_nobody_up_and_miss_nothing(tmp_path: Path):
+    stores = {name: f"segments:{tmp_path / name}" for name in ("r1", "r2")}
+
+    async def story() -> None:
+        async with bundle_of_processes(tmp_path, stores) as processes:
+            alice, busy, idle = [await connected(processes, name) for name in ("alice", "busy", "idle")]
+            live = await busy.subscribe(STREAM)
+            later = await idle.subscribe(STREAM, durable="later")
+            assert isinstance(later, DurableSubscription)
+            frozen = started(processes, "frozen")
+            try:
+                frozen.send_signal(signal.SIGSTOP)
+                async with asyncio.timeout(3 * PATIENCE_S):
+                    _, heard = await asyncio.gather(publish_everything(alice), read(live, COUNT))
+                    assert heard == EVERYTHING
+                    held = await backlogs(processes)
+                    assert max(bytes_held for links, _ in held for bytes_held in links.values()) < (
+                        LinkConfig().backlog_bytes_max
+                    )
+                    assert sum(left_out.get("frozen", 0) for _, left_out in held) > COUNT // 4
+                    assert later.spilled
+                    frozen.send_signal(signal.SIGCONT)
+                    assert await read(later, COUNT) == EVERYTHING
+                    said, errors = await asyncio.to_thread(frozen.communicate)
+                    assert said.decode().splitlines() == [f"alice {number}" for number in range(1, COUNT + 1)], errors
+            finally:
+                frozen.kill()
+                frozen.wait()
+            for client in (alice, busy, idle):
+                await client.close()
+
+    holdfast.run(story())
+    logs = "".join(path.read_text() for path in (tmp_path / "logs").glob("broker-*.log"))
+    assert '"congested"' not in logs
