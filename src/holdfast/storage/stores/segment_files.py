@@ -315,7 +315,7 @@ class SegmentFiles:
                 record = record_at(data, old, number, old) if old != LOST else None
                 if head.last < kept.get(stream, 1) or record is None:
                     continue
-                piece = encode_record(number, at, Kind.ENTRY, record.head, record.body, record.body_sum)
+                piece = encode_record(number, at, Kind.ENTRY, bytes(record.head), bytes(record.body), record.body_sum)
                 made.setdefault(stream, StreamIndex()).add(head, at, size)
                 entries.append(Placed(stream, head))
                 pieces += piece

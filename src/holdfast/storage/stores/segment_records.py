@@ -23,6 +23,7 @@ PREFIX = Layout("<4sIIII")
 _PLACE = Layout("<QQ")
 _SUMMED_BYTES = PREFIX.size - 4
 HEAD_BYTES_MAX = 1 << 20
+Bytes = bytes | memoryview
 
 
 class Kind(IntEnum):
@@ -61,8 +62,8 @@ class Record(Struct, frozen=True, gc=False):
     kind: Kind
     at: int
     end: int
-    head: bytes
-    body: bytes
+    head: Bytes
+    body: Bytes
     body_sum: int
 
     @property
@@ -102,7 +103,7 @@ def _seed(number: int, at: int) -> int:
     return zlib.crc32(_PLACE.pack(number, at))
 
 
-def record_at(data: bytes, begin: int, number: int, at: int) -> Record | None:
+def record_at(data: Bytes, begin: int, number: int, at: int) -> Record | None:
     """The record that stands at `begin` of these bytes and at `at` of its segment, if its prefix and head are sound."""
     if len(data) - begin < PREFIX.size:
         return None
@@ -120,9 +121,10 @@ def record_at(data: bytes, begin: int, number: int, at: int) -> Record | None:
 
 def records(data: bytes, number: int) -> Iterator[Record | Harmed]:
     """Everything in the bytes of a segment, up to what no record follows any more."""
-    at = 0
+    # Whoever reads a whole segment need not have it twice.
+    view, at = memoryview(data), 0
     while True:
-        record = record_at(data, at, number, at)
+        record = record_at(view, at, number, at)
         if record is None:
             following = _next_record(data, number, at + 1)
             if following < 0:
@@ -152,10 +154,10 @@ def commit_of(record: Record) -> Commit | None:
 
 
 def entry_of(record: Record) -> Entry | None:
-    return decoded(record.body, record.body_sum)
+    return decoded(bytes(record.body), record.body_sum)
 
 
-def _decode(decoder: Any, data: bytes) -> Any:
+def _decode(decoder: Any, data: Bytes) -> Any:
     try:
         return decoder.decode(data)
     except msgspec.DecodeError:
