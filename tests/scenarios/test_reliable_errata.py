@@ -104,7 +104,7 @@ def test_2_what_was_given_up_and_turns_up_at_another_repository_comes_late():
 def test_3_an_acknowledgement_that_comes_before_its_gossip_is_kept_until_that_comes():
     world = world_of(2)
     ear = Ear(world)
-    alice, bob = world.publisher("alice"), world.subscriber("bob", subscriber("bob"))
+    alice, bob = world.publisher("alice"), world.subscriber("bob", subscriber("bob", ack_s=0.1))
     world.run(1.0)
     steering = str(bob.machine.status()["steering"])
     [passive] = {"r1", "r2"} - {steering}
