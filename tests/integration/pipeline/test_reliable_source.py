@@ -11,8 +11,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.cluster.config import LOOPBACK
+from holdfast.pipeline.archive import Description, follow, read_archive, start_archive
+from holdfast.pipeline.logs import LogError
 from tests.integration.pipeline.hall import Hall
 from tests.integration.reliable.support_kept import STREAM, Kept, Watched
+from tests.support.shelves import Shelf
 
 RELIABLE = f"reliable:{STREAM}"
 LIMIT_S = 240
@@ -89,6 +92,23 @@ def test_a_stream_goes_on_at_another_repository_where_its_checkpoint_says(
     assert stream_into(spark, kept, tmp_path, **options) == []
     kept.restart("r2")
     assert payloads(spark.read.parquet(str(tmp_path / "copy"))) == messages("carol", 1, 130)
+
+
+def test_what_was_given_up_is_noted_in_the_archive_and_is_no_message_of_it(spark: SparkSession, tmp_path: Path):
+    described = Description(RELIABLE, topic="bank/a")
+    with Shelf("r1") as shelf:
+        shelf.keep(1, messages("alice", 1, 3))
+        shelf.keep(6, messages("alice", 6, 7))
+        shelf.keep(8, [b"elsewhere"], topic="bank/b")
+        shelf.machine.give_up(STREAM, "alice")
+        shelf.commit()
+        options = {"repositories": shelf.address, "gaps": "note"}
+        follow(start_archive(spark, described, tmp_path, once=True, options=options))
+    copied = spark.read.parquet(str(tmp_path)).where("gap > 0").selectExpr("position & 4294967295", "gap", "topic")
+    assert [tuple(row) for row in copied.collect()] == [(4, 2, "")]
+    assert payloads(read_archive(spark, tmp_path)) == messages("alice", 1, 3) + messages("alice", 6, 7)
+    with pytest.raises(LogError, match="whose positions count for each publisher by itself"):
+        read_archive(spark, tmp_path, start=5)
 
 
 def holdfast(kept: Kept, *arguments: object) -> subprocess.CompletedProcess[str]:
