@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.cluster.config import LOOPBACK
-from holdfast.pipeline.archive import Description, follow, read_archive, start_archive
+from holdfast.pipeline.archive import Description, follow, read_archive, replay, start_archive
 from holdfast.pipeline.logs import LogError
 from tests.integration.pipeline.hall import Hall
 from tests.integration.reliable.support_kept import STREAM, Kept, Watched
@@ -109,6 +109,18 @@ def test_what_was_given_up_is_noted_in_the_archive_and_is_no_message_of_it(spark
     assert payloads(read_archive(spark, tmp_path)) == messages("alice", 1, 3) + messages("alice", 6, 7)
     with pytest.raises(LogError, match="whose positions count for each publisher by itself"):
         read_archive(spark, tmp_path, start=5)
+
+
+def test_a_replay_keeps_each_publishers_order_whatever_the_clocks_of_repositories_said(spark: SparkSession):
+    columns = "publisher string, position bigint, time bigint, topic string, guarantee string"
+    rows = [("alice", 1, 10), ("alice", 2, 5), ("bob", 1, 7), ("bob", 2, 12), ("alice", 3, 11)]
+    frame = spark.createDataFrame([(*row, "bank/a", "fifo") for row in rows], columns).selectExpr(
+        "*", "concat(publisher, ' ', position) as payload", "array() as keys", "map() as attributes"
+    )
+    with Hall() as hall:
+        assert replay(frame, hall.address, "r", by_publisher=True) == 5
+        heard = [each.payload for each in hall.heard()]
+    assert heard == [b"bob 1", b"alice 1", b"alice 2", b"alice 3", b"bob 2"]
 
 
 def holdfast(kept: Kept, *arguments: object) -> subprocess.CompletedProcess[str]:
