@@ -66,7 +66,7 @@ def test_a_total_batch_that_comes_all_the_same_is_rejected():
 
 
 def test_nobody_can_join_a_tree_that_is_fixed():
-    sim = Simulation("0-1", "locamu")
+    sim = Simulation("0-1", "delta-neighbourhood")
     with pytest.raises(Exception, match="the tree is fixed"):
         sim.at(1.0, Join("new", "0"))
 

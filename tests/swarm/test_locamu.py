@@ -10,6 +10,7 @@ import pytest
 from holdfast.protocols.locamu import LocamuBroker
 from holdfast.protocols.locamu.copies import Copy, Entry, Marks
 from holdfast.protocols.locamu.core import Core
+from holdfast.simulation.failures import FailureClass
 from holdfast.simulation.faults import Command, Crash, Publish, Recover, Subscribe
 from holdfast.simulation.scenarios import Scenario, Timed
 from holdfast.simulation.workloads import CALM, Trouble, random_scenario
@@ -27,6 +28,14 @@ def test_one_of_three_may_be_absent(start: int):
 @pytest.mark.parametrize("start", range(0, 24, 8))
 def test_two_of_five_may_be_absent(start: int):
     assert "\n\n".join(complaints(range(FIRST + start, FIRST + start + 8), ABSENT[2], "locamu", checked=False)) == ""
+
+
+@pytest.mark.parametrize(
+    ("failure", "tolerance", "runs"), [("join", 1, 20), ("leave", 1, 20), ("join", 2, 6), ("leave", 2, 6)]
+)
+def test_leaves_may_come_and_leave_in_the_midst_of_it(failure: FailureClass, tolerance: int, runs: int):
+    trouble = Trouble((), failure, tolerance)
+    assert "\n\n".join(complaints(range(FIRST, FIRST + runs), trouble, "locamu", checked=False)) == ""
 
 
 def test_without_absences_everything_arrives_in_order_and_every_invariant_holds():

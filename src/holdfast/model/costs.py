@@ -1,6 +1,7 @@
 """What messages weigh in flow control: both ends of a link compute the same figures."""
 
 from holdfast.model.direct_messages import Barred, Cast, Copied, Passed
+from holdfast.model.land_messages import Admitted, Surroundings
 from holdfast.model.messages import (
     Census,
     Counted,
@@ -46,6 +47,10 @@ def cost_bytes(message: SessionMessage) -> int:
         return SMALL_COST_BYTES + 16 * len(message.keys)
     if isinstance(message, Relay):
         return SMALL_COST_BYTES + len(message.header) + (message.batch.cost_bytes if message.batch is not None else 0)
+    if isinstance(message, Surroundings):
+        return SMALL_COST_BYTES + SMALL_ENTRY_BYTES * len(message.edges)
+    if isinstance(message, Admitted):
+        return SMALL_COST_BYTES + len(message.state)
     if isinstance(message, Interests):
         return SMALL_COST_BYTES + 64 * len(message.entries)
     return 0 if isinstance(message, URGENT) else SMALL_COST_BYTES

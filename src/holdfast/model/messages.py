@@ -24,6 +24,7 @@ from holdfast.model.direct_messages import (
     Stable,
     Wish,
 )
+from holdfast.model.land_messages import Admission, Admitted, Farewell, Surroundings
 from holdfast.model.terms import Contact, Counter, Text
 
 WIRE_VERSION = 2
@@ -306,9 +307,13 @@ HEADER_BYTES_MAX = 1 << 18
 
 class Notice(Struct, frozen=True, array_like=True, gc=False):
     """What travels in causal order with everything else: somebody wants a pattern (`s`), wants it no more (`u`), or
-    asks whether a publication has arrived (`c`; then `pattern` is its topic)."""
+    asks whether a publication has arrived (`c`; then `pattern` is its topic).
 
-    what: Literal["s", "u", "c"]
+    Or a broker, which `pattern` names, comes to the tree (`j`: below `publisher`, and is reached at `where`), is about
+    to leave it (`l`), or has left it (`g`).
+    """
+
+    what: Literal["s", "u", "c", "j", "l", "g"]
     pattern: TopicText
     where: Where = ""
     publisher: Text = ""
@@ -379,6 +384,10 @@ SessionMessage = (
     | PassedAck
     | Relay
     | Standing
+    | Surroundings
+    | Admission
+    | Admitted
+    | Farewell
 )
 
 # ------------------------------------------------------------------------------------------------------- frames

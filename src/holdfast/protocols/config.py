@@ -49,6 +49,8 @@ class BrokerConfig(Struct, frozen=True):
     """How long those below a dead broker may take to join before its repair ends without them."""
     edges: tuple[tuple[str, str], ...] = ()
     """The tree around this broker, as (parent, child), for protocols that keep state about brokers nearby."""
+    places: tuple[tuple[str, str], ...] = ()
+    """Where these are reached, by name, for whoever joins below this broker and has to reach them, too."""
     brokers: int = 0
     """How many brokers the cluster is configured with: `total` needs a majority of them. 0: it needs none."""
     durable: bool = False

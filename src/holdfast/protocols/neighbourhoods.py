@@ -38,10 +38,10 @@ class Neighbourhood:
     """A tree, as seen by one of its brokers."""
 
     def __init__(self, name: str, edges: Iterable[Edge]) -> None:
-        self.name = name
+        self.name, self.edges = name, tuple(edges)
         self.parent: str | None = None
         self._near: dict[str, list[str]] = {name: []}
-        for above, below in edges:
+        for above, below in self.edges:
             self._near.setdefault(above, []).append(below)
             self._near.setdefault(below, []).append(above)
             if below == name:

@@ -37,6 +37,8 @@ class ProtocolInfo(Struct, frozen=True):
     """Whether a broker and its clients are one process of the model, and die together."""
     hops: Callable[[int], int] | None = None
     """How far around each broker it must be told the edges of the tree, by tolerance; `None` if not at all."""
+    grows: bool = False
+    """Whether such trees change all the same: leaves come, and leave for good."""
     recovers: bool = False
     """Whether a broker goes on after a crash with what it wrote down, message by message: it needs a disk."""
 
@@ -97,8 +99,9 @@ PROTOCOLS: dict[str, ProtocolInfo] = {
             LocamuBroker.guarantees,
             "with a tolerance of f, the absence of f brokers of any path of 2f+1; all of them come back",
             LocamuBroker,
-            ("absent",),
+            ("absent", "join", "leave"),
             hops=LocamuBroker.hops,
+            grows=True,
             recovers=True,
         ),
     )

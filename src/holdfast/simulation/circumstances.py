@@ -1,4 +1,7 @@
-"""What a random run takes place in: a network, sessions on it, and how soon brokers lose patience with each other."""
+"""What a random run takes place in: a network, sessions on it, and how soon brokers lose patience with each other.
+
+Runs are `hasty` where brokers pass over whoever is absent: then it does no harm to take somebody for absent.
+"""
 
 from holdfast.protocols.config import LinkConfig
 from holdfast.simulation.failures import RETURNING_CLASSES, SILENCE_S, SILENCE_SHORT_S, SILENT, FailureClass
@@ -9,7 +12,7 @@ from holdfast.simulation.network import NetworkConfig
 SPEEDS = (0.3, 1.0, 1.0, 3.0, 8.0)
 
 
-def network_of(seed: int, failure: FailureClass | None) -> NetworkConfig:
+def network_of(seed: int, hasty: bool) -> NetworkConfig:
     """Every direction of every link has its own speed, mostly; some networks are narrow."""
     chance = stream(seed, "network")
     latencies: tuple[Latency, ...] = (
@@ -23,22 +26,22 @@ def network_of(seed: int, failure: FailureClass | None) -> NetworkConfig:
         latency=chance.choice(latencies),
         client_latency=chance.choice((Uniform(0.1, 1.0), Exponential(2.0))),
         speeds=SPEEDS if chance.random() < 0.8 else (),
-        bytes_per_s=chance.choice((None, None, None, 20_000.0 if failure != "absent" else None)),
+        bytes_per_s=chance.choice((None, None, None, None if hasty else 20_000.0)),
         codec_check=chance.random() < 0.1,
     )
 
 
-def suspect_s_of(seed: int, failure: FailureClass | None) -> float | None:
+def suspect_s_of(seed: int, failure: FailureClass | None, hasty: bool) -> float | None:
     """Where suspicions do no harm, they may come early: many will be false."""
-    if failure not in RETURNING_CLASSES:
+    if failure not in RETURNING_CLASSES and not hasty:
         return None
     return stream(seed, "suspicions").choice((0.002, 0.05, 0.3))
 
 
-def session_of(seed: int, failure: FailureClass | None) -> LinkConfig:
+def session_of(seed: int, failure: FailureClass | None, hasty: bool) -> LinkConfig:
     """Small windows make links wait for credit, few frames an acknowledgement; both meet more interleavings."""
     chance = stream(seed, "session")
-    heartbeat_s, silence_s = _silence(failure)
+    heartbeat_s, silence_s = _silence(failure, hasty)
     return LinkConfig(
         window_bytes=chance.choice((1 << 20, 1 << 20, 4096, 400)),
         ack_frames=chance.choice((64, 8, 1)),
@@ -50,9 +53,9 @@ def session_of(seed: int, failure: FailureClass | None) -> LinkConfig:
     )
 
 
-def _silence(failure: FailureClass | None) -> tuple[float, float]:
+def _silence(failure: FailureClass | None, hasty: bool) -> tuple[float, float]:
     """How often a link is asked whether it is there, and after which silence it is taken to have ended."""
-    if failure == "absent":
+    if hasty:
         return SILENCE_SHORT_S * 0.8, SILENCE_SHORT_S
     if failure in SILENT:
         return SILENCE_S / 5, SILENCE_S

@@ -19,6 +19,7 @@ from holdfast.simulation.faults import (
     Freeze,
     Heal,
     Join,
+    Leave,
     Part,
     Publish,
     Recover,
@@ -69,6 +70,8 @@ SILENCES_S = (2.0, 4.0, 8.0)
 PARTED: tuple[FailureClass, ...] = ("cut", "partition")
 """Classes in which two parts of the tree may live on side by side: total messages need a majority."""
 PARTINGS_S = (2.0, 4.0, 8.0, 15.0, 30.0)
+NEWCOMER_BELOW_NEWCOMER = 0.4
+VISITS_S = (0.2, 1.0, 3.0)
 STORM_GAP_S = 8.0
 STORM_EVENTS_MAX = 4
 STORM_S = STORM_GAP_S * STORM_EVENTS_MAX
@@ -111,17 +114,20 @@ class FailureAuthor:
         span_s: float,
         guarantees: tuple[str, ...] = tuple(GUARANTEES),
         midst: tuple[str, ...] = MIDST,
+        grows: bool = False,
     ) -> None:
+        """`grows`: brokers keep their places in the tree, and leaves alone come and leave."""
         self.chance, self.tree, self.clients, self.topics = chance, tree, clients, topics
-        self.begin_s, self.span_s, self.guarantees, self.midst = begin_s, span_s, guarantees, midst
+        self.begin_s, self.span_s, self.guarantees, self.midst, self.grows = begin_s, span_s, guarantees, midst, grows
         self.children = {name: [child for child, above in tree.items() if above == name] for name in tree}
         [self.root] = [name for name, parent in tree.items() if parent is None]
         self._newcomers = 0
+        self._came_s = 0.0
 
     def entries(self, failure: FailureClass) -> Iterator[Timed]:
         """What happens in a scenario of that class."""
         for time_s, command in self._classes[failure](self):
-            yield Timed(round(time_s, 6), command)
+            yield Timed(round(max(0.0, time_s), 6), command)
 
     # ------------------------------------------------------------------------------------------------------- moments
 
@@ -217,8 +223,11 @@ class FailureAuthor:
     def _newcomer(self, time_s: float) -> Iterator[tuple[float, Command]]:
         """A broker joins, and clients come to it that take part."""
         self._newcomers += 1
-        name = f"new{self._newcomers}"
-        yield time_s, Join(name, self._any())
+        name, above = f"new{self._newcomers}", self._any()
+        if self.grows and self._newcomers > 1 and self.chance.random() < NEWCOMER_BELOW_NEWCOMER:
+            above, time_s = f"new{self._newcomers - 1}", max(time_s, self._came_s)
+        self._came_s = time_s
+        yield time_s, Join(name, above)
         for number in range(self.chance.randint(0, 2)):
             client = f"n{self._newcomers}.{number}@{name}"
             yield time_s, Attach(client)
@@ -227,7 +236,22 @@ class FailureAuthor:
             yield time_s, Publish(client, self.chance.choice(self.topics), b"", guarantee, ("k0",))
 
     def _leave(self) -> Iterator[tuple[float, Command]]:
-        yield self._moment(), Stop(self._any())
+        if not self.grows:
+            yield self._moment(), Stop(self._any())
+            return
+        homes = {client.partition("@")[2] for client in self.clients}
+        leaves = [name for name in self.tree if name != self.root and not self.children[name] and name not in homes]
+        leaving = self.chance.sample(leaves, min(len(leaves), self.chance.randint(0, 2)))
+        for name in leaving:
+            yield self._moment(), Leave(name)
+        yield from self._visitor(self._moment(), [name for name in self.tree if name not in leaving])
+
+    def _visitor(self, time_s: float, hosts: list[str]) -> Iterator[tuple[float, Command]]:
+        """A broker joins, and leaves after a while, if it was taken in by then."""
+        self._newcomers += 1
+        name = f"new{self._newcomers}"
+        yield time_s, Join(name, self.chance.choice(hosts))
+        yield time_s + self.chance.choice(VISITS_S) * self.chance.uniform(0.5, 1.5), Leave(name)
 
     def _storm(self) -> Iterator[tuple[float, Command]]:
         """One after another, each when the tree has had time to get over the one before."""

@@ -94,7 +94,13 @@ class Join(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag=
     parent: str
 
 
-NodeFault = Crash | Recover | Freeze | Thaw | Stop | Join
+class Leave(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="leave"):
+    """A leaf leaves a tree in which brokers keep their places, for good. Elsewhere a `Stop` is that."""
+
+    node: str
+
+
+NodeFault = Crash | Recover | Freeze | Thaw | Stop | Join | Leave
 LinkFault = Cut | Part | Heal | Reset | Slow
 Fault = NodeFault | LinkFault
 

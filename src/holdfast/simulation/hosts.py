@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from holdfast.model.errors import LocalMisuse
 from holdfast.model.messages import Frame
 from holdfast.protocols.node import (
     CancelTimer,
@@ -47,6 +48,13 @@ class Keeping(Protocol):
     """A node that keeps what it passed until that is stable."""
 
     log: Sized
+
+
+@runtime_checkable
+class Retiring(Protocol):
+    """A node that may leave its tree for good."""
+
+    def leave(self, now: float) -> Effects: ...
 
 
 class Watch(Struct):
@@ -238,6 +246,17 @@ class Host:
     def stop(self) -> None:
         """Ask the node to leave gracefully."""
         self.when_free(lambda _: self.enter(self.node.stop(self.now)))
+
+    def retire(self) -> None:
+        """Ask the node to leave the tree for good; it refuses if it cannot."""
+        self.when_free(self._retire)
+
+    def _retire(self, _: object) -> None:
+        if isinstance(self.node, Retiring):
+            try:
+                self.enter(self.node.leave(self.now))
+            except LocalMisuse as refused:
+                self.report(Report("refused", detail=str(refused)))
 
     def _fire(self, timer: tuple[str, int]) -> None:
         name, number = timer

@@ -43,6 +43,8 @@ from holdfast.simulation.faults import (
     Detach,
     Freeze,
     Heal,
+    Join,
+    Leave,
     NodeFault,
     Publish,
     React,
@@ -65,6 +67,8 @@ BROKERS_BUSHY = 14
 CLIENTS_MAX = 10
 LIMIT_S = 120.0
 BEGIN_SOON_S = (0.2, 1.0, 2.0)
+ABSENCES_TOO = 0.7
+"""How often there are absences beside what else happens to trees that pass over whoever is absent."""
 QUIET_HEALING_S = 3.0
 """Where silence means something, calm must have lasted longer than it."""
 JOIN_S = 10.0
@@ -221,7 +225,9 @@ class _Author:
 
     def __init__(self, seed: int, protocol: str, brokers_max: int, trouble: Trouble) -> None:
         self.seed, self.protocol, self.trouble = seed, protocol, trouble
-        self.ranks = find_protocol(protocol).guarantees
+        self.info = find_protocol(protocol)
+        self.ranks = self.info.guarantees
+        self.hasty = self.info.grows and trouble.failure is not None
         shape = stream(seed, "shape")
         kinds: tuple[Kind, ...] = ("mixed", "mixed", "crowded", "tangled")
         self.kind: Kind = shape.choice(kinds) if brokers_max >= BROKERS_DENSE_MIN else "mixed"
@@ -238,18 +244,18 @@ class _Author:
         self.weights = [shape.choice((0, 1, 1, 3)) for _ in self.ranks]
         if self.kind != "mixed" or not any(self.weights):
             self.weights = [shape.choice((1, 3)) for _ in self.ranks]
-        if trouble.failure == "absent":
+        if self.hasty:
             # Everybody serves from the beginning, and what is not there yet may be absent.
             self.begin_s = shape.choice(BEGIN_SOON_S)
         elif trouble.tolerance:
             # Only what has joined is repaired, and the deepest trees take a while to come up.
             self.begin_s = boot_s(
-                self.tree, network_of(seed, trouble.failure).bytes_per_s is not None, trouble.degree_max > 0
+                self.tree, network_of(seed, self.hasty).bytes_per_s is not None, trouble.degree_max > 0
             )
         if trouble.failure == "storm":
             self.span_s = STORM_S
-        if trouble.failure in RETURNING_CLASSES:
-            self.span_s = shape.choice((0.1, 1.0, 4.0 if trouble.failure == "away" else 2.5))
+        if trouble.failure in RETURNING_CLASSES or self.hasty:
+            self.span_s = shape.choice((0.1, 1.0, 2.5 if self.hasty else 4.0))
         self.entries: list[Timed] = []
 
     def _brokers(self, shape: Random, brokers_max: int) -> int:
@@ -286,11 +292,11 @@ class _Author:
             # Where a broker and its clients die for good, whoever comes back begins anew.
             durable=self.trouble.failure == "recover" and not find_protocol(self.protocol).shares_fate,
             join_s=JOIN_S if self.trouble.tolerance else None,
-            suspect_s=suspect_s_of(self.seed, self.trouble.failure),
+            suspect_s=suspect_s_of(self.seed, self.trouble.failure, self.hasty),
             degree_max=self.trouble.degree_max,
             move_pause_s=self._move_pause_s() if self.trouble.degree_max else None,
-            network=network_of(self.seed, self.trouble.failure),
-            session=session_of(self.seed, self.trouble.failure),
+            network=network_of(self.seed, self.hasty),
+            session=session_of(self.seed, self.trouble.failure, self.hasty),
             clients=self._consumers(),
             timetable=timetable,
         )
@@ -399,13 +405,13 @@ class _Author:
         """Somebody comes late, publishes and subscribes; somebody who takes all subscriptions back leaves, for good."""
         chance = stream(self.seed, "comings and goings")
         if chance.random() < 0.3:
-            late = f"late@{chance.choice(self._lasting() or list(self.tree))}"
+            late = f"late@{chance.choice(self._lasting() or self._staying())}"
             time_s = self._moment(chance)
             self._add(time_s, Attach(late))
             self._add(time_s, Subscribe(late, chance.choice(self.topics)))
             self._add(time_s + self.span_s / 2, self._publication(late, chance))
         if chance.random() < 0.3:
-            brief = f"brief@{chance.choice(list(self.tree))}"
+            brief = f"brief@{chance.choice(self._staying())}"
             pattern = chance.choice(self.topics)
             self._add(0.0, Subscribe(brief, pattern))
             for _ in range(chance.randint(1, 4)):
@@ -419,23 +425,40 @@ class _Author:
         struck = {timed.command.node for timed in self.entries if isinstance(timed.command, NodeFault | When)}
         return [name for name in self.tree if name not in struck]
 
+    def _staying(self) -> list[str]:
+        """Brokers that do not leave for good."""
+        leaving = {timed.command.node for timed in self.entries if isinstance(timed.command, Leave)}
+        return [name for name in self.tree if name not in leaving]
+
     # ------------------------------------------------------------------------------------------------------- faults
+
+    def _absences(self, tree: Parents) -> None:
+        chance, trouble = stream(self.seed, "absences"), self.trouble
+        absences = AbsenceAuthor(
+            chance, tree, trouble.tolerance, self.begin_s, self.span_s, crashes=trouble.failure != "away"
+        )
+        for time_s, command in absences.entries():
+            self._add(max(0.0, time_s), command)
 
     def _failures(self) -> None:
         failure = self.trouble.failure
         if failure in RETURNING_CLASSES:
-            chance = stream(self.seed, "absences")
-            absences = AbsenceAuthor(
-                chance, self.tree, self.trouble.tolerance, self.begin_s, self.span_s, crashes=failure == "absent"
-            )
-            for time_s, command in absences.entries():
-                self._add(max(0.0, time_s), command)
+            self._absences(self.tree)
         elif failure is not None:
             chance = stream(self.seed, f"failures {failure}")
             guarantees = tuple(GUARANTEES[rank] for rank in self.ranks)
-            midst = find_protocol(self.protocol).says or MIDST
+            midst = self.info.says or MIDST
             place = (self.tree, self.clients, self.topics, self.begin_s, self.span_s)
-            self.entries += FailureAuthor(chance, *place, guarantees, midst).entries(failure)
+            self.entries += FailureAuthor(chance, *place, guarantees, midst, self.info.grows).entries(failure)
+            if self.hasty and chance.random() < ABSENCES_TOO:
+                self._absences(self._tree_in_the_end())
+
+    def _tree_in_the_end(self) -> Parents:
+        """With those who come to stay, and without those who leave."""
+        joins = [timed.command for timed in self.entries if isinstance(timed.command, Join)]
+        leaving = {timed.command.node for timed in self.entries if isinstance(timed.command, Leave)}
+        tree = {**self.tree, **{join.node: join.parent for join in joins}}
+        return {name: parent for name, parent in tree.items() if name not in leaving}
 
     def _faults(self, kinds: tuple[FaultKind, ...]) -> None:
         if not kinds:

@@ -83,6 +83,7 @@ class Simulation:
             shares_fate = isinstance(protocol, str) and find_protocol(protocol).shares_fate
         self._shares_fate = shares_fate
         self._hops = find_protocol(protocol).hops if isinstance(protocol, str) else getattr(protocol, "hops", None)
+        self._grows = find_protocol(protocol).grows if isinstance(protocol, str) else hasattr(protocol, "leave")
         self._make_client = clients
         self._broker_config, self._client_config = broker or BrokerConfig("*"), client or ClientConfig("*")
         if tolerance is not None:
@@ -110,7 +111,7 @@ class Simulation:
 
     def _add_broker(self, name: str, parent: str | None) -> None:
         config = replace(self._broker_config, name=name, parent=parent, address=name)
-        if self._hops is not None:
+        if self._hops is not None and name not in self._newcomers:
             edges = edges_around(self.tree, self._children, name, self._hops(config.tolerance))
             config = replace(config, edges=tuple(edges))
         make, lives, disk = self._make_broker, count(1), self._disk(name)
@@ -249,7 +250,7 @@ class Simulation:
         """Make the host of a broker that will join, so that clients and faults can name it."""
         if command.node in self._newcomers and self.tree[command.node] == command.parent:
             return
-        if self._hops is not None:
+        if self._hops is not None and not self._grows:
             raise ConfigError(f"join: {command.node!r} cannot join; with this protocol the tree is fixed.")
         if command.node in self.network.hosts:
             raise ConfigError(f"join: there is a {command.node!r} already; a broker that comes anew has a new name.")
@@ -297,6 +298,8 @@ class Simulation:
                 host.stop()
             case faults.Join():
                 host.start()
+            case faults.Leave():
+                host.retire()
 
     def _bury_clients_of(self, broker: str) -> None:
         """Where a broker and its clients are one process of the model they die together, and for good."""

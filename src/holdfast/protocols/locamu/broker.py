@@ -5,7 +5,10 @@ they pass it over on the redundant links. Every broker keeps numbers for the bro
 it recognises what comes twice, notices what is missing, and puts in order what overtook. A broker that crashed comes
 back with what it had written down and is given what it has missed; its clients go on with their sessions.
 
-    SERVING --stop--> LEAVING --drained--> GONE
+    JOINING --taken in--> SERVING --stop--> LEAVING --drained--> GONE
+                          SERVING --leave--> RETIRING --everybody knows--> GONE
+
+Whoever stops comes back to its place; whoever leaves does not.
 
 The parts: `core` (the rules), `durable` and `journal` (what survives), `exchange` and `peers` (between brokers),
 `groups` (who wants what), `headers` (as bytes).
@@ -13,8 +16,9 @@ The parts: `core` (the rules), `durable` and `journal` (what survives), `exchang
 
 from enum import Enum
 
-from holdfast.model.errors import PeerViolation
+from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.guarantees import CAUSAL, EVENTUAL, FIFO
+from holdfast.model.land_messages import Admission, Admitted, Farewell, Surroundings
 from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
@@ -33,14 +37,25 @@ from holdfast.model.messages import (
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import BEAT_TIMER, Hub
 from holdfast.protocols.links import Link
+from holdfast.protocols.locamu.bequests import bequest
 from holdfast.protocols.locamu.copies import Reaches, reaches
 from holdfast.protocols.locamu.core import Core
 from holdfast.protocols.locamu.durable import Durable
 from holdfast.protocols.locamu.exchange import SUSPECT_TIMER, TICK_TIMER, Exchange
 from holdfast.protocols.locamu.headers import HeaderError
-from holdfast.protocols.locamu.journal import Began, Left, Said
+from holdfast.protocols.locamu.journal import (
+    Began,
+    Bequeathed,
+    Left,
+    Released,
+    Retired,
+    Said,
+    Welcomed,
+    decode_state,
+    encode_state,
+)
 from holdfast.protocols.neighbourhoods import Neighbourhood
-from holdfast.protocols.node import Effects, Report, SetTimer
+from holdfast.protocols.node import Disconnect, Effects, Report, SetTimer
 from holdfast.protocols.publishers import topic_problem
 
 FROM_CLIENTS = (Publish, Subscribe, Unsubscribe, Confirm, ConfirmAck, Recall)
@@ -52,8 +67,10 @@ STORE_MAX = 50_000
 
 
 class Phase(Enum):
+    JOINING = "joining"
     SERVING = "serving"
     LEAVING = "leaving"
+    RETIRING = "retiring"
     GONE = "gone"
 
 
@@ -68,7 +85,6 @@ class LocamuBroker:
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         self.name, self.config = config.name, config
         near, reach = Neighbourhood(config.name, config.edges), self.reaches(config.tolerance)
-        self.parent = near.parent
         self.phase = Phase.SERVING
         self.hub = Hub(self, config.name, "broker", config.cluster, config.link, incarnation)
         self.durable = Durable(config, near, reach, self.hub, self.rules)
@@ -76,6 +92,11 @@ class LocamuBroker:
         self._detached_at: dict[str, float] = {}
         self._congested_at: dict[str, float] = {}
         self._now = 0.0
+
+    @property
+    def parent(self) -> str | None:
+        """The broker above, or the one that is to take us in."""
+        return self.config.parent if self.phase is Phase.JOINING else self.durable.core.near.parent
 
     @staticmethod
     def reaches(tolerance: int) -> Reaches:
@@ -98,9 +119,17 @@ class LocamuBroker:
             link.heard_at = link.spoke_at = link.progress_at = now
             self._detached_at[link.peer] = now
         self.hub.start()
-        self.hub.out.append(Report(self.phase.value))
+        if self.config.parent is not None and not self.config.edges and self.durable.is_blank:
+            self._enter(Phase.JOINING)
+            self.hub.dial(self.config.parent, now)
+            return self.hub.take()
+        self._enter(Phase.RETIRING if self.durable.core.land.leaving else Phase.SERVING)
         self.exchange.start(now)
         return self.hub.take()
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self.hub.out.append(Report(phase.value))
 
     def receive(self, peer: str, frame: Frame, now: float) -> Effects:
         self._at(now)
@@ -116,6 +145,9 @@ class LocamuBroker:
             self.exchange.tick()
         elif name.startswith(SUSPECT_TIMER):
             self.exchange.suspect(name.removeprefix(SUSPECT_TIMER))
+            if self.phase is Phase.RETIRING:
+                # A parent that has forgotten us does not dial.
+                self._begin(name.removeprefix(SUSPECT_TIMER))
         elif name.startswith(BEGIN_TIMER):
             self._begin(name.removeprefix(BEGIN_TIMER))
         return self.hub.take()
@@ -139,6 +171,8 @@ class LocamuBroker:
                 self.durable.compact()
             if len(self.durable.core.store) >= STORE_MAX or not self.hub.granting:
                 self._hold_back()
+            if self.durable.finished:
+                self._tell_finished()
             self.hub.settle()
             if self.phase is Phase.LEAVING:
                 self._leave_if_drained()
@@ -146,11 +180,27 @@ class LocamuBroker:
 
     def stop(self, now: float) -> Effects:
         """Take nothing more in, then say goodbye. What others lack is on disk, for when this broker comes back."""
-        if self.phase is Phase.SERVING:
-            self.phase = Phase.LEAVING
+        if self.phase not in (Phase.LEAVING, Phase.GONE):
+            self._enter(Phase.LEAVING)
             self.hub.granting = False
-            self.hub.out.append(Report(self.phase.value))
         return self.settle(now)
+
+    def leave(self, now: float) -> Effects:
+        """Leave the tree for good, as a leaf. Raises `LocalMisuse` where that cannot be."""
+        self._at(now)
+        land = self.durable.core.land
+        if self.phase is not Phase.SERVING or self.parent is None or not land.is_leaf(self.name):
+            raise LocalMisuse(
+                f"broker {self.name} cannot leave the tree: only a leaf that serves can, below a parent; it is "
+                f"{self.phase.value} and next to {', '.join(land.near.neighbours(self.name)) or 'nobody'}"
+            )
+        self._enter(Phase.RETIRING)
+        self.hub.granting = False
+        for link in [link for link in self.hub.links.values() if link.kind == "client"]:
+            self.hub.end(link.peer, f"broker {self.name} leaves the tree: go to another one")
+        self.durable.put(Retired())
+        self.exchange.progress()
+        return self.hub.take()
 
     def _at(self, now: float) -> None:
         self._now = self.exchange.now = now
@@ -176,10 +226,10 @@ class LocamuBroker:
     # ------------------------------------------------------------------------------------------ the hub's owner
 
     def admit(self, hello: Hello) -> Refusal | None:
-        if self.phase is not Phase.SERVING:
+        if self.phase is not Phase.SERVING and (hello.kind == "client" or self.phase is not Phase.RETIRING):
             return Refusal("not-ready", f"broker {self.name} is {self.phase.value}: try again, or another broker")
-        if hello.kind == "broker" and hello.node not in self.exchange.peers:
-            return Refusal("misuse", f"broker {self.name} was not told that {hello.node} is near it in the tree")
+        if hello.kind == "broker" and hello.node in self.durable.core.land.gone:
+            return Refusal("excluded", f"broker {hello.node} has left the tree: whoever comes anew has a new name")
         newcomer = hello.kind == "client" and hello.node not in self.hub.links
         if newcomer and len(self.hub.links) >= self.config.sessions_max:
             return Refusal("full", f"broker {self.name} has {self.config.sessions_max} sessions: try another broker")
@@ -197,6 +247,10 @@ class LocamuBroker:
         self.hub.out.append(Report("attach" if fresh else "resume", peer=link.peer))
         if link.kind == "broker":
             self.exchange.opened(link.peer, fresh)
+            if self.phase is Phase.JOINING and fresh:
+                self.hub.send(link.peer, Admission(self.config.address))
+            elif self.phase is Phase.RETIRING and fresh:
+                self._say_farewell()
 
     def link_closed(self, link: Link) -> None:
         if link.kind == "broker":
@@ -208,6 +262,10 @@ class LocamuBroker:
     def link_refused(self, link: Link, refusal: Refusal) -> None:
         """It has begun anew since, or does not want us now: a new session is begun in a while."""
         self.hub.set_aside(link.peer)
+        if self.phase is Phase.RETIRING and refusal.code == "excluded":
+            # The word that we may go was lost.
+            self._go()
+            return
         self.exchange.ended(link.peer)
         self.hub.out.append(Report("refused", peer=link.peer, detail=refusal.reason))
         self.hub.out.append(SetTimer(BEGIN_TIMER + link.peer, BEGIN_S))
@@ -224,10 +282,14 @@ class LocamuBroker:
             self.hub.out.append(SetTimer(BEGIN_TIMER + link.peer, BEGIN_S))
 
     def _begin(self, peer: str) -> None:
-        if peer not in self.hub.links and self.phase is Phase.SERVING:
-            # Each session has a number of its own: the peer may know an earlier one of this life.
-            self.hub.incarnation += 1
+        if peer in self.hub.links or self.phase in (Phase.LEAVING, Phase.GONE):
+            return
+        # Each session has a number of its own: the peer may know an earlier one of this life.
+        self.hub.incarnation += 1
+        if self.phase is Phase.JOINING:
             self.hub.dial(peer, self._now)
+        elif peer in self.exchange.peers:
+            self.exchange.dial(peer)
 
     def link_levels(self, link: Link, levels: Levels) -> None:
         """Standings say what is stable."""
@@ -243,6 +305,14 @@ class LocamuBroker:
                 raise PeerViolation(f"client {link.peer} sent {type(message).__name__}, which only brokers may send")
             self.durable.put(Said(link.peer, message))
             self.exchange.progress()
+        elif isinstance(message, Admission | Admitted | Farewell):
+            self._on_membership(link, message)
+        elif link.peer not in self.exchange.peers:
+            # A sponsor may take us for one of the tree before we are.
+            if self.phase is not Phase.JOINING:
+                raise PeerViolation(f"broker {self.name} was not told that {link.peer} is near it in the tree")
+        elif isinstance(message, Surroundings):
+            self.exchange.on_surroundings(link.peer, message)
         elif isinstance(message, Relay):
             problem = topic_problem(message.batch.topic) if message.batch is not None else ""
             if problem:
@@ -257,6 +327,83 @@ class LocamuBroker:
             self.exchange.on_standing(link.peer, message)
         else:
             raise PeerViolation(f"broker {link.peer} sent {type(message).__name__}, which LoCaMu does not know")
+
+    # ------------------------------------------------------------------------------------------ coming and going
+
+    def _on_membership(self, link: Link, message: Admission | Admitted | Farewell) -> None:
+        if isinstance(message, Admission):
+            self._on_admission(link.peer, message)
+        elif isinstance(message, Admitted):
+            if self.phase is Phase.JOINING:
+                self._on_admitted(link.peer, message)
+        elif self.phase is Phase.RETIRING and link.peer == self.parent:
+            self._go()
+        else:
+            self._on_farewell(link.peer)
+
+    def _on_admission(self, newcomer: str, message: Admission) -> None:
+        """Whoever is new is told when everybody knows of it; it may ask again, and begins with what we have then."""
+        land = self.durable.core.land
+        if self.phase is not Phase.SERVING:
+            why = f"broker {self.name} is {self.phase.value}: join another one"
+            self.hub.refuse(newcomer, Refusal("misuse", why))
+        elif newcomer in land.gone or (newcomer in land.near and not land.sponsors(newcomer)):
+            why = f"there is, or was, a broker {newcomer} in the tree near {self.name}: choose another name"
+            self.hub.refuse(newcomer, Refusal("name", why))
+        elif newcomer not in land.near:
+            self.durable.put(Welcomed(newcomer, message.address))
+            self.exchange.progress()
+        elif not self._is_pending("j", newcomer):
+            self._admit(newcomer)
+
+    def _is_pending(self, what: str, node: str) -> bool:
+        pending = self.durable.core.pending.values()
+        return any(one.notice.what == what and one.notice.pattern == node and not one.up for one in pending)
+
+    def _admit(self, newcomer: str) -> None:
+        if newcomer in self.hub.links:
+            if newcomer in self.durable.core.land.expected:
+                self.durable.put(Bequeathed(newcomer))
+            self.hub.send(newcomer, Admitted(encode_state(bequest(self.durable.core, newcomer))))
+            self.hub.out.append(Report("joined", peer=newcomer))
+
+    def _on_admitted(self, sponsor: str, message: Admitted) -> None:
+        """Go on as one of the tree, with sessions of that kind."""
+        self.hub.set_aside(sponsor)
+        self.hub.out.append(Disconnect(sponsor, "taken in"))
+        self.durable.inherit(decode_state(message.state))
+        self._enter(Phase.SERVING)
+        self.hub.incarnation += 1
+        self.exchange.start(self._now)
+
+    def _tell_finished(self) -> None:
+        finished, self.durable.finished = self.durable.finished, []
+        for notice in finished:
+            if notice.what == "j":
+                self._admit(notice.pattern)
+            elif notice.what == "l":
+                self._say_farewell()
+
+    def _say_farewell(self) -> None:
+        """All that we have ever said was processed by everybody: nobody needs us."""
+        parent = self.parent
+        if parent in self.hub.links and not self._is_pending("l", self.name):
+            self.hub.send(parent, Farewell())
+
+    def _on_farewell(self, leaf: str) -> None:
+        """Everybody knows that it leaves: it is forgotten, in the order of everything else."""
+        land = self.durable.core.land
+        self.hub.send(leaf, Farewell())
+        if leaf in land.near and land.is_leaf(leaf):
+            self.hub.out.append(Report("left", peer=leaf))
+            self.durable.put(Released(leaf))
+            self.exchange.progress()
+
+    def _go(self) -> None:
+        self._enter(Phase.GONE)
+        self.hub.out += self.durable.journal.erase()
+        self.hub.abandon(f"broker {self.name} has left the tree")
+        self.hub.out.append(Report("stopped"))
 
     # ------------------------------------------------------------------------------------------------- sessions
 
@@ -301,4 +448,7 @@ class LocamuBroker:
         self.exchange.check_invariants()
 
     def waiting_for(self) -> list[str]:
-        return [*self.exchange.waiting_for(), *self.hub.waiting_for()]
+        own = [f"{self.config.parent} to take it in"] if self.phase is Phase.JOINING else []
+        if self.phase is Phase.RETIRING:
+            own.append(f"{self.parent} to let it go")
+        return [*own, *self.exchange.waiting_for(), *self.hub.waiting_for()]

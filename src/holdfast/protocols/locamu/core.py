@@ -19,6 +19,7 @@ from holdfast.model.batches import Batch
 from holdfast.model.messages import Confirm, Notice, Publish, SessionMessage
 from holdfast.protocols.locamu.copies import Copy, Entry, Marks, Numbers, Reaches, is_safe, learn, triples
 from holdfast.protocols.locamu.groups import Groups, GroupsImage, Waiter
+from holdfast.protocols.locamu.land import Land, LandImage
 from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.protocols.trackers import RangeTracker
 
@@ -61,28 +62,39 @@ class CoreImage(Struct):
     store: list[Entry] = []
     pending: dict[int, Pending] = {}
     groups: GroupsImage = field(default_factory=GroupsImage)
+    land: LandImage = field(default_factory=LandImage)
+    inherited: Numbers = {}
 
 
 class Core:
     """What one broker has processed."""
 
     def __init__(self, near: Neighbourhood, reach: Reaches, tell: Tell) -> None:
-        self.name, self.near, self.reach, self._tell = near.name, near, reach, tell
+        self.name, self.reach, self._tell = near.name, reach, tell
+        self.land = Land(near, reach)
         self.serial = 0
         self.past: Numbers = {}
+        self.inherited: Numbers = {}
+        """The past with which we came to the tree, if that was there before us."""
         self.seen: dict[str, RangeTracker] = {}
         """By forwarder, its numbers for us of what was processed here."""
         self.unmarked: dict[int, Unmarked] = {}
         self.store: dict[int, Entry] = {}
         self.pending: dict[int, Pending] = {}
         self.groups = Groups()
+        self._survey()
+        self._index: dict[tuple[str, str, int], int] = {}
+        """The serial of everything that is kept, or not marked by all, under each of its identifiers."""
+
+    def _survey(self) -> None:
+        """What follows from the tree around us."""
+        near, reach = self.land.near, self.reach
+        self.near = near
         self.numberers = near.within(reach.marks)
         """Whose numbers for us there may be."""
         self._near = {name for name, path in near.paths(near.name).items() if len(path) <= reach.safe}
         self._linked = set(near.within(reach.links))
         self._onwards: dict[str, set[str]] = {}
-        self._index: dict[tuple[str, str, int], int] = {}
-        """The serial of everything that is kept, or not marked by all, under each of its identifiers."""
 
     # ----------------------------------------------------------------------------------------------------- the rules
 
@@ -117,7 +129,12 @@ class Core:
                             return True
                     elif node in seen and seen[node].contains(number):
                         return True
-        return False
+        return bool(self.inherited) and self._is_inherited(copy)
+
+    def _is_inherited(self, copy: Copy) -> bool:
+        """Whether our sponsor had processed it before we began. A forwarder of both copies shows that (3.6)."""
+        known = self.inherited
+        return any(number <= known.get((node, target), 0) for node, target, number in triples(copy.marks, copy.extra))
 
     def _has(self, node: str, target: str, number: int) -> bool:
         if target == self.name:
@@ -167,10 +184,12 @@ class Core:
 
     def lacks(self, entry: Entry, target: str, column: dict[str, int]) -> bool:
         """Whether the target, which has so much of everybody's, may lack the message or some identifier of it."""
+        # Numbers of somebody who has left the tree are nobody's any more: all have what it said.
         if target in entry.own:
-            return any(column.get(node, 0) < number for node, number in entry.numbers_for(target, self.name))
+            numbers = entry.numbers_for(target, self.name)
+            return any(column.get(node, 0) < number for node, number in numbers if node in self.near)
         last = entry.last
-        return bool(last) and column.get(last, 0) < entry.marks[last].get(target, 0)
+        return last in self.near and column.get(last, 0) < entry.marks[last].get(target, 0)
 
     def is_marked(self, entry: Entry) -> bool:
         """Whether nobody was passed over whose numbers those behind us would have to hear of.
@@ -247,7 +266,7 @@ class Core:
         """Everybody nearby who takes part in routing the message on."""
         paths, onward = self.near.paths(self.name), self._onward(way)
         if copy.notice is not None and copy.notice.what != "c":
-            return onward
+            return onward - {copy.notice.pattern} if copy.notice.what == "g" else onward
         targets = self.groups.members(copy.batch, copy.notice) & onward
         # Whoever was given a number on the way waits for it, whatever we know of its interests by now.
         targets.update(target for _, target, _ in triples(copy.marks, copy.extra) if target in onward)
@@ -370,12 +389,35 @@ class Core:
             self._await(entry, notice, list(self.groups.local.route(notice.pattern)))
             for client in self.pending[entry.serial].clients:
                 self._tell(client, Confirm(entry.serial, notice.pattern, notice.publisher, notice.seq))
+        elif notice is not None and notice.what in ("j", "l", "g"):
+            self._reshape(entry, notice)
         elif notice is not None:
             behind = [name for name in entry.path if self.near.distance(self.name, name) <= self.reach.marks]
             if behind:
                 self.groups.heard(notice, behind)
             if notice.what == "s":
                 self._await(entry, notice, [])
+
+    def _reshape(self, entry: Entry, notice: Notice) -> None:
+        """A broker comes, is about to leave, or has left."""
+        node, land = notice.pattern, self.land
+        if notice.what == "g":
+            if land.shrink(node):
+                self._survey()
+                self._forget_broker(node)
+            return
+        if notice.what == "l":
+            land.leaving = land.leaving or node == self.name
+        elif land.grow(notice.publisher, node, notice.where):
+            self._survey()
+        self._await(entry, notice, [])
+
+    def _forget_broker(self, node: str) -> None:
+        """All that it ever said was processed by all, and it waits for nothing any more."""
+        self.past = {pair: number for pair, number in self.past.items() if node not in pair}
+        self.seen.pop(node, None)
+        for pending in self.pending.values():
+            pending.down.pop(node, None)
 
     def _deliver(self, batch: Batch) -> None:
         for client, filters in self.groups.local.route(batch.topic).items():
@@ -385,7 +427,9 @@ class Core:
     def _await(self, entry: Entry, notice: Notice, clients: list[str]) -> None:
         up = entry.path[-1] if entry.path else ""
         number = entry.marks.get(up, {}).get(self.name, 0)
-        down = {name: entry.own[name] for name in self.near.neighbours(self.name) if name in entry.own}
+        # Two newcomers who wait for each other to hear of them would wait for ever: they begin with what we have.
+        behind = [name for name in self.near.neighbours(self.name) if name not in self.land.expected]
+        down = {name: entry.own[name] for name in behind if name in entry.own}
         self.pending[entry.serial] = Pending(up, number, down, notice, clients)
 
     def complete_towards(self, neighbour: str) -> int:
@@ -411,7 +455,15 @@ class Core:
     def image(self) -> CoreImage:
         seen = [(node, one.prefix, one.ranges()) for node, one in self.seen.items()]
         return CoreImage(
-            self.serial, self.past, seen, self.unmarked, list(self.store.values()), self.pending, self.groups.image()
+            self.serial,
+            self.past,
+            seen,
+            self.unmarked,
+            list(self.store.values()),
+            self.pending,
+            self.groups.image(),
+            self.land.image(),
+            self.inherited,
         )
 
     def restore(self, image: CoreImage) -> None:
@@ -425,6 +477,9 @@ class Core:
         for serial, unmarked in self.unmarked.items():
             self._index.update((triple, serial) for triple in triples(unmarked.marks))
         self.groups.restore(image.groups)
+        self.land.restore(image.land)
+        self.inherited = image.inherited
+        self._survey()
 
     def check_invariants(self) -> None:
         self.groups.check_invariants()

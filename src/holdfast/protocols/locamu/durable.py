@@ -25,9 +25,23 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import Hub
 from holdfast.protocols.links import Link
 from holdfast.protocols.locamu.copies import Entry, Reaches
-from holdfast.protocols.locamu.core import Core
+from holdfast.protocols.locamu.core import Core, CoreImage
 from holdfast.protocols.locamu.groups import Waiter
-from holdfast.protocols.locamu.journal import Began, Finished, Image, Journal, Learnt, Left, Record, Said, Took
+from holdfast.protocols.locamu.journal import (
+    Began,
+    Bequeathed,
+    Finished,
+    Image,
+    Journal,
+    Learnt,
+    Left,
+    Record,
+    Released,
+    Retired,
+    Said,
+    Took,
+    Welcomed,
+)
 from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.protocols.publishers import PublicationRefused, PublisherMemory, accept_publication, request_problem
 
@@ -40,10 +54,14 @@ class Durable:
     ) -> None:
         self._config, self._hub = config, hub
         self.core = rules(near, reach, self._tell)
+        self.core.land.places.update(config.places)
+        self.core.land.places[config.name] = config.address
         self.publishers = PublisherMemory()
         self.journal = Journal()
         self.fresh: list[Entry] = []
         self.changed: list[Entry] = []
+        self.finished: list[Notice] = []
+        """Notices that began here and that everybody has."""
 
     # ------------------------------------------------------------------------------------------------------- records
 
@@ -72,6 +90,17 @@ class Durable:
         self._hub.take()
         self.fresh.clear()
         self.changed.clear()
+        self.finished.clear()
+
+    def inherit(self, image: CoreImage) -> None:
+        """Begin, as a newcomer to the tree, with what its sponsor has processed."""
+        self.core.restore(image)
+        self.compact()
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing was ever written down."""
+        return not self.journal.last and not self.core.land.joined
 
     def _repeat(self, record: Record) -> None:
         links = self._hub.links
@@ -98,6 +127,14 @@ class Durable:
                 self._finish(serial)
             case Left(client):
                 self._left(client)
+            case Welcomed(child, place):
+                self._publish(Notice("j", child, place, self._config.name))
+            case Bequeathed(child):
+                self.core.land.expected.remove(child)
+            case Retired():
+                self._publish(Notice("l", self._config.name))
+            case Released(child):
+                self._publish(Notice("g", child))
 
     # ------------------------------------------------------------------------------------------------------- clients
 
@@ -177,5 +214,7 @@ class Durable:
 
     def _finish(self, serial: int) -> None:
         pending = self.core.finish(serial)
+        if not pending.up:
+            self.finished.append(pending.notice)
         for client, token in pending.waiters:
             self._tell(client, SubscribeAck(token) if pending.notice.what == "s" else ConfirmAck(token))

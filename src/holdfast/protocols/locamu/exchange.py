@@ -15,13 +15,14 @@ Bounds: copies that wait (`BUFFER_MAX`; one more is dropped, and asked for again
 
 from collections import Counter
 
-from holdfast.model.errors import PeerViolation
+from holdfast.model.errors import ConfigError, PeerViolation
+from holdfast.model.land_messages import Surroundings
 from holdfast.model.messages import Relay, Standing
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import Hub
 from holdfast.protocols.locamu.copies import Copy, Entry, Reaches
 from holdfast.protocols.locamu.durable import Durable
-from holdfast.protocols.locamu.headers import HeaderSize, LinkTerms, relay_overhead
+from holdfast.protocols.locamu.headers import Decoder, Encoder, HeaderSize, LinkTerms, relay_overhead
 from holdfast.protocols.locamu.journal import Finished, Learnt, Took
 from holdfast.protocols.locamu.peers import Peer, active
 from holdfast.protocols.neighbourhoods import Neighbourhood
@@ -48,8 +49,9 @@ class Exchange:
     def __init__(self, config: BrokerConfig, near: Neighbourhood, reach: Reaches, hub: Hub, durable: Durable) -> None:
         self.name, self.config, self.near, self.reach = config.name, config, near, reach
         self.hub, self.durable, self.core = hub, durable, durable.core
-        self.peers = {name: Peer(name, dials=config.name > name) for name in near.within(reach.links)}
-        self.active = active(near, self.peers)
+        self.peers: dict[str, Peer] = {}
+        self._terms: dict[str, tuple[LinkTerms, LinkTerms]] = {}
+        self._survey()
         self.buffer: dict[Key, tuple[str, Copy]] = {}
         self._lacking: dict[int, set[str]] = {}
         self._ask_at, self._ask_s = 0.0, ASK_S
@@ -62,18 +64,82 @@ class Exchange:
     def start(self, now: float) -> None:
         """Whatever is kept from an earlier life is owed to whoever is concerned."""
         self.now = now
+        self._survey()
         for peer in self.peers.values():
-            self.hub.out.append(SetTimer(SUSPECT_TIMER + peer.name, self.config.suspect_s))
-            if peer.dials:
-                self.hub.dial(peer.name, now)
+            self._expect(peer)
         for entry in list(self.core.store.values()):
             self._owe(entry)
 
+    def _survey(self) -> None:
+        """Whom we are connected with, by the tree as it is."""
+        self.near, self._surveyed = self.core.near, self.core.land.changes
+        linked = self.near.within(self.reach.links)
+        self.peers = {name: self.peers.get(name) or Peer(name, self.core.land.dials(name)) for name in linked}
+        self._terms.clear()
+        self.active = active(self.near, self.peers)
+
+    def _expect(self, peer: Peer) -> None:
+        self.hub.out.append(SetTimer(SUSPECT_TIMER + peer.name, self.config.suspect_s))
+        if peer.dials:
+            self.dial(peer.name)
+
+    def dial(self, name: str) -> None:
+        """Begin a session with that broker."""
+        self.hub.dial(name, self.now, self.core.land.places.get(name, ""))
+
+    def _follow_the_land(self) -> None:
+        """The tree around us has changed: somebody is near who was not there before, or is there no more."""
+        before = self.peers
+        self._survey()
+        for name in before.keys() - self.peers.keys():
+            self._part_with(before[name])
+        for name in self.peers.keys() - before.keys():
+            self._expect(self.peers[name])
+        for peer in self.peers.values():
+            self._strike_off(peer)
+            if peer.in_session:
+                peer.encoder = Encoder(self._terms_with(peer.name)[0], self.name)
+                self._describe(peer)
+
+    def _part_with(self, peer: Peer) -> None:
+        self.hub.out.append(CancelTimer(SUSPECT_TIMER + peer.name))
+        for serial in peer.awaiting:
+            self._lacking[serial].discard(peer.name)
+            self._forget_if_stable(serial)
+        self.hub.end(peer.name, f"{peer.name} has left the tree")
+
+    def _terms_with(self, name: str) -> tuple[LinkTerms, LinkTerms]:
+        """Of what we send, and of what we get as long as we are not told otherwise."""
+        found = self._terms.get(name)
+        if found is None:
+            outgoing = incoming = LinkTerms(self.near, self.name, name, self.reach)
+            base = self.core.land.base
+            if self._surveyed and name in base:
+                incoming = LinkTerms(base, self.name, name, self.reach)
+            found = self._terms[name] = outgoing, incoming
+        return found
+
+    def _describe(self, peer: Peer) -> None:
+        """Whatever we send from now on refers to the tree as we know it."""
+        self.hub.send(peer.name, Surroundings(self.near.edges))
+
+    def on_surroundings(self, name: str, said: Surroundings) -> None:
+        """Whatever that broker sends from now on refers to the tree as it knows it."""
+        try:
+            terms = LinkTerms(Neighbourhood(name, said.edges), self.name, name, self.reach)
+        except (ConfigError, KeyError):
+            raise PeerViolation(f"{name} described surroundings in which {self.name} is not") from None
+        self.peers[name].decoder = Decoder(terms, name)
+
     def opened(self, name: str, fresh: bool) -> None:
         """A session with that broker begins, or goes on."""
-        peer = self.peers[name]
+        peer = self.peers.get(name)
+        if peer is None:
+            return
         if fresh:
-            peer.begin(peer.terms or LinkTerms(self.near, self.name, name, self.reach), self.name)
+            peer.begin(*self._terms_with(name), self.name)
+            if self._surveyed:
+                self._describe(peer)
             self._say(peer)
         self.hub.out.append(CancelTimer(SUSPECT_TIMER + name))
         self._judge(peer, suspected=False)
@@ -81,16 +147,19 @@ class Exchange:
 
     def closed(self, name: str) -> None:
         """The connection is gone; the broker is given a while to come back before it is suspected."""
+        if name not in self.peers:
+            return
         self.hub.out.append(SetTimer(SUSPECT_TIMER + name, self.config.suspect_s))
 
     def ended(self, name: str) -> None:
-        self.peers[name].end()
-        self.closed(name)
+        if name in self.peers:
+            self.peers[name].end()
+            self.closed(name)
 
     def suspect(self, name: str) -> None:
         """It has not come back. That may be wrong, and is then put right when it does."""
         link = self.hub.links.get(name)
-        if link is None or not link.is_open:
+        if name in self.peers and (link is None or not link.is_open):
             self._judge(self.peers[name], suspected=True)
 
     def _judge(self, peer: Peer, suspected: bool) -> None:
@@ -161,6 +230,8 @@ class Exchange:
 
     def _settle_entries(self) -> None:
         durable = self.durable
+        if self.core.land.changes != self._surveyed:
+            self._follow_the_land()
         fresh, durable.fresh = durable.fresh, []
         changed, durable.changed = durable.changed, []
         for entry in fresh:
@@ -237,8 +308,8 @@ class Exchange:
 
     def acknowledged(self, name: str) -> None:
         """There is room on a link."""
-        peer = self.peers[name]
-        if peer.queue and name in self.active:
+        peer = self.peers.get(name)
+        if peer is not None and peer.queue and name in self.active:
             self._transmit(peer)
 
     def _go_back(self, peer: Peer) -> None:
@@ -315,18 +386,23 @@ class Exchange:
     def _complete(self) -> None:
         """Finish the notices that everybody behind us has."""
         for serial, pending in list(self.core.pending.items()):
-            if pending.clients or any(self.peers[one].complete < number for one, number in pending.down.items()):
+            if pending.clients or any(self._lags(one, number) for one, number in pending.down.items()):
                 continue
             self.durable.put(Finished(serial))
             if pending.up:
                 self.hurried[pending.up] = None
             self._forget_if_stable(serial)
 
+    def _lags(self, name: str, number: int) -> bool:
+        peer = self.peers.get(name)
+        return peer is not None and peer.complete < number
+
     def hurry(self) -> None:
         """At the end of a turn, those who wait to hear that something is complete are told."""
         hurried, self.hurried = self.hurried, {}
         for name in hurried:
-            self._say(self.peers[name])
+            if name in self.peers:
+                self._say(self.peers[name])
 
     def _say(self, peer: Peer, asking: bool = False) -> None:
         link = self.hub.links.get(peer.name)

@@ -92,11 +92,13 @@ class Groups:
         counts = self._counts.setdefault(interest, {})
         for name in behind:
             counts[name] = counts.get(name, 0) + (1 if notice.what == "s" else -1)
-            if counts[name]:
+            if counts[name] > 0:
                 self.remote.add(*interest, name)
             else:
-                del counts[name]
                 self.remote.remove(*interest, name)
+            if not counts[name]:
+                # A newcomer may hear that somebody wants a pattern no more before it hears that it did.
+                del counts[name]
         if not counts:
             del self._counts[interest]
 
@@ -105,6 +107,19 @@ class Groups:
         if batch is not None:
             return {name for name, filters in self.remote.route(batch.topic).items() if batch.wanted_by(filters)}
         return set(self.remote.route(notice.pattern)) if notice is not None else set()
+
+    def seen_from(self, near: Iterable[str], own: str, neighbours: Iterable[str]) -> GroupsImage:
+        """The same for a new leaf below us, which is near those: behind us are we, and everybody else."""
+        found = []
+        for interest in dict.fromkeys((*self._counts, *self.wants)):
+            counts = self._counts.get(interest, {})
+            all_of_us = sum(counts.get(name, 0) for name in neighbours) + (interest in self.wants)
+            behind = {name: counts[name] for name in near if name in counts}
+            if all_of_us:
+                behind[own] = all_of_us
+            if behind:
+                found.append((interest, behind))
+        return GroupsImage([], found)
 
     # ------------------------------------------------------------------------------------------------------- the disk
 
@@ -119,9 +134,10 @@ class Groups:
                     self.local.add(*interest, client)
         for interest, counts in image.counts:
             self._counts[interest] = counts
-            for name in counts:
-                self.remote.add(*interest, name)
+            for name, count in counts.items():
+                if count > 0:
+                    self.remote.add(*interest, name)
 
     def check_invariants(self) -> None:
         for interest, counts in self._counts.items():
-            assert all(count > 0 for count in counts.values()), f"{interest} is wanted less than not at all: {counts}"
+            assert all(counts.values()), f"{interest} is counted where nobody wants it: {counts}"

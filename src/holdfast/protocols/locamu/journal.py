@@ -9,6 +9,7 @@ an image says which records it includes, so that those not erased yet do no harm
 import msgspec
 from msgspec import Struct
 
+from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import SessionMessage
 from holdfast.protocols.links import LinkImage
 from holdfast.protocols.locamu.copies import Copy, Marks
@@ -59,7 +60,30 @@ class Finished(Struct, tag="finished"):
     serial: int
 
 
-Record = Began | Left | Said | Took | Learnt | Finished
+class Welcomed(Struct, tag="welcomed"):
+    """A newcomer is to be a leaf below us."""
+
+    child: str
+    place: str
+
+
+class Bequeathed(Struct, tag="bequeathed"):
+    """A newcomer is told with what it begins."""
+
+    child: str
+
+
+class Retired(Struct, tag="retired"):
+    """We are going to leave the tree."""
+
+
+class Released(Struct, tag="released"):
+    """A leaf below us has left the tree."""
+
+    child: str
+
+
+Record = Began | Left | Said | Took | Learnt | Finished | Welcomed | Bequeathed | Retired | Released
 
 
 class Image(Struct):
@@ -74,6 +98,20 @@ class Image(Struct):
 _encoder = msgspec.msgpack.Encoder()
 _record_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 _image_decoder = msgspec.msgpack.Decoder(Image)
+_core_decoder = msgspec.msgpack.Decoder(CoreImage)
+
+
+def encode_state(core: CoreImage) -> bytes:
+    """A state for somebody else to go on from."""
+    return _encoder.encode(core)
+
+
+def decode_state(data: bytes) -> CoreImage:
+    """What `encode_state` has written; raises `PeerViolation`."""
+    try:
+        return _core_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise PeerViolation(f"what a newcomer was to go on from cannot be understood: {error}") from None
 
 
 class Journal:
@@ -103,6 +141,11 @@ class Journal:
         kept, self._kept = self._kept, []
         erased = [Persist(f"{RECORD_KEY}{number}", b"") for number in kept]
         return [Persist(IMAGE_KEY, _encoder.encode(image)), *erased]
+
+    def erase(self) -> Effects:
+        """Nobody is to go on from this."""
+        kept, self._kept = self._kept, []
+        return [Persist(key, b"") for key in (IMAGE_KEY, *(f"{RECORD_KEY}{number}" for number in kept))]
 
     def read(self, pairs: dict[str, bytes]) -> tuple[Image | None, list[Record]]:
         """The latest image, and the records after it in their order."""

@@ -10,7 +10,7 @@ class Peer:
 
     def __init__(self, name: str, dials: bool) -> None:
         self.name, self.dials = name, dials
-        self.terms: LinkTerms | None = None
+        self.in_session = False
         self.suspected = False
         self.greeted = False
         """Whether it has told us, in this session, how far it is: before that nothing is sent to it."""
@@ -30,15 +30,15 @@ class Peer:
         self.patience_s = 0.0
         self.resent: dict[int, float] = {}
 
-    def begin(self, terms: LinkTerms, own: str) -> None:
+    def begin(self, outgoing: LinkTerms, incoming: LinkTerms, own: str) -> None:
         """A new session: neither side remembers what an earlier one has carried."""
-        self.terms = terms
-        self.encoder, self.decoder = Encoder(terms, own), Decoder(terms, self.name)
+        self.in_session = True
+        self.encoder, self.decoder = Encoder(outgoing, own), Decoder(incoming, self.name)
         self.greeted, self.said = False, None
         self.resent.clear()
 
     def end(self) -> None:
-        self.greeted = False
+        self.greeted = self.in_session = False
 
 
 def active(near: Neighbourhood, peers: dict[str, Peer]) -> set[str]:

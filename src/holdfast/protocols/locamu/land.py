@@ -1,0 +1,117 @@
+"""The tree around a LoCaMu broker, as it changes: leaves come and go (beyond the thesis, section 6.2).
+
+Everybody hears of it by notices, in causal order with everything else. A newcomer says nothing before all brokers have
+processed the notice of it, and whoever leaves is forgotten only when all have processed everything that it ever said.
+So no message is under way whose path some broker cannot place. A leaf changes no distance between others; inner brokers
+stay where they are.
+
+A newcomer goes on from what its sponsor has processed: see `protocols.locamu.bequests`.
+"""
+
+from msgspec import Struct
+
+from holdfast.protocols.locamu.copies import Reaches
+from holdfast.protocols.neighbourhoods import Edge, Neighbourhood
+
+
+class LandImage(Struct):
+    """All of it, for the disk, and for a newcomer."""
+
+    edges: list[Edge] = []
+    changes: int = 0
+    newcomers: list[str] = []
+    gone: list[str] = []
+    places: dict[str, str] = {}
+    expected: list[str] = []
+    joined: bool = False
+    leaving: bool = False
+
+
+class Land:
+    """What one broker knows of the tree."""
+
+    def __init__(self, near: Neighbourhood, reach: Reaches) -> None:
+        self.near, self.base, self._reach = near, near, reach
+        self.changes = 0
+        """How often it has changed since the broker was told of it; 0: both ends of a link know the same."""
+        self.newcomers: list[str] = []
+        """Those near us who came to a tree that was there."""
+        self.gone: list[str] = []
+        """Those who were near and left: their names are not given again."""
+        self.places: dict[str, str] = {}
+        """Addresses, as far as they were told."""
+        self.expected: list[str] = []
+        """Those below us that have not been told yet with what they begin: what we process until then is in that."""
+        self.joined = False
+        """Whether we came to a tree that was there."""
+        self.leaving = False
+
+    def dials(self, other: str) -> bool:
+        """Whether we are the one of the two who dials."""
+        if self.joined is not (other in self.newcomers):
+            # Whoever came later knows where those are who were there.
+            return self.joined
+        return self.near.name > other
+
+    def grow(self, parent: str, child: str, place: str) -> bool:
+        """There is a new leaf; whether it is near."""
+        near = self.near
+        if child in near or parent not in near or near.distance(near.name, parent) >= self._reach.safe:
+            return False
+        self.newcomers.append(child)
+        self.places[child] = place
+        if parent == near.name:
+            self.expected.append(child)
+        self._draw((*near.edges, (parent, child)))
+        return True
+
+    def shrink(self, child: str) -> bool:
+        """A leaf is gone; whether it was near."""
+        if child not in self.near:
+            return False
+        self.newcomers = [name for name in self.newcomers if name != child]
+        self.gone.append(child)
+        self.places.pop(child, None)
+        self._draw(tuple(edge for edge in self.near.edges if child not in edge))
+        return True
+
+    def _draw(self, edges: tuple[Edge, ...]) -> None:
+        self.near = Neighbourhood(self.near.name, edges)
+        self.changes += 1
+
+    def is_leaf(self, name: str) -> bool:
+        return len(self.near.neighbours(name)) == 1
+
+    def sponsors(self, name: str) -> bool:
+        """Whether that one is a leaf below us that came later."""
+        return name in self.newcomers and (self.near.name, name) in self.near.edges
+
+    def seen_from(self, heir: str) -> LandImage:
+        """The same for a leaf below us."""
+        near, paths = self.near, self.near.paths(heir)
+        edges = [edge for edge in near.edges if all(len(paths[name]) <= self._reach.safe for name in edge)]
+        places = {name: place for name, place in self.places.items() if name in paths and name != heir}
+        newcomers = [name for name in self.newcomers if name in paths and name != heir]
+        if self.joined:
+            newcomers.append(near.name)
+        return LandImage(edges, 1, newcomers, self.gone, places, joined=True)
+
+    def image(self) -> LandImage:
+        return LandImage(
+            list(self.near.edges),
+            self.changes,
+            self.newcomers,
+            self.gone,
+            self.places,
+            self.expected,
+            self.joined,
+            self.leaving,
+        )
+
+    def restore(self, image: LandImage) -> None:
+        """Go on from an image; where the tree has not changed, what we were told counts."""
+        self.places = {**image.places, **self.places}
+        if image.changes:
+            self.near, self.changes = Neighbourhood(self.near.name, image.edges), image.changes
+        self.newcomers, self.gone, self.expected = image.newcomers, image.gone, image.expected
+        self.joined, self.leaving = image.joined, image.leaving
