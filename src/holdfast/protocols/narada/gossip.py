@@ -264,7 +264,7 @@ class Bundle:
         effects: Effects = []
         for member in self.members.values():
             self._advance(member)
-            missing = self._missing(member, FETCH_RANGES_MAX)
+            missing = self._missing(member, FETCH_RANGES_MAX) if self._may_fetch(member) else []
             unknown = bool(self._unexplained(member))
             if not missing and not unknown:
                 member.lagging_since = None
@@ -274,6 +274,10 @@ class Bundle:
                 member.lagging_since = now
             effects += self._ask(member, missing, unknown, now)
         return effects
+
+    def _may_fetch(self, member: Member) -> bool:
+        """One that begins fetches what it missed from its assistant alone: else everybody would send it the same."""
+        return self.keeping.state != "filling" or member.name == self.assistant or self.assistant not in self.members
 
     def _ask(self, member: Member, missing: list[Range], unknown: bool, now: float) -> Effects:
         keeping, config = self.keeping, self.keeping.config

@@ -164,7 +164,7 @@ class Repository:
                 managed.mending.on_resent(event)
                 managed.bundle.on_resent(event, now)
                 managed.intake.tidy()
-                return self._hasten(managed, now)
+                return [] if event.more else self._hasten(managed, now)
             case Leave():
                 managed.bundle.on_leave(event)
                 return []
