@@ -101,6 +101,8 @@ class ClientNode:
         self._tokens = 0
         self._requests: dict[int, tuple[str, str, str]] = {}
         self._wanted: dict[tuple[str, str], int] = {}
+        self._spilling: dict[tuple[str, str], None] = {}
+        """Those of them of which the broker may leave out what we do not take in time."""
         self._table = RoutingTable()
         self._uneaten: dict[tuple[str, int], SessionMessage] = {}
         self._stopping = False
@@ -186,6 +188,10 @@ class ClientNode:
         Where it `spills` the broker may leave out what we do not take in time: somebody else has it for us.
         """
         self._check_open("subscribe")
+        if not spills:
+            self._spilling.pop((pattern, where), None)
+        elif (pattern, where) not in self._wanted:
+            self._spilling[pattern, where] = None
         self._table.add(pattern, where, self.name)
         self._wanted[pattern, where] = self._wanted.get((pattern, where), 0) + 1
         return self._request("subscribe", pattern, where, lambda token: Subscribe(token, pattern, where, spills), now)
@@ -212,6 +218,7 @@ class ClientNode:
             self._wanted[pattern, where] = left
         else:
             self._table.remove(pattern, where, self.name)
+            self._spilling.pop((pattern, where), None)
         return not left
 
     def confirm(self, topic: str, seq: int, now: float) -> tuple[int, Effects]:

@@ -17,7 +17,18 @@ from typing import Literal
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import Join, Levels, Open, Publish, Refusal, SessionMessage, Twig, Unstable, View
+from holdfast.model.messages import (
+    Join,
+    Levels,
+    Open,
+    Publish,
+    Refusal,
+    SessionMessage,
+    Subscribe,
+    Twig,
+    Unstable,
+    View,
+)
 from holdfast.model.terms import Contact
 from holdfast.protocols.clients import GIVE_UP_TIMER, ClientNode
 from holdfast.protocols.config import ClientConfig
@@ -297,6 +308,9 @@ class MovingClient(ClientNode):
         self._unasked.clear()
         for token, request in list(self._messages.items()):
             super()._send_request(token, request)
+        for pattern, where in self._spilling:
+            # The new broker knows what we want, but not that it may leave some of it out.
+            self._hub.send(self._broker, Subscribe(0, pattern, where, spills=True))
         self._attach(link)
 
     def _accepted_up_to(self, seq: int) -> None:
