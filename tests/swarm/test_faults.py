@@ -16,7 +16,7 @@ SOME = chunks(max(1, RUNS // 4 // len(FAILURE_CLASSES)))
 FEW = chunks(max(1, RUNS // 12 // len(FAILURE_CLASSES)))
 DEGREE_MAX = 3
 MOVING_FROM = 150
-"""Seeds of losses in the midst of a move begin behind this one: `move` 123 and 137 and `moves` 35 are broken, and why
+"""Seeds of losses in the midst of a move begin behind this one: `move` 123 and 137 and `moves` 72 are broken, and why
 is told in docs/protocols/ginger.md, the shape of the tree."""
 
 
