@@ -2,43 +2,12 @@
 
 from collections.abc import Sequence
 
-from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.events import Refetch
 from holdfast.simulation.reliable import ReliableWorld
+from holdfast.simulation.reliable.harm import HarmedStore
 from holdfast.simulation.reliable.hosts import RepositoryHost
-from holdfast.storage.stores import Damage, MemoryStore
+from holdfast.storage.stores import MemoryStore
 from tests.support.reliable import Ear, keeping, numbers, publish, stored, subscriber, world_of
-
-
-class HarmedStore(MemoryStore):
-    """A store some of whose messages do not fit their checksums: nobody gets them until they are mended."""
-
-    def __init__(self, sound: MemoryStore, harmed: Sequence[int], named: bool = True) -> None:
-        super().__init__()
-        self.__dict__.update(sound.__dict__)
-        self.harmed, self.named = set(harmed), named
-
-    def read(self, stream: str, first: int, last: int, bytes_max: int) -> list[Entry]:
-        return [one for one in super().read(stream, first, last, bytes_max) if one.first not in self.harmed]
-
-    def verify(self) -> list[Damage]:
-        everything = super().read("orders", 1, 1 << 60, 1 << 60)
-        return [
-            Damage(
-                stream="orders",
-                first=one.first,
-                last=one.last,
-                what="harmed",
-                publisher=one.publisher if self.named else "",
-                cat=one.cat if self.named else 0,
-            )
-            for one in everything
-            if one.first in self.harmed
-        ]
-
-    def mend(self, stream: str, entries: Sequence[Entry]) -> None:
-        assert stream == "orders"
-        self.harmed -= {entry.first for entry in entries}
 
 
 def harmed_world(harmed: Sequence[int], named: bool = True) -> tuple[ReliableWorld, RepositoryHost]:
@@ -49,7 +18,7 @@ def harmed_world(harmed: Sequence[int], named: bool = True) -> tuple[ReliableWor
     world.run(3.0)
     world.crash("r2")()
     first = world.repositories["r1"]
-    first.store = HarmedStore(first.store, harmed, named)
+    first.store = HarmedStore(first.store, "orders", harmed, named)
     return world, first
 
 

@@ -15,6 +15,7 @@ from holdfast.protocols.narada import (
     gossip,
     intake,
     keeping,
+    mending,
     pieces,
     publisher,
     repository,
@@ -216,6 +217,10 @@ def _ends_of_subscriptions_are_said_once(patch: Patch) -> None:
     patch.setattr(ends.Ends, "add", quiet)
 
 
+def _damage_is_shrugged_off(patch: Patch) -> None:
+    patch.setattr(mending.Mending, "found", lambda *_: [])
+
+
 def _gaps_are_kept_quiet(patch: Patch) -> None:
     patch.setattr(memory.Released, "pass_over", lambda *_: [])
 
@@ -251,6 +256,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
     (_memory_after_the_fact, "subscriber", {"repeated"}),
     (_whoever_is_there_has_a_copy, "join", {"copies"}),
     (_a_new_disk_goes_on_in_the_old_era, "disk", {"lost", "unreleased", "ahead", "NotDrained", "AssertionError"}),
+    (_damage_is_shrugged_off, "flips", {"lost", "gap"}),
     (_gaps_are_kept_quiet, "given-up", {"disorder"}),
     (_ends_of_subscriptions_are_said_once, "forget", {"remembered"}),
     (_who_begins_live_skips_a_little, "positions", {"unreleased"}),

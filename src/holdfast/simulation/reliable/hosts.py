@@ -50,7 +50,8 @@ from holdfast.protocols.narada.participant import (
 )
 from holdfast.protocols.node import CancelTimer, Persist, Report, SetTimer
 from holdfast.simulation.kernel import Kernel
-from holdfast.simulation.reliable.history import History
+from holdfast.simulation.reliable.harm import EVERYTHING, HarmedStore
+from holdfast.simulation.reliable.history import History, Identity, identities
 from holdfast.storage.stores import MemoryStore
 
 COMMIT_S = 0.001
@@ -318,7 +319,7 @@ class RepositoryHost(ParticipantHost):
     ) -> None:
         super().__init__(config.name, kernel, medium, history, check)
         self.config, self.streams, self._chance = config, streams, chance
-        self.store = MemoryStore()
+        self.store: MemoryStore = MemoryStore()
         self._appends: list[Append | Mend | Discard] = []
         self._puts: list[Put] = []
         self._under_way: tuple[list[Append | Mend | Discard], list[Put]] | None = None
@@ -346,6 +347,21 @@ class RepositoryHost(ParticipantHost):
         """Crash, and come back, if ever, with nothing."""
         self.crash()
         self.store = MemoryStore()
+
+    def flip_bits(self, stream: str, share: float) -> None:
+        """Some of what is stored is damaged, but nothing that no other repository has."""
+        elsewhere: set[Identity] = set()
+        for name, stored in self.history.stores.items():
+            elsewhere |= stored if name != self.name else set()
+        entries = self.store.read(stream, 1, EVERYTHING, EVERYTHING)
+        shared = [one.first for one in entries if elsewhere.issuperset(identities(one))]
+        harmed = [first for first in shared if self._chance.random() < share]
+        self.store = HarmedStore(self.store, stream, harmed)
+
+    def look_after(self, stream: str) -> None:
+        """Look at everything that is stored, as a driver does now and then."""
+        if self.up:
+            self._inspect(Inspect(stream))
 
     def give_up(self, stream: str, publisher: str, life: int | None = None) -> int:
         """An operator gives up what is missing of a publisher; how many messages that concerns."""

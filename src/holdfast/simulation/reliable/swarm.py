@@ -35,6 +35,7 @@ ReliableClass = Literal[
     "all-but-one",
     "everybody",
     "disk",
+    "flips",
     "partition",
     "join",
     "leave",
@@ -127,7 +128,7 @@ class Author:
         self.chance = chance = stream(seed, f"reliable {failure}")
         self.span_s = chance.choice(SPANS_S)
         self.world = make(seed, STREAM, self._bus(chance), check_invariants)
-        least = 2 if failure in ("all-but-one", "disk", "partition", "leave", "join") else 1
+        least = 2 if failure in ("all-but-one", "disk", "flips", "partition", "leave", "join") else 1
         self.repositories = [f"r{number}" for number in range(1, chance.randint(least, BUNDLE_MAX) + 1)]
         self.publishers = [f"p{number}" for number in range(1, chance.randint(1, 3) + 1)]
         self.subscribers = [f"s{number}" for number in range(1, chance.randint(1, 3) + 1)]
@@ -301,6 +302,22 @@ class Author:
         if self.chance.random() < 0.5:
             self._each([name for name in (*self.repositories, *self.subscribers) if name != victim])
 
+    def _flips(self) -> None:
+        """Bits flip in the store of one repository, now and then, while it runs and while it is down."""
+        victim = self.chance.choice(self.repositories)
+        flip = partial(self._flip, victim, self.chance.choice((0.05, 0.3, 1.0)))
+        for _ in range(self.chance.randint(1, 3)):
+            self.world.at(self._moment() + self.chance.choice((0.0, 0.5, 2.0)), flip)
+        if self.chance.random() < 0.6:
+            self._each([*self.repositories, *self.subscribers])
+        self.world.at(self.end_s + 1.0, partial(self._look_after, victim))
+
+    def _flip(self, name: str, share: float) -> None:
+        self.world.repositories[name].flip_bits(STREAM, share)
+
+    def _look_after(self, name: str) -> None:
+        self.world.repositories[name].look_after(STREAM)
+
     def _partition(self) -> None:
         names = [*self.repositories, *self.publishers, *self.subscribers]
         for _ in range(self.chance.randint(1, 2)):
@@ -321,7 +338,13 @@ class Author:
     def _leave(self) -> None:
         """Some leave, never all: those that stay are the bundle."""
         for name in self.chance.sample(self.repositories, self.chance.randint(1, len(self.repositories) - 1)):
-            self.world.at(self._moment(), self.world.leave(name))
+            begin_s = self._moment()
+            self.world.at(begin_s, self.world.leave(name))
+            if self.chance.random() < 0.3:
+                # It dies on its way out, or comes back after it has left.
+                begin_s += self.chance.choice((0.02, 0.3, 1.5))
+                self.world.at(begin_s, self.world.crash(name))
+                self.world.at(begin_s + self.chance.choice((0.01, 0.5)), self.world.recover(name))
         if self.chance.random() < 0.4:
             self._each([*self.publishers, *self.subscribers])
 
@@ -394,6 +417,7 @@ class Author:
         "all-but-one": _all_but_one,
         "everybody": _everybody,
         "disk": _disk,
+        "flips": _flips,
         "partition": _partition,
         "join": _join,
         "leave": _leave,
