@@ -37,6 +37,9 @@ ONCE_BROKEN: list[tuple[ReliableClass, int, str]] = [
     ("bounds", 6155, "of two questions about what lies where, too"),
     ("join", 20016, "a repository that had just come counted as having what all the others had"),
     ("disk", 20344, "an answer to a question about a lost era told a subscriber where to begin in the next"),
+    ("leave", 20112, "who died on its way out had no places any more for what it missed"),
+    ("leave", 20138, "and was taken for the one that had told what would never lie where"),
+    ("leave", 20197, "who was leaving set a place aside for what a later life knew of an earlier one"),
     ("levels", 6224, "an acknowledgement of an earlier era was translated by the rows of the next"),
 ]
 

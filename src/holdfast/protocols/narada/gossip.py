@@ -86,7 +86,7 @@ class Bundle:
             if len(member.table) >= member.table.rows_max:
                 self._advance(member)  # What we have of it need not be remembered.
             member.learn(row)
-            if row.kind == MESSAGES and keeping.state != "learning":
+            if row.kind == MESSAGES and keeping.state not in ("learning", "leaving"):
                 # Whichever of a publisher's lives we hear of first, the earlier one comes first.
                 keeping.chain(row.publisher, life_of(row.cat), row.after)
             self._adopt_gap(row)
@@ -121,7 +121,7 @@ class Bundle:
         if row.kind == GIVEN_UP:
             chain = self.keeping.chains.get((row.publisher, life_of(row.cat)))
             number = number_of(row.cat)
-            if chain is not None and chain.places:
+            if chain is not None and chain.places and self.keeping.state != "leaving":
                 self.keeping.give_up(chain, number, number + row.count - 1)
 
     def on_leave(self, event: Leave) -> None:
@@ -239,6 +239,8 @@ class Bundle:
     def on_resent(self, event: Resent, now: float) -> None:
         """Another repository sends what we lack."""
         keeping, strange = self.keeping, False
+        if keeping.state == "leaving":
+            return  # We have told that nothing will lie there.
         for entry in event.entries:
             # Of a life that we have not been told of we do not know what comes before it: an answer to a question
             # that was asked before a crash must not slip in.
@@ -284,7 +286,7 @@ class Bundle:
         patient = keeping.state not in ("learning", "filling")
         if patient and now - (member.lagging_since or now) < config.fetch_s:
             return []
-        if now - member.asked_at < member.asked_s or not self._is_there(member, now):
+        if now - member.asked_at < member.asked_s or not self._is_there(member, now) or keeping.state == "leaving":
             return []
         member.asked_at = now
         member.asked_s = min(2 * member.asked_s, 1.0)

@@ -326,7 +326,7 @@ class Keeping:
         return self.committing, puts
 
     def _head(self) -> bytes:
-        left = self.state == "left"
+        left = self.state in ("leaving", "left")
         return _encoder.encode(Head(self.era, self.next, self.reserved, self.voids, left, self.kept))
 
     def committed(self) -> list[Row]:
@@ -385,12 +385,13 @@ class Keeping:
     def _restore_head(self, head: Head, level: Level, now_era: int) -> None:
         self.era, self.next, self.reserved, self.voids = head.era, head.next, head.reserved, head.voids
         self.kept = head.kept
+        if head.left:
+            # It left, or was about to: whoever meets it again meets somebody else, whose places are places once more.
+            self.era, self._head_dirty = now_era, True
+            places = {place.first for _, place in self.place_rows()}
+            self.voids = [row for row in self.voids if row.first not in places]
         for row in self.voids:
             self.table.add(row)
-        if head.left:
-            # It left the bundle, which has forgotten it: whoever meets it again meets somebody else.
-            self.era = now_era
-            self._head_dirty = True
         if self.reserved:
             # Numbers may have been told to others which the disk has lost: they must not be given twice.
             self.skip(self.next, self.reserved)

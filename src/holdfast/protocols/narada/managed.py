@@ -37,7 +37,7 @@ class Managed:
             reasons.append(f"{stream} to be {keeping.state}")
         if self.has_changes() or committing:
             reasons.append(f"{stream} to be committed")
-        if keeping.places:
+        if keeping.places and keeping.state != "leaving":
             reasons.append(f"{keeping.places} ranges of places of {stream} to be filled")
         if mending.harms:
             reasons.append(f"{mending.messages} damaged messages of {stream} to be mended by a sibling")

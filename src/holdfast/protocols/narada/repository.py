@@ -406,9 +406,7 @@ class Repository:
         for _, place in list(keeping.place_rows()):
             # What is missing will not be stored here any more: for those who look it was never to be.
             keeping.skip(place.first, place.first + place.count - 1)
-        for chain in keeping.chains.values():
-            keeping.places -= len(chain.places)
-            chain.places = []
+        keeping.mark()
         migrate = Migrate(stream, self.name)
         clients = {chain.publisher for chain in keeping.chains.values() if chain.steering == self.name}
         effects: Effects = [keeping.say_to(client, migrate) for client in sorted(clients)]
