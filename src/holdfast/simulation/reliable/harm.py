@@ -17,8 +17,9 @@ class HarmedStore(MemoryStore):
     def __init__(self, sound: MemoryStore, stream: str, harmed: Iterable[int], named: bool = True) -> None:
         super().__init__()
         self.__dict__.update(sound.__dict__)
-        before = sound.harmed if isinstance(sound, HarmedStore) else set()
-        self.stream, self.harmed, self.named = stream, before | set(harmed), named
+        before: set[int] = set(sound.harmed) if isinstance(sound, HarmedStore) else set()
+        self.harmed: set[int] = before | set(harmed)
+        self.stream, self.named = stream, named
 
     def read(self, stream: str, first: int, last: int, bytes_max: int) -> list[Entry]:
         return self._sound(super().read(stream, first, last, bytes_max))

@@ -373,10 +373,13 @@ class Author:
         for name in self.chance.sample(self.subscribers, self.chance.randint(1, len(self.subscribers))):
             begin_s = self._moment()
             self.world.at(begin_s, self.world.crash(name))
-            self.world.at(begin_s + self.chance.choice((0.0, 0.1, 1.0)), self.world.forget(name))
             if self.chance.random() < 0.5:
+                self.world.at(begin_s + self.chance.choice((0.0, 0.1, 1.0)), self.world.forget(name))
                 self.world.at(begin_s + self.chance.choice((0.05, 0.5, 2.0)), self.world.recover(name))
             else:
+                # A word of its own that is long under way would begin the subscription anew.
+                late_s = self.world.bus.config.jitter_s + self.world.bus.config.straggling_s
+                self.world.at(begin_s + late_s + self.chance.random(), self.world.forget(name))
                 self.away.add(name)
         if self.chance.random() < 0.6:
             self._each(self.repositories)
