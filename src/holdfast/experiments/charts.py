@@ -29,6 +29,7 @@ BARS_LABELLED_MAX = 16
 """With more bars their labels would run into each other."""
 GRID_LINES = 5
 LEGEND_LETTER_PX = 6.6
+TICK_SHORTENED_FROM = 100_000
 STYLE = (
     "text{font-family:system-ui,sans-serif;font-size:12px;fill:#40566b}"
     ".title{font-size:14px;font-weight:600;fill:#14212e}"
@@ -147,7 +148,7 @@ class _Panel:
         for tick in self.scale.ticks:
             y = self._y(tick)
             lines.append(f'<line class="grid" x1="{LEFT}" x2="{LEFT + self.width}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            lines.append(f'<text class="end" x="{LEFT - 8}" y="{y + 4:.1f}">{figure_text(tick)}</text>')
+            lines.append(f'<text class="end" x="{LEFT - 8}" y="{y + 4:.1f}">{tick_text(tick)}</text>')
         middle = TOP + self.height / 2
         turned = f'transform="rotate(-90 14 {middle:.1f})"'
         lines.append(f'<text class="mid" x="14" y="{middle:.1f}" {turned}>{escape(chart.y_label)}</text>')
@@ -265,6 +266,14 @@ def _range(chart: Chart) -> tuple[float, float]:
         return 0.0, max(sum(one.values[at] or 0.0 for one in chart.series) for at in range(len(chart.places)))
     values = _all_values(chart)
     return (min(values), max(values)) if values else (1.0, 10.0)
+
+
+def tick_text(value: float) -> str:
+    """The same beside the axis, where there is little room."""
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= max(unit, TICK_SHORTENED_FROM):
+            return f"{value / unit:g}{name}"
+    return figure_text(value)
 
 
 def figure_text(value: float) -> str:

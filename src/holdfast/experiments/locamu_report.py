@@ -45,9 +45,9 @@ Values = Callable[[str, bool], list[float | None]]
 class Panel:
     """One part of a figure: what is measured, over what, by whom."""
 
-    def __init__(self, name: str, title: str, x: str, places: Sequence[object], protocols: Sequence[str]) -> None:
+    def __init__(self, name: str, title: str, x: str, places: Sequence[float | str], protocols: Sequence[str]) -> None:
         self.name, self.title, self.x, self.protocols = name, title, x, tuple(protocols)
-        self.places = tuple(f"{place:,}" if isinstance(place, int) else f"{place}" for place in places)
+        self.places = tuple(place if isinstance(place, str) else f"{place:,g}" for place in places)
         self.y, self.factors = "deliveries a second", False
         self.values: dict[tuple[str, bool], list[float | None]] = {}
         self.scales: tuple[bool, ...] = BOTH
@@ -80,7 +80,7 @@ class Panel:
                 for protocol in self.protocols
             )
             if any(value for one in series for value in one.values):
-                title = f"{self.name}: {self.title}, {SCALES[scale]}"
+                title = f"{self.name}: {self.title}" + (f", {SCALES[scale]}" if len(self.scales) > 1 else "")
                 found.append(Chart(title, self.places, series, self.x, self.y, "lines", logarithmic=self.factors))
         return found
 
@@ -175,9 +175,8 @@ def _causal(found: Found, of: Shape) -> Iterable[Panel]:
 def _sizes(found: Found, of: Shape) -> Iterable[Panel]:
     """Beside figure 5.4: what headers come to when everybody publishes, measured."""
     for which, pick in (("mean", "header_bytes"), ("most", "header_bytes_max")):
-        title = f"Metadata when everybody publishes, {which}"
-        panel = Panel(f"5.4-measured-{which}", title, "brokers", of.everybody, CAUSAL)
-        panel.y, panel.factors = "bytes a message", True
+        panel = Panel(f"5.4-{which}", "Everybody publishes", "brokers", of.everybody, CAUSAL)
+        panel.y, panel.factors = f"bytes of metadata a message, {which}", True
 
         def measured(protocol: str, scale: bool, pick: str = pick) -> list[float | None]:
             results = [found.get(protocol, everybody(one)[scale], brokers=one) for one in of.everybody]

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from holdfast.experiments.charts import Chart, ChartError, Scale, Series, draw
+from holdfast.experiments.charts import Chart, ChartError, Scale, Series, draw, tick_text
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -119,3 +119,7 @@ def test_what_cannot_be_drawn_is_refused_with_its_title(chart: Chart, said: str)
 def test_no_chart_at_all_is_refused():
     with pytest.raises(ChartError, match="no chart"):
         draw([])
+
+
+def test_large_figures_are_shortened_beside_the_axis_where_there_is_little_room():
+    assert [tick_text(value) for value in (0.5, 10_000, 100_000, 1e6, 2.5e9)] == ["0.5", "10,000", "100k", "1M", "2.5G"]
