@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from holdfast.protocols.config import LinkConfig
-from holdfast.runtime.broker import BrokerProcess, BrokerSettings
+from holdfast.runtime.broker import BrokerProcess
+from holdfast.runtime.settings import BrokerSettings
 
 QUICK = LinkConfig(redial_s=0.005, redial_max_s=0.05, heartbeat_s=0.5, silence_s=5.0)
 PATIENCE_S = 20.0

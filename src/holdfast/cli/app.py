@@ -66,7 +66,7 @@ for panel, commands in (
     ("A cluster on this machine", (clusters.up, clusters.status, clusters.down, clusters.broker)),
     (
         "Faults, and what becomes of them",
-        (faults.crash, faults.freeze, faults.thaw, faults.restart, faults.cut, faults.heal, faults.why),
+        (faults.crash, faults.freeze, faults.thaw, faults.restart, faults.leave, faults.cut, faults.heal, faults.why),
     ),
     ("Messages", (messages.pub, messages.sub)),
     ("Reliable topics", (repositories.repository,)),

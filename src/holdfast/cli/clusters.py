@@ -28,7 +28,8 @@ from holdfast.cluster.state import (
 from holdfast.cluster.status import BrokerStatus, ClusterStatus, cluster_status
 from holdfast.model.errors import ConfigError
 from holdfast.protocols.registry import find_protocol
-from holdfast.runtime.broker import TOLERANCE_MAX, BrokerSettings, run_broker
+from holdfast.runtime.broker import run_broker
+from holdfast.runtime.settings import TOLERANCE_MAX, BrokerSettings
 
 WATCH_S = 1.0
 

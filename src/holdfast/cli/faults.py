@@ -3,9 +3,11 @@
 import asyncio
 import signal
 from pathlib import Path
+from time import monotonic
 from typing import Annotated
 from urllib.parse import quote
 
+import msgspec
 import typer
 
 from holdfast.cli.options import STATE_DIRECTORY, StateDirectory
@@ -15,6 +17,9 @@ from holdfast.cluster.processes import Processes, kill_node, signal_node
 from holdfast.cluster.state import State, locked, running_state, write_state
 from holdfast.cluster.status import broker_status, cluster_status, health_of, tell
 from holdfast.model.errors import ConfigError
+
+LEAVE_S = 30.0
+POLL_S = 0.05
 
 BrokerName = Annotated[str, typer.Argument(help="A broker of the cluster, as `holdfast status` names it.")]
 
@@ -66,7 +71,8 @@ def restart(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
     """Start a broker again that has crashed, under the same name and address; returns when it serves.
 
     In a cluster with a tolerance it joins the repaired tree as a newcomer: below the parent of its file if that one
-    takes it in, else below any other broker. It may so stand elsewhere than before.
+    takes it in, else below any other broker. It may so stand elsewhere than before. A broker of LoCaMu comes back to
+    its place, with what it had written down.
 
     \b
     Examples
@@ -88,6 +94,41 @@ async def _restart(processes: Processes, name: str, state: Path, trace: str) -> 
         await processes.wait_ready(name)
     finally:
         processes.let_go()
+
+
+def leave(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
+    """Let a leaf of a LoCaMu tree leave it for good; returns when everybody knows. Its name is not given again.
+
+    Brokers of LoCaMu keep their places: one that is stopped or crashed is waited for. One that is not to come back
+    leaves with this command. Only leaves can: those below it leave first. Its clients have to go to other brokers.
+
+    \b
+    Examples
+      holdfast leave right-b && holdfast status
+    """
+    with locked(state):
+        running = _running(state, name)
+        asyncio.run(_leave(running, name))
+        brokers = tuple(one for one in running.cluster.brokers if one.name != name)
+        cluster = msgspec.structs.replace(running.cluster, brokers=brokers)
+        left = [one for one in running.running if one.title != f"broker {name}"]
+        write_state(state, State(cluster, left, running.trace))
+    note(f"broker {name} has left the tree")
+
+
+async def _leave(running: State, name: str) -> None:
+    process = next((one.process for one in running.alive() if one.title == f"broker {name}"), None)
+    if process is None:
+        raise ConfigError(f"broker {name} is not running; start it again with `holdfast restart {name}`, then it can.")
+    await tell(running.cluster.broker(name), "/leave")
+    deadline = monotonic() + LEAVE_S
+    while process.is_alive():
+        if monotonic() > deadline:
+            raise ConfigError(
+                f"broker {name} is still leaving after {LEAVE_S:g} s: all brokers have to hear of it, so bring those "
+                "back that are absent, and say it again."
+            )
+        await asyncio.sleep(POLL_S)
 
 
 def cut(
@@ -180,6 +221,8 @@ def _is_repository(cluster: Cluster, name: str) -> bool:
 def _what_follows(cluster: Cluster, title: str) -> str:
     if title.startswith("repository"):
         return "the other repositories of its topics stand in for it, if there are any; `holdfast topics` shows them"
+    if cluster.is_fixed and cluster.tolerance:
+        return "the others pass it over and keep what it lacks; `holdfast status` shows it"
     if cluster.tolerance:
         return "the others repair the tree; `holdfast status` shows it"
     return "this cluster has no tolerance, so whatever is behind it waits until it is back"

@@ -9,8 +9,9 @@ import signal
 import sys
 import threading
 
-from holdfast.runtime.broker import BrokerSettings, run_broker
+from holdfast.runtime.broker import run_broker
 from holdfast.runtime.serving import main_of
+from holdfast.runtime.settings import BrokerSettings
 
 ATTACHED = "--attached"
 

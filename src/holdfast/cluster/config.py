@@ -57,7 +57,7 @@ from holdfast.protocols.config import degree_problem
 from holdfast.protocols.narada import Registration
 from holdfast.protocols.neighbourhoods import Edge, children_of, edges_around
 from holdfast.protocols.registry import PROTOCOLS
-from holdfast.runtime.broker import TOLERANCE_MAX
+from holdfast.runtime.settings import TOLERANCE_MAX
 
 CLUSTER_NAME = "holdfast"
 """A cluster of another name is only served to clients that say the name: `connect(..., cluster="chain")`."""

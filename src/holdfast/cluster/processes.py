@@ -25,8 +25,8 @@ from holdfast.cluster.status import broker_status, health_of
 from holdfast.cluster.workers import log_tail
 from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.protocols.config import LinkConfig
-from holdfast.runtime.broker import JOIN_S, SUSPECT_S, WATCHFUL_LINK, BrokerSettings
 from holdfast.runtime.serving import EXIT_MISUSE
+from holdfast.runtime.settings import JOIN_S, SUSPECT_S, WATCHFUL_LINK, BrokerSettings
 from holdfast.runtime.tracing import RUN
 from holdfast.services.repository import RepositorySettings
 

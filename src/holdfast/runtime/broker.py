@@ -18,20 +18,18 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from ssl import SSLContext
+from time import monotonic
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from holdfast.model.errors import ConfigError, LocalMisuse
+from holdfast.model.errors import LocalMisuse
 from holdfast.model.messages import Twig
 from holdfast.model.terms import Contact
-from holdfast.protocols.config import BrokerConfig, LinkConfig, degree_problem
 from holdfast.protocols.durable import Kept, kept_in
 from holdfast.protocols.node import BrokerNode, Report, Restart, Restorable
 from holdfast.protocols.registry import find_protocol, make_broker
 from holdfast.protocols.treeview import TreeView
-from holdfast.runtime.connection import ConnectionLimits
 from holdfast.runtime.driver import Driver, Sink, place_of
 from holdfast.runtime.health import Health
 from holdfast.runtime.introducing import Introduction, introduction_of, who_is_there
@@ -39,137 +37,16 @@ from holdfast.runtime.joining import Candidates
 from holdfast.runtime.logs import Log
 from holdfast.runtime.process import new_incarnation, tune_collector
 from holdfast.runtime.serving import EXIT_FAILED, EXIT_STOPPED, main_of, run_server
-from holdfast.runtime.tracing import RUN, Trace
+from holdfast.runtime.settings import BrokerSettings
+from holdfast.runtime.tracing import Trace
 from holdfast.storage.state_file import StateFile
 from holdfast.storage.state_log import StateLog
 
 WARNINGS = frozenset({"congested", "excluded", "forced", "gap", "refused", "suspect", "violation"})
 """Reports that somebody should look at; the others are for information."""
 
-STEADY_LINK = LinkConfig()
-WATCHFUL_LINK = LinkConfig(heartbeat_s=0.15, silence_s=0.6, redial_s=0.005, redial_max_s=0.5)
-"""Where silence means a repair it must be noticed within a second; a connection that merely broke is there again long
-before the other end gives up on it."""
-SUSPECT_S, JOIN_S = 0.03, 1.0
-TOLERANCE_MAX = 2
-ANY_HOST = ("0.0.0.0", "::", "")
 SEED_S, SEED_MAX_S = 0.2, 2.0
 """How long to wait before the next address is asked who is there: longer each time, up to a limit."""
-
-
-class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that a broker process is told."""
-
-    name: str
-    parent: str | None = None
-    cluster: str = "holdfast"
-    protocol: str = "ginger"
-    host: str = "127.0.0.1"
-    port: int = 7400
-    """0, here and below, lets the system choose; the log line `listening` says what."""
-    health_port: int | None = None
-    """`None`: no health endpoint."""
-    addresses: dict[str, tuple[str, int]] = {}
-    """Where other brokers are, the parent at least."""
-    edges: tuple[tuple[str, str], ...] = ()
-    """The tree around this broker, as (parent, child), for protocols whose brokers are told."""
-    tolerance: int = 0
-    """How many adjacent brokers may be lost before a repair of the tree has ended; 0 repairs nothing."""
-    advertised: str = ""
-    """`host:port` where others reach this broker; empty: where it listens."""
-    join: tuple[str, ...] = ()
-    """Brokers of `addresses` that may take this one in when it is a newcomer and its parent does not."""
-    newcomer: bool | None = False
-    """The tree is there already: ask to be taken in, whether there is a parent or not. `None`: it is if this broker has
-    written down that it was part of one, and did not leave it."""
-    seeds: tuple[tuple[str, int], ...] = ()
-    """Where some broker of the tree listens, if nothing else is known: the first that answers takes this one in, and
-    says what the protocol and the tolerance are."""
-    brokers: int = 0
-    """How many brokers the cluster is meant to have; with it `total` is served only where a majority of them is."""
-    suspect_s: float = SUSPECT_S
-    """How long a neighbour may be without a connection before it is given up."""
-    join_s: float = JOIN_S
-    """How long those below a lost broker may take to turn to us before they are given up, too."""
-    degree_max: int = 0
-    """How many neighbours this broker keeps: it moves children beyond that below others. 0: as many as there are."""
-    experiments: bool = False
-    """Obey `POST /cut?peer=NAME` and `POST /heal` on the health port."""
-    state_dir: str = ""
-    """A directory for what this broker has to know after a crash; empty: it comes back without memory."""
-    trace: str = ""
-    """A `.jsonl` file or a directory for the trace of this broker; empty for none."""
-    run: str = RUN
-    log: str = ""
-    """A file for the log; empty for stderr."""
-    log_level: str = "info"
-    drain_s: float = 10.0
-    """How long a stop may wait for what is under way to arrive."""
-    link: LinkConfig | None = None
-    """`None`: what suits the tolerance."""
-    limits: ConnectionLimits = ConnectionLimits()
-
-    def check(self) -> None:
-        if not 0 <= self.tolerance <= TOLERANCE_MAX:
-            raise ConfigError(
-                f"broker {self.name}: tolerance {self.tolerance} cannot be; 0 repairs nothing, 1 survives the loss of "
-                f"one broker at a time, {TOLERANCE_MAX} that of two adjacent ones at once"
-            )
-        if problem := degree_problem(self.degree_max, self.tolerance):
-            raise ConfigError(f"broker {self.name}: degree_max {problem}")
-        if self.tolerance and not self.advertised and self.host in ANY_HOST:
-            raise ConfigError(f"broker {self.name} listens everywhere: say in `advertised` where others reach it")
-        self._check_edges()
-        for name in self.join:
-            if name not in self.addresses:
-                raise ConfigError(f"broker {self.name} may join {name}, but is not told where that is")
-        if self.seeds and (self.parent is not None or self.join):
-            raise ConfigError(f"broker {self.name} is told both whom to join and merely where: leave out one of them")
-        if self.newcomer and not self.is_fixed and not self.candidates() and not self.seeds:
-            raise ConfigError(f"broker {self.name} is a newcomer, but is told nobody who could take it in")
-        if self.parent is not None and self.parent not in self.addresses:
-            raise ConfigError(f"broker {self.name} has the parent {self.parent}, but is not told where that is")
-        for what, port in (("port", self.port), ("health_port", self.health_port or 0)):
-            if not 0 <= port <= 65535:
-                raise ConfigError(f"broker {self.name}: {what} {port} is no port; it is between 0 and 65535")
-
-    def _check_edges(self) -> None:
-        protocol = find_protocol(self.protocol)
-        if protocol.recovers and not self.state_dir:
-            raise ConfigError(
-                f"broker {self.name} of protocol {self.protocol} writes down what it processes: say where, in state_dir"
-            )
-        if self.edges and protocol.hops is None:
-            raise ConfigError(f"broker {self.name} is told edges, of which protocol {self.protocol} knows nothing")
-        for name in {name for edge in self.edges for name in edge} - {self.name, *self.addresses}:
-            raise ConfigError(f"broker {self.name} is told an edge of {name}, but not where that is")
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether brokers keep their places in the tree, and whoever comes back is no newcomer."""
-        return find_protocol(self.protocol).hops is not None
-
-    def candidates(self) -> tuple[str, ...]:
-        """Who may take this broker in, in the order in which they are asked."""
-        parent = () if self.parent is None else (self.parent,)
-        return tuple(dict.fromkeys((*parent, *self.join)))
-
-    def config(self, parent: str | None, port: int) -> BrokerConfig:
-        """What the node is told; `port` is where it listens."""
-        return BrokerConfig(
-            self.name,
-            parent,
-            self.cluster,
-            self.link or (WATCHFUL_LINK if self.tolerance else STEADY_LINK),
-            tolerance=self.tolerance,
-            address=self.advertised or (f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"),
-            suspect_s=self.suspect_s,
-            join_s=self.join_s,
-            brokers=self.brokers,
-            durable=bool(self.state_dir),
-            degree_max=self.degree_max,
-            edges=self.edges,
-        )
 
 
 class BrokerProcess:
@@ -212,7 +89,7 @@ class BrokerProcess:
             keep=None if self._state is None else self._state.write,
         )
         self._looking: asyncio.Task[None] | None = None
-        commands = {"/cut": self._cut, "/heal": self._heal} if settings.experiments else {}
+        commands = {"/cut": self._cut, "/heal": self._heal, "/leave": self._leave} if settings.experiments else {}
         self._health = Health(settings.name, self.ready, self.status, commands)
 
     # ---------------------------------------------------------------------------------------------- being somebody
@@ -317,6 +194,15 @@ class BrokerProcess:
         self.driver.heal()
         return {"cut_off": self.driver.cuts}
 
+    def _leave(self, query: dict[str, str]) -> dict[str, object]:  # noqa: ARG002
+        """Leave the tree for good, where brokers keep their places in it: a stop would be an absence."""
+        leave = getattr(self.node, "leave", None)
+        if leave is None:
+            raise LocalMisuse(f"a broker of protocol {self.node.protocol} leaves when it is stopped")
+        self.driver.carry_out(leave(monotonic()))
+        self.driver.settle_soon()
+        return {"leaving": self.settings.name}
+
     # ------------------------------------------------------------------------------------------------------- life
 
     def ready(self) -> bool:
@@ -374,6 +260,11 @@ class BrokerProcess:
             await asyncio.sleep(min(SEED_S * asked, SEED_MAX_S))
             place = settings.seeds[asked % len(settings.seeds)]
         self._log.info("found", peer=found.name, tolerance=found.tolerance, protocol=found.protocol)
+        if settings.protocol != found.protocol and find_protocol(found.protocol).recovers:
+            # What it has to write down goes to another kind of file, which is open already.
+            self._log.warning("cannot join", reason=f"that is a tree of {found.protocol}: say so with --protocol")
+            self.stop("it was told another protocol")
+            return
         self.settings = msgspec.structs.replace(
             settings,
             parent=found.name,
@@ -384,7 +275,7 @@ class BrokerProcess:
         )
         self.driver.introduce_as(introduction_of(settings.name, found.protocol, found.tolerance))
         self._candidates = Candidates((found.name,), self._attempt, self._joined)
-        if found.tolerance:
+        if found.tolerance and not self.settings.is_fixed:
             self._candidates.begin()
         else:
             self._attempt(found.name)
@@ -438,6 +329,8 @@ class BrokerProcess:
     def _note(self, report: Report) -> None:
         if report.event == "stopped":
             self._stopped.set()
+            if not self.stopping:
+                self.stop("it has left the tree")
         elif report.event == "refused":
             self._candidates.refused(report.peer)
         if report.batch is not None:

@@ -18,7 +18,7 @@ from holdfast.cluster.status import broker_status
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.trace import Event
 from holdfast.protocols.registry import find_protocol
-from holdfast.runtime.broker import BrokerSettings
+from holdfast.runtime.settings import BrokerSettings
 from holdfast.services.bank import account_numbers, workload
 from holdfast.services.replica import Replica, open_replica
 from holdfast.simulation.checkers import Verdict, check

@@ -3,19 +3,22 @@
 The tree is of six brokers, with clients at five of them; whoever is absent is passed over, up to the tolerance.
 """
 
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import holdfast
+from holdfast.cluster.config import LOOPBACK, Broker
 from holdfast.cluster.processes import STATE
-from holdfast.cluster.status import broker_status
+from holdfast.cluster.status import broker_status, tell
 from holdfast.model.errors import ConfigError
 from holdfast.model.guarantees import GuaranteeError
 from holdfast.simulation.checkers import Verdict
 from holdfast.storage.state_log import SUFFIX
 from tests.integration.faults.support_faults import TREE, Stage, play, tree_of_processes
-from tests.integration.support_brokers import until
+from tests.integration.support_brokers import address_of, serving_child, until
 
 RATE = 200
 HOMES = ("3", "4", "5")
@@ -118,5 +121,42 @@ def test_total_order_is_refused_and_a_damaged_journal_keeps_a_broker_from_starti
             processes.restart("1")
             with pytest.raises(ConfigError, match=r"broker 1 cannot begin: .* is damaged at byte"):
                 await processes.wait_ready("1")
+
+    holdfast.run(story())
+
+
+def test_a_broker_joins_by_an_address_survives_a_kill_and_leaves_for_good(tmp_path: Path):
+    async def story() -> None:
+        async with tree_of_processes(tmp_path, {"0": None, "1": "0", "2": "1"}, protocol="locamu") as processes:
+            cluster = processes.cluster
+            settings: dict[str, Any] = {
+                "name": "new",
+                "cluster": "faults",
+                "protocol": "locamu",
+                "seeds": ((LOOPBACK, cluster.broker("2").port),),
+                "state_dir": str(tmp_path / STATE),
+                "newcomer": None,
+                "experiments": True,
+            }
+            async with holdfast.connect(cluster.broker("0").address, name="alice", cluster="faults") as alice:
+                async with serving_child(tmp_path, **settings) as first:
+                    place = {"port": first.port, "health_port": first.health_port}
+                    async with holdfast.connect(address_of(first), name="eve", cluster="faults") as eve:
+                        inbox = await eve.subscribe("t")
+                        await alice.publish("t", b"to the newcomer", guarantee="causal")
+                        assert (await inbox.get(10)).payload == b"to the newcomer"
+                        first.send(signal.SIGKILL)
+                        await first.exit_code()
+                        await alice.publish("t", b"while it was away", guarantee="causal")
+                        async with serving_child(tmp_path, **settings, **place) as again:
+                            assert (await inbox.get(10)).payload == b"while it was away"
+                            await eve.close()
+                            here = Broker("new", None, LOOPBACK, again.port, again.health_port)
+                            await tell(here, "/leave")
+                            assert await again.exit_code() == 0
+                said = await broker_status(cluster.broker("2"))
+                assert said.status["children"] == []
+                with pytest.raises(ConfigError, match=r"answered .*400"):
+                    await tell(cluster.broker("1"), "/leave")
 
     holdfast.run(story())

@@ -10,7 +10,7 @@ from holdfast.cluster.ports import free_port_pairs
 from holdfast.cluster.processes import STATE, Processes
 from holdfast.cluster.status import broker_status
 from holdfast.protocols.durable import kept_in
-from holdfast.runtime.broker import BrokerSettings
+from holdfast.runtime.settings import BrokerSettings
 from holdfast.storage.state_file import StateFile
 from tests.integration.faults.support_faults import Stage, play, started
 from tests.integration.support_brokers import until

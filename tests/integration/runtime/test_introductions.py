@@ -7,8 +7,9 @@ import pytest
 
 import holdfast
 from holdfast.model.errors import ConfigError
-from holdfast.runtime.broker import BrokerProcess, BrokerSettings
+from holdfast.runtime.broker import BrokerProcess
 from holdfast.runtime.introducing import Introduction, who_is_there
+from holdfast.runtime.settings import BrokerSettings
 from tests.integration.support_brokers import address_of, broker_here, chain_here, until
 
 
