@@ -1,12 +1,15 @@
 """Bits flip and blocks are torn in the store of a repository: it finds out, says so, and mends it from its sibling."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
 
 import holdfast
 from holdfast.cluster.processes import Processes
+from holdfast.storage.stores import open_store
+from holdfast.storage.stores.mending import mend_from
 from tests.integration.reliable.bundles import (
     PATIENCE_S,
     STREAM,
@@ -46,11 +49,22 @@ def flip_bits(store: Path) -> None:
                 bytes_of_it.write(b"\x00")
 
 
+def log_of(store: Path) -> Path:
+    return files_of(store)[-1] if store.is_dir() else store.with_name(f"{store.name}-wal")
+
+
 def tear(store: Path) -> None:
     """Lose the end of what was written last, some messages with it."""
-    log = store.with_name(f"{store.name}-wal") if not store.is_dir() else files_of(store)[-1]
-    data = log.read_bytes().rstrip(b"\x00")
-    log.write_bytes(data[: len(data) // 2])
+    data = log_of(store).read_bytes().rstrip(b"\x00")
+    log_of(store).write_bytes(data[: len(data) // 2])
+
+
+def blot(store: Path) -> None:
+    """Lose a block of it, with the same result: nobody can read what stands behind."""
+    data = bytearray(log_of(store).read_bytes())
+    half = len(data.rstrip(b"\x00")) // 2
+    data[half : half + 4096] = bytes(4096)
+    log_of(store).write_bytes(data)
 
 
 async def era_of(processes: Processes) -> int:
@@ -131,3 +145,40 @@ def test_damage_that_a_reader_meets_is_mended_before_it_reads_on(tmp_path: Path)
 
     holdfast.run(story())
     assert payloads_in(f"segments:{tmp_path / 'r1'}") == everything(COUNT)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "segments"])
+def test_a_store_that_was_mended_by_hand_is_gone_on_with(tmp_path: Path, kind: str):
+    stores = {name: f"{kind}:{tmp_path / name}" for name in ("r1", "r2")}
+
+    async def story() -> None:
+        async with broker_here() as broker, holdfast.connect(address_of(broker), name="alice") as alice:
+            async with (
+                repository_here(broker, "r1", stores["r1"]) as one,
+                repository_here(broker, "r2", stores["r2"]) as two,
+            ):
+                await publish(alice, 1, COUNT, SIZE_BYTES)
+                await until(lambda: not (one.machine.waiting_for() or two.machine.waiting_for()), "both have all")
+                # As a process that is killed leaves it: the log is not cleared away.
+                copied(tmp_path / "r1", tmp_path / "torn")
+            (tear if kind == "segments" else blot)(tmp_path / "torn")
+            flip_bits(tmp_path / "r1")
+            for url in (f"{kind}:{tmp_path / 'torn'}", stores["r1"]):
+                with open_store(url) as store, open_store(stores["r2"], write=False) as sibling:
+                    mended = mend_from(store, sibling)
+                assert (bool(mended.found), mended.left) == (True, []), f"{url} is whole again"
+            for name in ("torn", "r1"):
+                async with repository_here(broker, "r1", f"{kind}:{tmp_path / name}") as back:
+                    await until(back.ready, "it serves")
+                    everything_again = await alice.subscribe(STREAM, durable=f"reader of {name}")
+                    assert await read(everything_again, COUNT) == everything(COUNT)
+
+    holdfast.run(story())
+
+
+def copied(store: Path, copy: Path) -> None:
+    if store.is_dir():
+        shutil.copytree(store, copy)
+        return
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{store}{suffix}", f"{copy}{suffix}")
