@@ -15,6 +15,7 @@ from holdfast.protocols.narada.retention import last_of_each
 from holdfast.storage.stores import Store, StreamInfo
 
 EVERY_S = 1.0
+STEP_S = 0.02
 STEP_BYTES = 4 << 20
 """So much is forgotten at a time: whoever wants something stored does not wait for more than that."""
 
@@ -60,7 +61,7 @@ class Housekeeping:
                 retention = self._retention.get(stream)
                 if retention is not None and retention.bounded:
                     more = await self._retain(stream, retention) or more
-            await asyncio.sleep(0 if more else EVERY_S)
+            await asyncio.sleep(STEP_S if more else EVERY_S)
 
     async def _retain(self, stream: str, retention: Retention) -> bool:
         unread = retention.keep_unread
