@@ -144,6 +144,8 @@ async def _get_json(host: str, port: int, path: str, method: str = "GET") -> dic
     finally:
         writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")
+    if head.startswith(b"HTTP/1.1 400 "):
+        raise ValueError(msgspec.json.decode(body, type=dict[str, Any]).get("error", "it does not say why"))
     if not head.startswith(b"HTTP/1.1 200 "):
         raise ValueError(f"its health endpoint answered {head[:40].decode('latin-1')!r}")
     return msgspec.json.decode(body, type=dict[str, Any])

@@ -156,7 +156,7 @@ def test_a_broker_joins_by_an_address_survives_a_kill_and_leaves_for_good(tmp_pa
                             assert await again.exit_code() == 0
                 said = await broker_status(cluster.broker("2"))
                 assert said.status["children"] == []
-                with pytest.raises(ConfigError, match=r"answered .*400"):
+                with pytest.raises(ConfigError, match="broker 1 cannot leave the tree: only a leaf"):
                     await tell(cluster.broker("1"), "/leave")
 
     holdfast.run(story())
