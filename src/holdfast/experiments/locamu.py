@@ -15,6 +15,7 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from holdfast.experiments.locamu_worlds import World, client
 from holdfast.model.errors import HoldfastError
@@ -39,7 +40,7 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True):
     """What is published, and with which bandwidth."""
 
     publishers: Annotated[int, Meta(ge=1)] = 1
-    messages: Annotated[int, Meta(ge=2, le=100_000)] = 64
+    messages: Annotated[int, Meta(ge=1, le=100_000)] = 64
     """Of each publisher."""
     interval_ms: Annotated[float, Meta(ge=0)] = 0.0
     """Between two messages of a publisher; 0: as fast as possible."""
@@ -47,6 +48,8 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True):
     payload_bytes: Annotated[int, Meta(ge=1, le=1 << 20)] = 32
     as_thesis: bool = False
     """Whether frames weigh what the thesis counts, instead of what they do on our wire."""
+    warm: bool = False
+    """Whether everybody publishes once before, uncounted: then messages depend on others from the first one on."""
 
     @property
     def bytes_per_s(self) -> float:
@@ -95,6 +98,16 @@ class Result(Struct, frozen=True):
     gap_ms: float
     """The longest time without a delivery, of the average subscriber."""
     gap_ms_max: float
+    busiest_bytes: int
+    """What the broker has sent to others that sent most."""
+
+    def sustained_per_s(self, mbps: float) -> float:
+        """Deliveries a second that brokers with that bandwidth can go on with: as fast as the busiest of them can send.
+
+        Not more than publishers at their pace have to say, and for no others.
+        """
+        offered = self.deliveries / (self.load.messages * self.load.interval_s)
+        return min(offered, self.deliveries * mbps * 1e6 / 8 / self.busiest_bytes) if self.busiest_bytes else offered
 
 
 class Row(Struct, frozen=True):
@@ -135,9 +148,14 @@ def run(point: Point) -> Row:
 
 def _carry(world: World, point: Point, load: Load) -> tuple[Result, int]:
     """Put the load on the world; the result, and how many deliveries there should be."""
-    sim, scale, begun = world.sim, world.scale, len(world.sim.reports)
+    sim, scale, expected = world.sim, world.scale, 0
     world.limit(load.bytes_per_s, load.as_thesis)
-    expected = _publish(world, point, load, sim.now + BEGIN_S)
+    if load.warm:
+        expected += _publish(world, point, replace(load, messages=1), sim.now + BEGIN_S)
+        sim.run_until_quiet(LIMIT_S)
+        world.limit(load.bytes_per_s, load.as_thesis)
+    begun = len(sim.reports)
+    expected += _publish(world, point, load, sim.now + BEGIN_S)
     if point.absent:
         sim.at(sim.now + BEGIN_S + FAULT_S, Crash(VICTIM))
         sim.at(sim.now + BEGIN_S + BACK_S, Recover(VICTIM))
@@ -158,6 +176,7 @@ def _carry(world: World, point: Point, load: Load) -> tuple[Result, int]:
         round(every[-1] - _first(sim, begun), 6) if every else 0.0,
         round(fmean(gaps), 3) if gaps else 0.0,
         round(max(gaps, default=0.0), 3),
+        sim.network.busiest_bytes(),
     )
     return result, expected
 

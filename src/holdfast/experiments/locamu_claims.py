@@ -149,8 +149,8 @@ def _degree(found: Found, of: Shape) -> Iterator[Claim]:
 
 
 def _metadata(found: Found, of: Shape, subtrees: bool) -> Iterator[Claim]:
-    figure = "5.3d" if subtrees else "5.2d"
-    loads = pace(of, PACED_MBPS[-1], as_thesis=True)
+    figure = "5.3b, d" if subtrees else "5.2b, d"
+    loads = pace(of, as_thesis=True)
     bytes_of = {protocol: found.header_bytes(protocol, loads, subtrees=subtrees) for protocol in CAUSAL}
     locamu, cbcast, barriers = (bytes_of[protocol] for protocol in ("locamu", "cbcast", "barriers"))
     if locamu[0] and cbcast[0] and locamu[-1] and cbcast[-1]:
@@ -171,9 +171,9 @@ def _metadata(found: Found, of: Shape, subtrees: bool) -> Iterator[Claim]:
 def _falling_behind(found: Found, of: Shape, subtrees: bool, mbps: float) -> Iterator[Claim]:
     figure = ("5.3" if subtrees else "5.2") + ("a" if mbps == PACED_MBPS[0] else "c")
     for as_thesis in BOTH:
-        loads = pace(of, mbps, as_thesis)
+        loads = pace(of, as_thesis)
         locamu, cbcast, barriers = (
-            found.per_s(protocol, loads, subtrees=subtrees) for protocol in ("locamu", "cbcast", "barriers")
+            found.sustained(protocol, loads, mbps, subtrees=subtrees) for protocol in ("locamu", "cbcast", "barriers")
         )
         if locamu[-1] and cbcast[-1]:
             says = "with all publishing, CBCAST falls behind LoCaMu."
@@ -193,7 +193,7 @@ def _falling_behind(found: Found, of: Shape, subtrees: bool, mbps: float) -> Ite
 
 
 def _groups(found: Found, of: Shape) -> Iterator[Claim]:
-    loads = pace(of, PACED_MBPS[-1], as_thesis=True)
+    loads = pace(of, as_thesis=True)
     for protocol, says in (
         ("cbcast", "CBCAST needs more metadata with many groups than with one."),
         ("locamu", "LoCaMu needs about as much with many groups as with one."),

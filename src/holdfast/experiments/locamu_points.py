@@ -19,6 +19,9 @@ PACE_MS = 10.0
 """A publisher's 100 messages a second (5.5)."""
 THESIS_MBPS = 100.0
 PACED_MBPS = (THESIS_MBPS, 10.0)
+"""What figures 5.2 and 5.3 are shown for."""
+WIDE_MBPS = 1000.0
+"""And what they are run with: enough for everybody, so that all messages depend on all before them."""
 CROWD_MBPS = 10.0
 
 
@@ -41,8 +44,6 @@ class Shape(Struct, frozen=True):
     """Publishers at their pace (5.2 and 5.3)."""
     barred: int
     """With more publishers, causal barriers are not run: each of their messages would be megabytes."""
-    paced_on_wire: int
-    """With more publishers, 100 Mbps are too many for our headers to matter, and are not run with them."""
     everybody: tuple[int, ...]
     """Sizes of trees in which everybody publishes (5.4)."""
     alone: int
@@ -61,7 +62,6 @@ FULL = Shape(
     degrees=((2, 127), (3, 121), (4, 85), (5, 156)),
     publishers=(1, 8, 64, 511),
     barred=8,
-    paced_on_wire=64,
     everybody=(31, 63, 127),
     alone=32,
 )
@@ -77,7 +77,6 @@ QUICK = Shape(
     degrees=((2, 31), (3, 40), (4, 21)),
     publishers=(1, 8, 63),
     barred=63,
-    paced_on_wire=63,
     everybody=(15, 31, 63),
     alone=32,
 )
@@ -125,15 +124,17 @@ def _localized(of: Shape, protocol: str) -> Iterator[Point]:
 
 def _causal(of: Shape, protocol: str) -> Iterator[Point]:
     """Figures 5.2 and 5.3, and what is measured beside 5.4."""
+    most = of.barred if protocol == "barriers" else of.publishers[-1]
     for subtrees in (False, True):
-        curves = [paced(of, protocol, mbps, as_thesis) for mbps in PACED_MBPS for as_thesis in BOTH]
+        # Few publishers come first, since a message says what has changed since the one before.
+        loads = [load for pair in zip(pace(of, False), pace(of, True), strict=True) for load in pair]
+        loads = [load for load in loads if load.publishers <= most]
         if find_protocol(protocol).meshed:
-            # Everybody has to meet everybody before anything can be published: that is done once for all curves.
-            # Few publishers come first, since a message says what has changed since the one before.
-            together = [load for loads in curves for load in loads]
-            curves = [tuple(sorted(together, key=lambda load: load.publishers))]
-        for loads in curves:
-            yield Point(protocol, of.brokers, subtrees=subtrees, loads=loads)
+            # Everybody has to meet everybody before anything can be published: that is done once for all.
+            yield Point(protocol, of.brokers, subtrees=subtrees, loads=tuple(loads))
+        else:
+            for some in (loads[:-2], loads[-2:]):
+                yield Point(protocol, of.brokers, subtrees=subtrees, loads=tuple(some))
     for brokers in of.everybody:
         if brokers < of.everybody[-1] or protocol != "barriers":
             yield Point(protocol, brokers, loads=everybody(brokers))
@@ -164,22 +165,17 @@ def payloads(of: Shape) -> tuple[Load, ...]:
     )
 
 
-def pace(of: Shape, mbps: float, as_thesis: bool) -> list[Load]:
-    """More and more publishers, at 100 messages a second each."""
-    return [Load(one, 4 if one < 64 else 2, PACE_MS, mbps, as_thesis=as_thesis) for one in of.publishers]
-
-
-def paced(of: Shape, protocol: str, mbps: float, as_thesis: bool) -> tuple[Load, ...]:
-    """Those of them that are run."""
-    most = of.barred if protocol == "barriers" else of.publishers[-1]
-    if mbps == THESIS_MBPS and not as_thesis:
-        most = min(most, of.paced_on_wire)
-    return tuple(load for load in pace(of, mbps, as_thesis) if load.publishers <= most)
+def pace(of: Shape, as_thesis: bool) -> list[Load]:
+    """More and more publishers, at 100 messages a second each. What is weighed as on our wire is run first."""
+    return [
+        Load(one, 4 if one < 64 else 2, PACE_MS, WIDE_MBPS, as_thesis=as_thesis, warm=not as_thesis)
+        for one in of.publishers
+    ]
 
 
 def everybody(brokers: int) -> tuple[Load, ...]:
     """Everybody publishes, at 100 messages a second."""
-    return tuple(Load(brokers, 2, PACE_MS, as_thesis=as_thesis) for as_thesis in BOTH)
+    return tuple(Load(brokers, 2, PACE_MS, WIDE_MBPS, as_thesis=as_thesis, warm=not as_thesis) for as_thesis in BOTH)
 
 
 def steady() -> tuple[Load, ...]:

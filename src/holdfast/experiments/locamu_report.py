@@ -152,24 +152,22 @@ def _individual(panel: Panel) -> Panel:
 
 def _causal(found: Found, of: Shape) -> Iterable[Panel]:
     """Figures 5.2 and 5.3: more and more publishers, 100 messages a second each."""
+    loads = {scale: pace(of, scale) for scale in BOTH}
     for figure, (subtrees, groups) in DEPICTED.items():
-        for letters, mbps in zip(("ab", "cd"), PACED_MBPS, strict=True):
-            loads = {scale: pace(of, mbps, scale) for scale in BOTH}
-            title = f"{groups}, {mbps:g} Mbps"
-            throughput = Panel(figure + letters[0], title, "publishers", of.publishers, CAUSAL)
+
+        def carried(protocol: str, scale: bool, mbps: float, subtrees: bool = subtrees) -> list[float | None]:
+            return found.sustained(protocol, loads[scale], mbps, subtrees=subtrees)
+
+        def weighed(protocol: str, scale: bool, subtrees: bool = subtrees) -> list[float | None]:
+            return found.header_bytes(protocol, loads[scale], subtrees=subtrees)
+
+        for letter, mbps in zip("ac", PACED_MBPS, strict=True):
+            throughput = Panel(figure + letter, f"{groups}, {mbps:g} Mbps", "publishers", of.publishers, CAUSAL)
             throughput.factors = True
-            yield throughput.fill(
-                lambda protocol, scale, loads=loads, subtrees=subtrees: found.per_s(  # type: ignore[misc]
-                    protocol, loads[scale], subtrees=subtrees
-                )
-            )
-            metadata = Panel(figure + letters[1], title, "publishers", of.publishers, CAUSAL)
-            metadata.y, metadata.factors = "bytes of metadata a message", True
-            yield metadata.fill(
-                lambda protocol, scale, loads=loads, subtrees=subtrees: found.header_bytes(  # type: ignore[misc]
-                    protocol, loads[scale], subtrees=subtrees
-                )
-            )
+            yield throughput.fill(lambda protocol, scale, mbps=mbps: carried(protocol, scale, mbps))  # type: ignore[misc]
+        metadata = Panel(f"{figure}bd", groups, "publishers", of.publishers, CAUSAL)
+        metadata.y, metadata.factors = "bytes of metadata a message", True
+        yield metadata.fill(weighed)
 
 
 def _sizes(found: Found, of: Shape) -> Iterable[Panel]:
@@ -227,8 +225,10 @@ def _ratio_tables(found: Found, of: Shape) -> Iterable[Table]:
         ("1 Mbps, a child of the root is away for a second", steady()[0], True, RATIOS),
     ]
     for as_thesis in BOTH:
-        load = pace(of, PACED_MBPS[-1], as_thesis)[-1]
-        asked.append((f"everybody publishes, {load.mbps:g} Mbps, {SCALES[as_thesis]}", load, False, RATIOS[:2]))
+        load, mbps = pace(of, as_thesis)[-1], PACED_MBPS[-1]
+        can: Measure = lambda one, mbps=mbps: one.sustained_per_s(mbps)  # type: ignore[misc]  # noqa: E731
+        both = (("deliveries a second that can be gone on with", can), RATIOS[1])
+        asked.append((f"everybody publishes, {mbps:g} Mbps, {SCALES[as_thesis]}", load, False, both))
     rows: list[tuple[Cell, ...]] = []
     for name, load, absent, measures in asked:
         locamu, ginger = (found.get(protocol, load, absent=absent) for protocol in ("locamu", "ginger"))
@@ -255,7 +255,7 @@ def _details(rows: Sequence[Row]) -> Table:
     columns = (
         *("protocol", "brokers", "fan_out", "tolerance", "subtrees", "absent", "publishers", "messages", "interval_ms"),
         *("mbps", "payload_bytes", "as_thesis", "deliveries", "per_s", "header_bytes", "header_bytes_max"),
-        *("beside_bytes", "span_s", "gap_ms", "gap_ms_max"),
+        *("beside_bytes", "span_s", "gap_ms", "gap_ms_max", "busiest_bytes"),
     )
     lines: list[tuple[Cell, ...]] = []
     for row in rows:
@@ -265,7 +265,7 @@ def _details(rows: Sequence[Row]) -> Table:
             world = (point.protocol, point.brokers, point.fan_out, point.tolerance, point.subtrees, point.absent)
             asked = (load.publishers, load.messages, load.interval_ms, load.mbps, load.payload_bytes, load.as_thesis)
             came = (one.deliveries, one.per_s, one.header_bytes, one.header_bytes_max, one.beside_bytes)
-            lines.append((*world, *asked, *came, one.span_s, one.gap_ms, one.gap_ms_max))
+            lines.append((*world, *asked, *came, one.span_s, one.gap_ms, one.gap_ms_max, one.busiest_bytes))
     return Table("results", "Every load of every point", columns, tuple(lines), detail=True)
 
 

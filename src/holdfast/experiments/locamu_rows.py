@@ -28,6 +28,11 @@ class Found:
         found = (self.get(protocol, load, **world) for load in loads)
         return [one.per_s if one else None for one in found]
 
+    def sustained(self, protocol: str, loads: Iterable[Load], mbps: float, **world: int | bool) -> list[float | None]:
+        """Deliveries a second that brokers with that bandwidth can go on with, under each of these loads."""
+        found = (self.get(protocol, load, **world) for load in loads)
+        return [round(one.sustained_per_s(mbps), 1) if one else None for one in found]
+
     def header_bytes(self, protocol: str, loads: Iterable[Load], **world: int | bool) -> list[float | None]:
         """Metadata of a message under each of these loads."""
         found = (self.get(protocol, load, **world) for load in loads)

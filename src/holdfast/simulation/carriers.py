@@ -62,12 +62,12 @@ class Underlay:
         self._kernel, self._edge_s, self.weigh = kernel, edge_s, weigh
         self._parents, self._children = parents, children_of(parents)
         self._spans = spans(self._children, next(name for name, above in parents.items() if above is None))
-        self._ports: dict[str, Port] = {}
+        self.ports: dict[str, Port] = {}
         self._open: dict[tuple[str, int], _Parcel] = {}
 
     def limit(self, bytes_per_s: float) -> None:
         """What each broker may send in a second from now on."""
-        self._ports = {name: Port(bytes_per_s) for name in self._parents}
+        self.ports = {name: Port(bytes_per_s) for name in self._parents}
 
     def send(self, stream: "Stream", frame: Frame) -> None:
         """Put a frame under way. Acknowledgements and the like weigh nothing: on a tree there would be few of them."""
@@ -106,7 +106,7 @@ class Underlay:
             if towards not in onward:
                 onward[towards] = _Parcel(towards)
             onward[towards].copies[receiver] = copy
-        kernel, port = self._kernel, self._ports.get(parcel.at)
+        kernel, port = self._kernel, self.ports.get(parcel.at)
         for one in onward.values():
             left_s = kernel.now
             if port is not None:

@@ -325,6 +325,11 @@ class Network:
             for incoming in host.inputs:
                 incoming.choose_again()
 
+    def busiest_bytes(self) -> int:
+        """What the broker that sent most has sent to others since brokers were limited last."""
+        ports = self.underlay.ports if self.underlay is not None else self._ports
+        return max((port.sent_bytes for port in ports.values()), default=0)
+
     def lie_above(self, underlay: Underlay) -> None:
         """Let the underlay carry what brokers say to each other; before anybody is connected."""
         self.underlay = underlay

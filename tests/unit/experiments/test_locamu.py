@@ -51,7 +51,7 @@ def test_a_full_run_has_the_settings_of_the_thesis():
 
 @pytest.mark.parametrize("of", [FULL, QUICK])
 def test_every_place_of_figures_5_2_and_5_3_has_a_load_for_ginger_and_locamu(of: Shape):
-    asked = {load for mbps in (100.0, 10.0) for load in pace(of, mbps, as_thesis=True)}
+    asked = {*pace(of, as_thesis=False), *pace(of, as_thesis=True)}
     for protocol in ("ginger", "locamu"):
         for subtrees in (False, True):
             made = points(quick=of is QUICK)
@@ -104,6 +104,22 @@ def test_more_bandwidth_helps_locamu_and_not_delta():
     assert fast.per_s > 50 * slow.per_s
     slow, fast = run(Point("delta-neighbourhood", SMALL, loads=loads)).results
     assert fast.per_s < 2 * slow.per_s
+
+
+def test_what_can_be_gone_on_with_is_what_the_busiest_broker_can_send():
+    load = Load(SMALL, 4, 10.0, 1000.0, as_thesis=True)
+    result = run(Point("ginger", SMALL, loads=(load,))).results[0]
+    # Whoever has three neighbours passes each message on to two of them, and its own to all: 44 bytes a copy.
+    assert result.busiest_bytes == 44 * (2 * 4 * SMALL + 4)
+    offered = result.deliveries / 0.04
+    assert result.sustained_per_s(1000.0) == offered
+    assert result.sustained_per_s(0.1) == pytest.approx(result.deliveries * 12_500 / result.busiest_bytes)
+
+
+def test_a_warm_load_counts_what_comes_after_the_first_round():
+    cold, warm = (run(Point("cbcast", 7, loads=(Load(7, 2, 10.0, warm=warm),))).results[0] for warm in (False, True))
+    assert cold.deliveries == warm.deliveries == 7 * 2 * 7
+    assert warm.header_bytes > cold.header_bytes
 
 
 def test_the_same_point_gives_the_same_row():
