@@ -104,7 +104,7 @@ class RepositoryService:
         restored = await self._in_thread(lambda: dict(store.items()))
         lost: list[str] = await self._in_thread(store.lost)
         for what in lost:
-            self._log.warning("the store has lost its youngest commits: a sibling has them, if there is one", what=what)
+            self._log.warning("the store has lost something: a sibling has it, if there is one", what=what)
         self.machine = Repository(self.machine.config, settings.streams, new_incarnation(), restored)
         await self._in_thread(lambda: self._adopt(store, bool(lost)))
         if lost:

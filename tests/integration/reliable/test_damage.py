@@ -2,6 +2,8 @@
 
 import asyncio
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -182,3 +184,28 @@ def copied(store: Path, copy: Path) -> None:
         return
     for suffix in ("", "-wal"):
         shutil.copy(f"{store}{suffix}", f"{copy}{suffix}")
+
+
+def test_pairs_that_are_harmed_are_made_anew_from_what_is_stored(tmp_path: Path):
+    stores = {name: f"sqlite:{tmp_path / name}" for name in ("r1", "r2")}
+
+    async def story() -> None:
+        async with (
+            broker_here() as broker,
+            holdfast.connect(address_of(broker), name="alice") as alice,
+            repository_here(broker, "r2", stores["r2"]) as two,
+        ):
+            async with repository_here(broker, "r1", stores["r1"]) as one:
+                await publish(alice, 1, COUNT, SIZE_BYTES)
+                await until(lambda: not (one.machine.waiting_for() or two.machine.waiting_for()), "both have all")
+            with closing(sqlite3.connect(tmp_path / "r1")) as db, db:
+                which = "key LIKE '%/chain/%' OR key LIKE '%/head'"
+                changed = db.execute(f"UPDATE pairs SET value = zeroblob(9) WHERE {which}")
+                assert changed.rowcount == 2
+            async with repository_here(broker, "r1", stores["r1"]) as one:
+                await publish(alice, COUNT + 1, 2 * COUNT, SIZE_BYTES)
+                await until(lambda: not (one.machine.waiting_for() or two.machine.waiting_for()), "both have all")
+
+    holdfast.run(story())
+    for url in stores.values():
+        assert payloads_in(url) == everything(2 * COUNT)

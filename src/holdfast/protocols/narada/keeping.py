@@ -407,6 +407,9 @@ class Keeping:
         """The store has this, though the pairs that went with it may be lost; false if it does not fit in anywhere."""
         number, last = number_of(entry.cat), number_of(entry.cat_last)
         chain = self.chain(entry.publisher, life_of(entry.cat))
+        if chain is not None and not chain.top and number > 1:
+            # What was known of it is lost as well: whatever came before was forgotten, or else others have it.
+            self.pass_over(((entry.publisher, entry.cat - 1),), only=False)
         if chain is None or number > chain.top + 1:
             return False
         if not chain.taken.new_part(number, last):

@@ -88,7 +88,18 @@ class SqlStore(BufferedStore):
         """
 
     def _settle(self) -> None:
-        """Whatever was written down as lost was mended."""
+        """Whatever was lost was mended: pairs that are harmed say nothing any more."""
+        self._do_many("DELETE FROM pairs WHERE key = ?", [(key,) for key in self._harmed_pairs()])
+
+    def _harmed_pairs(self) -> list[str]:
+        return [
+            str(key)
+            for key, value, total in self._ask("SELECT key, value, sum FROM pairs")
+            if checksum(key, value) != total
+        ]
+
+    def lost(self) -> list[str]:
+        return [_harmed_pair(key) for key in self._harmed_pairs()]
 
     @abstractmethod
     def _sync(self) -> None:
@@ -356,9 +367,8 @@ class SqlStore(BufferedStore):
                 ends[number] = columns[0] + columns[1] - 1
         for number, stream in names.items():
             yield from _miscounted(stream, self._known[stream].messages, counted[number])
-        for key, value, total in self._ask("SELECT key, value, sum FROM pairs"):
-            if checksum(key, value) != total:
-                yield Damage(stream="", first=0, last=0, what=f"the pair {key!r} is not what was stored")
+        for key in self._harmed_pairs():
+            yield Damage(stream="", first=0, last=0, what=_harmed_pair(key))
 
     def _all_rows(self) -> Iterator[Sequence[Any]]:
         for state in list(self._known.values()):
@@ -374,6 +384,10 @@ def _rows_wanted(count: int, weight: int, bytes_max: int) -> int:
     if not weight:
         return PAGE_ROWS_MAX
     return min(PAGE_ROWS_MAX, max(PAGE_ROWS_MIN, 1 + (bytes_max - weight) * count // weight))
+
+
+def _harmed_pair(key: str) -> str:
+    return f"the pair {key!r} is not what was stored"
 
 
 def _lost_stream(name: str) -> Damage:

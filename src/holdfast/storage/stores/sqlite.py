@@ -188,6 +188,7 @@ class SqliteStore(SqlStore):
         self._do(f"PRAGMA user_version = {LAYOUT}")
 
     def _settle(self) -> None:
+        super()._settle()
         self._do("DELETE FROM notes")
 
     def _set_safety(self, safety: str) -> None:
@@ -224,7 +225,7 @@ class SqliteStore(SqlStore):
         return found
 
     def lost(self) -> list[str]:
-        return [str(what) for (what,) in self._ask("SELECT what FROM notes")]
+        return [*(str(what) for (what,) in self._ask("SELECT what FROM notes")), *super().lost()]
 
     def repair(self) -> None:
         """Write what is sound into a new file and put it in the place of this one."""

@@ -187,9 +187,9 @@ class Store(ABC):
         """Look at everything, and say what is not as it was stored."""
 
     def lost(self) -> list[str]:
-        """What had been stored and was found to be lost when the store was opened: its youngest commits, in words.
+        """What had been stored and was found to be lost when the store was opened: its youngest commits, or pairs.
 
-        Whatever they held is unknown here. `mend` settles it.
+        In words: what they held is unknown here. `mend` settles it.
         """
         return []
 
