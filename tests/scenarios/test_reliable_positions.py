@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.model.errors import LocalMisuse
 from holdfast.protocols.narada import BufferFull, Publisher, PublisherConfig, RepositoryConfig
-from holdfast.protocols.narada.events import Resent
+from holdfast.protocols.narada.events import Recovery, Resent, SubscriberNak
 from holdfast.simulation.reliable import ReliableWorld
 from tests.support.reliable import STEERING, Ear, keeping, numbers, publish, stored, subscriber, world_of
 
@@ -209,3 +209,17 @@ def test_a_message_without_an_order_stays_in_the_buffer_only_as_long_as_there_is
     pieces = keeping(world, "r1").pieces
     assert pieces.bytes <= 300
     assert pieces.dropped > 0
+
+
+def test_what_is_stored_is_read_part_by_part_each_asked_for_once_and_without_waiting():
+    world = world_of(1, config=RepositoryConfig("*", read_bytes_max=4))
+    ear = Ear(world)
+    alice = world.publisher("alice", PublisherConfig("alice", "orders", batch_count_max=1, steering=STEERING))
+    publish(world, alice, 1, 60, 1.0)
+    world.run(3.0)
+    world.subscriber("bob", subscriber("bob", fetching_s=1.0))
+    world.run(4.0)
+    # Sixty parts within a second, though an answer that does not come is waited for that long.
+    assert world.payloads("bob") == numbers(1, 60)
+    assert 15 <= ear.count(Resent, receiver="bob") <= 60
+    assert ear.count(SubscriberNak, "bob") + ear.count(Recovery, "bob") <= 62

@@ -67,8 +67,8 @@ class SubscriberConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """
     nak_s: Seconds = 0.05
     """How long a message is waited for after its persistence event before it is asked for."""
-    fetching_s: Seconds = 0.005
-    """The same while messages come out of the store, and not as they are published."""
+    fetching_s: Seconds = 0.2
+    """How long an answer is waited for while messages come out of the store, and not as they are published."""
     ack_s: Seconds = 0.25
     beat_s: Seconds = 1.0
     """A subscriber acknowledges at least so often, and thereby asks for a sign of life."""
@@ -96,7 +96,7 @@ class RepositoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Rows of the repository table, for each repository; older ones are asked for again, or read from the store."""
     pending_max: PositiveInt = 1024
     """Acknowledged ranges of a subscriber that wait for the gossip that translates them, for each repository."""
-    read_bytes_max: PositiveInt = 256 << 10
+    read_bytes_max: PositiveInt = 384 << 10
     fetch_bytes_max: PositiveInt = 1 << 20
     """The same for what another repository has missed, which is more as a rule."""
     reads_max: PositiveInt = 64

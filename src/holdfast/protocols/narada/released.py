@@ -5,8 +5,11 @@ publishes. What comes before the first message that was seen of a life counts as
 the subscription, or was acknowledged in an earlier life of the subscriber.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
+from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.events import RANGES_MAX, catenation, life_of, number_of
 from holdfast.protocols.trackers import Range, RangeTracker
 
@@ -72,6 +75,15 @@ class Released:
         if len(lives) > RANGES_MAX:
             return ()
         return tuple((name, catenation(life, tracker.prefix)) for (name, life), tracker in lives.items())
+
+    def cut_before(self, entries: Iterable[Entry]) -> tuple[tuple[str, int], ...]:
+        """The same without these entries, and without what comes behind them."""
+        cut = {(publisher, life_of(cat)): cat for publisher, cat in self.cut()}
+        for entry in entries:
+            who = (entry.publisher, life_of(entry.cat))
+            if who in cut:
+                cut[who] = min(cut[who], entry.cat - 1)
+        return tuple((publisher, cat) for (publisher, _), cat in cut.items())
 
     def skip(self, cut: tuple[tuple[str, int], ...]) -> None:
         """Nothing up to these numbers is wanted."""

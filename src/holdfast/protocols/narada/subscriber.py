@@ -49,7 +49,6 @@ from holdfast.protocols.narada.events import (
     encode,
     inbox_topic,
     is_control,
-    life_of,
     stable_topic,
 )
 from holdfast.protocols.narada.participant import (
@@ -101,6 +100,7 @@ class Subscriber:
         self._due_s = config.nak_s
         self._due = False
         self._fetching = False
+        self._asked_at = 0
         """Whether the last messages came out of the store, and not as they were published."""
         self.spilled = False
         """Whether what is published is not sent to us any more: we read too slowly, and get it out of the store."""
@@ -170,7 +170,9 @@ class Subscriber:
             rest = before.part(entry.last + 1, before.last)
             self._unconsumed.appendleft((source, rest))
             self.unconsumed_bytes += rest.batch.cost_bytes
-        return [*self._go_on(now), *self._schedule_ack()] if self.state == "steered" else []
+        if self.state != "steered":
+            return []
+        return [*self._go_on(now), *self._ask_on(now), *self._schedule_ack()]
 
     def stop(self, now: float) -> Effects:
         """The application reads no more: say how far it came. Whoever subscribes under this name goes on from there."""
@@ -224,12 +226,7 @@ class Subscriber:
 
     def _cut(self) -> Cut:
         """What the application has: of what was released, that which it has consumed."""
-        cut = {(publisher, life_of(cat)): cat for publisher, cat in self.released.cut()}
-        for _, entry in self._unconsumed:
-            who = (entry.publisher, life_of(entry.cat))
-            if who in cut:
-                cut[who] = min(cut[who], entry.cat - 1)
-        return tuple((publisher, cat) for (publisher, _), cat in cut.items())
+        return self.released.cut_before(entry for _, entry in self._unconsumed)
 
     def _lost(self, effects: Effects) -> Effects:
         self.state = "choosing"
@@ -261,13 +258,16 @@ class Subscriber:
                 self._take_rows(event.rows)
                 self.backlog.end = max(self.backlog.end, event.end)
                 self.synced = max(self.synced, event.sync)
-                return [*gaps, *self._go_on(now)]
+                # Now that it is known what lies there, it can be asked for.
+                self._asked_at = 0 if event.rows else self._asked_at
+                return [*gaps, *self._go_on(now), *self._ask_on(now)]
             case Persistent():
                 self._take_rows(event.rows)
                 self.backlog.end = max(self.backlog.end, event.end)
             case Resent():
                 for entry in event.entries:
                     self.backlog.add_entry(entry)
+                return [*self._go_on(now), *([] if event.more else self._ask_on(now))]
             case Sync():
                 self.synced = max(self.synced, event.sync)
                 self.backlog.end = max(self.backlog.end, event.end)
@@ -321,7 +321,7 @@ class Subscriber:
         if self.backlog.position != before:
             self._due_s = self.config.nak_s
             if self._fetching:
-                # There is more where that came from, and nobody else sends it: ask soon.
+                # There is more where that came from, and nobody else sends it: it was asked for, or will be.
                 self._due_s, self._due = self.config.fetching_s, False
             effects += self._schedule_ack()
         return [*effects, *self._unspill(), *self._wake(now)]
@@ -416,14 +416,27 @@ class Subscriber:
         if not self._stuck():
             return []
         self._due_s = min(2 * self._due_s, self.config.beat_s)
+        return [self._ask(now), *self._wake(now)]
+
+    def _ask(self, now: float) -> Say:
+        """Ask for what is due: where to go on, what lies there, or the messages."""
         if self.state == "recovering":
-            return [self._recovery(0, now), *self._wake(now)]
+            return self._recovery(0, now)
+        self._asked_at = self.backlog.position
         if self.backlog.unknown():
-            return [self._recovery(self.backlog.position, now), *self._wake(now)]
-        ranges = self.backlog.missing(self._pieces, NAK_RANGES_MAX)
+            return self._recovery(self.backlog.position, now)
+        # Out of the store comes as much as it reads at once; the rest is asked for when that is here.
+        ranges = self.backlog.missing(self._pieces, 1 if self._fetching else NAK_RANGES_MAX)
         nak = SubscriberNak(self.config.stream, self.name, self._steering.repository, tuple(ranges))
         self._steering.asked(now)
-        return [self._to_bundle(nak), *self._wake(now)]
+        return self._to_bundle(nak)
+
+    def _ask_on(self, now: float) -> Effects:
+        """While messages come out of the store, the next are asked for when the last have come and there is room."""
+        asked = self.backlog.position == self._asked_at
+        if not self._fetching or asked or self.state != "steered" or not self._stuck():
+            return []
+        return [self._ask(now)]
 
     # ------------------------------------------------------------------------------------------------ acknowledgements
 
