@@ -261,7 +261,7 @@ class Settlement:
         self._late = set() if reunion else merge.late
         self._late.update((who, record_id) for who in histories for record_id in passing.passed_by(who))
         overtaken = {record_id for who, record_id in self._late if who == own}
-        self.untimely = set() if reunion else merge.untimely | overtaken | (self.batches.keys() - new)
+        self.untimely = set() if reunion else merge.untimely | overtaken | (self.batches.keys() - new - set(settled))
         """What those outside are not owed, or may not have any more, though they want it now."""
         self.crossed = merge.crossed if reunion else set()
         """Of a reunion: weaker messages that one side has before, and the other after, a total one on their key."""

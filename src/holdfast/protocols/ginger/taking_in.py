@@ -43,7 +43,9 @@ class TakingInBroker(ExpectingBroker):
 
         def lacks(who: str, batch: Batch) -> bool:
             if who == self.name:
-                return self._lacks(flush, batch, outside(batch.topic))
+                # Of a cut everybody is part who wanted the topic when it started.
+                known = table.route if batch.guarantee == TOTAL else outside
+                return self._lacks(flush, batch, known(batch.topic))
             part, route = joined[who].lacks_of(batch, flush.reunion), table.route(batch.topic)
             return part is not None and who in route and part.wanted_by(route[who])
 
@@ -183,7 +185,9 @@ class TakingInBroker(ExpectingBroker):
             new = not self.is_processed(batch.publisher, batch.last)
             record = self.log.find(record_id)
             if record is None:
-                record = self.log.append(batch) if new else self.log.append_unplaced(batch)
+                # What nobody here is given has no place in our processing order: it may belong before what has one.
+                placed = new and record_id not in settlement.untimely
+                record = self.log.append(batch) if placed else self.log.append_unplaced(batch)
                 record.number = mine.numbers.get(record_id, record.number)
             else:
                 self.log.append_again(record)
@@ -203,13 +207,14 @@ class TakingInBroker(ExpectingBroker):
 
     def _settle_new(self, record: Record, reunion: bool, untimely: bool) -> None:
         self._note_processed(record.batch)
-        self.log.renumber(record)
+        was_cut = self.healing_cuts.is_cut(record.record_id)
+        if not untimely or was_cut:
+            self.log.renumber(record)
         self._note(record)
         if record.batch.guarantee != TOTAL:
             if not untimely:
                 self._spread(record, "")
             return
-        was_cut = self.healing_cuts.is_cut(record.record_id)
         self.healing_cuts.settle_record(record.record_id, record.batch, self._given_apart)
         self.log.released(record)
         if reunion and not was_cut:
