@@ -200,6 +200,7 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     `old` is the broker that it had before, if it comes from another one. A client that is not `patient` wants total
     publications refused where they are not served now. The first `inherited` of the records are those that it had when
     the link with the lost broker was opened; the others stand in the order in which that one has passed them on.
+    Of the interests, the `unconfirmed` are new: nobody was told yet that they are known everywhere.
     """
 
     twig: Twig
@@ -212,6 +213,7 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     published: Counter
     patient: bool = True
     inherited: Counter = 0
+    unconfirmed: tuple[Interest, ...] = ()
 
 
 class Open(Struct, frozen=True, array_like=True, tag=42):

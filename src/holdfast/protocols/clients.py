@@ -101,6 +101,8 @@ class ClientNode:
         self._tokens = 0
         self._requests: dict[int, tuple[str, str, str]] = {}
         self._wanted: dict[tuple[str, str], int] = {}
+        self._confirmed: set[tuple[str, str]] = set()
+        """What we want that is known everywhere."""
         self._spilling: dict[tuple[str, str], None] = {}
         """Those of them of which the broker may leave out what we do not take in time."""
         self._table = RoutingTable()
@@ -219,6 +221,7 @@ class ClientNode:
         else:
             self._table.remove(pattern, where, self.name)
             self._spilling.pop((pattern, where), None)
+            self._confirmed.discard((pattern, where))
         return not left
 
     def confirm(self, topic: str, seq: int, now: float) -> tuple[int, Effects]:
@@ -462,6 +465,7 @@ class ClientNode:
     def _on_done(self, token: int) -> None:
         verb, pattern, where = self._requests.pop(token, ("", "", ""))
         if verb == "subscribe":
+            self._confirmed.add((pattern, where))
             self._hub.out.append(Report("subscribe", pattern=pattern, where=where))
         if verb:
             self._hub.out.append(Completed(token))

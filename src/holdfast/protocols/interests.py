@@ -132,12 +132,27 @@ class InterestMap:
             owed[announcement.peer] = owed.get(announcement.peer, 0) + 1
         return owed
 
-    def confirmed_route(self) -> Callable[[str], Route]:
-        """Who wants a topic, apart from subscriptions that are new and not answered yet: those are owed nothing."""
+    def _awaited(self) -> dict[str, set[Interest]]:
+        """Of each source the subscriptions that are new and not answered yet."""
         waiting: dict[str, set[Interest]] = {}
         for request in (*self._stalled, *(one for asked in self._open.values() for one in asked.waiters)):
             if request.is_new and request.interest != ALL:
                 waiting.setdefault(request.source, set()).add(request.interest)
+        return waiting
+
+    def unconfirmed(self, peer: str) -> tuple[Interest, ...]:
+        """What others than this neighbour want, and nobody of them was told yet that it is known everywhere."""
+        waiting = self._awaited()
+        found = []
+        for interest in {one for interests in waiting.values() for one in interests}:
+            sources = [source for source in self.table.sources(*interest) if source != peer]
+            if sources and all(interest in waiting.get(source, ()) for source in sources):
+                found.append(interest)
+        return tuple(sorted(found))
+
+    def confirmed_route(self) -> Callable[[str], Route]:
+        """Who wants a topic, apart from subscriptions that are new and not answered yet: those are owed nothing."""
+        waiting = self._awaited()
         if not waiting:
             return self.table.route
         rest = RoutingTable()

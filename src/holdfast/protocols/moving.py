@@ -271,7 +271,8 @@ class MovingClient(ClientNode):
         published = (min(own) if own else self._first_unsent()) - 1
         wanted, patient = tuple(sorted(self._wanted)), self.config.patient
         inherited = self._log.inherited(HERE)
-        join = Join(twig, self._home, (), dict(self._processed), wanted, (), 0, published, patient, inherited)
+        new = tuple(one for one in wanted if one not in self._confirmed)
+        join = Join(twig, self._home, (), dict(self._processed), wanted, (), 0, published, patient, inherited, new)
         self._hub.send(link.peer, join)
 
     def _first_unsent(self) -> int:

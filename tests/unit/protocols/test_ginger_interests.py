@@ -70,6 +70,20 @@ def test_who_waits_for_the_answer_to_a_new_subscription_is_owed_nothing_by_it_ye
     assert known.confirmed_route()("t") == {"alice": None, "bob": None}
 
 
+def test_what_only_those_want_who_wait_for_an_answer_is_unconfirmed():
+    known = Map("b1", "b2")
+    known.subscribe("alice", Subscribe(5, "t", ""))
+    known.subscribe("bob", Subscribe(6, "u", ""))
+    known.on_ack(1)
+    known.on_ack(2)
+    assert known.unconfirmed("b1") == (("u", ""),)
+    known.subscribe("bob", Subscribe(7, "t", ""))
+    assert known.unconfirmed("b1") == (("u", ""),), "alice was told already"
+    known.on_ack(3)
+    known.on_ack(4)
+    assert known.unconfirmed("b1") == ()
+
+
 def test_who_says_again_what_it_wants_is_owed_it():
     known = Map("b1")
     known.learn("b2", [("t", "")])

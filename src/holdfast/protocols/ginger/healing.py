@@ -442,6 +442,7 @@ class HealingBroker(DoubtingBroker):
             self.view.version,
             0,
             inherited=self.log.inherited(peer, instead=True),
+            unconfirmed=self.interests.unconfirmed(peer),
         )
         self.hub.send(peer, join)
         self._fenced = peer

@@ -18,7 +18,7 @@ from holdfast.protocols.ginger.expecting import THE_ABSENT, ExpectingBroker
 from holdfast.protocols.ginger.flush import Flush, Joiner, Settlement, own_history
 from holdfast.protocols.node import Report
 from holdfast.protocols.records import Record
-from holdfast.protocols.routing import Route
+from holdfast.protocols.routing import Route, RoutingTable
 
 REPAIRED_MAX = 1000
 
@@ -39,6 +39,10 @@ class TakingInBroker(ExpectingBroker):
         if flush.reunion:
             self._admitting = flush
 
+        owed = RoutingTable()
+        for name, joiner in joined.items():
+            for interest in set(joiner.join.interests) - set(joiner.join.unconfirmed):
+                owed.add(*interest, name)
         outside = table.route if flush.reunion else self.interests.confirmed_route()
 
         def lacks(who: str, batch: Batch) -> bool:
@@ -46,7 +50,11 @@ class TakingInBroker(ExpectingBroker):
                 # Of a cut everybody is part who wanted the topic when it started.
                 known = table.route if batch.guarantee == TOTAL else outside
                 return self._lacks(flush, batch, known(batch.topic))
-            part, route = joined[who].lacks_of(batch, flush.reunion), table.route(batch.topic)
+            part, in_cut = (
+                joined[who].lacks_of(batch, flush.reunion),
+                (batch.publisher, batch.first) in joined[who].join.cuts,
+            )
+            route = table.route(batch.topic) if flush.reunion or in_cut else owed.route(batch.topic)
             return part is not None and who in route and part.wanted_by(route[who])
 
         mine = own_history(self.log.history(key), key) if key else self._kept_for(absence)
