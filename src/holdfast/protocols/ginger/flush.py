@@ -199,6 +199,7 @@ class Settlement:
         is_processed: Callable[[Batch], bool],
         reunion: bool = False,
         heard: Mapping[str, int] = MappingProxyType({}),
+        unheard: Iterable[RecordId] = (),
     ) -> None:
         self.batches: dict[RecordId, Batch] = dict(mine.batches)
         self._log = log
@@ -236,8 +237,10 @@ class Settlement:
 
         for name, joiner in joined.items():
             entries = self._of_joiner(name, joiner, released)
-            awaited = frozenset[RecordId]() if reunion else frozenset(joiner.join.cuts)
-            histories[name] = History(entries, not joiner.is_client, awaited)
+            awaited = set[RecordId]() if reunion else set(joiner.join.cuts)
+            # What the lost one is not known to have processed it has passed to nobody before what it has passed on.
+            awaited.update(rid for rid in unheard if rid in self.batches and lacks(name, self.batches[rid]))
+            histories[name] = History(entries, not joiner.is_client, frozenset(awaited))
         numbers = {
             **mine.numbers,
             **{one.record_id: one.number for one in map(log.find, self.batches) if one is not None},

@@ -148,7 +148,7 @@ class Merge:
         return {rid: flag for rid, flag, *_ in passed}
 
     def _keep_cuts(self, cuts: Iterable[RecordId], passed: Sequence[RecordId]) -> None:
-        """What a broker has let pass a cut whose batch it awaits comes before that batch, for everybody."""
+        """What somebody has who awaits the release of a batch comes before that batch, for everybody."""
         earlier = self._set_of(passed)
         for rid in cuts:
             bit = self._bits.get(rid, 0)

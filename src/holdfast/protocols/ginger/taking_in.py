@@ -17,7 +17,7 @@ from holdfast.protocols.ginger.absences import NOTHING, Absence, OwnHistory
 from holdfast.protocols.ginger.expecting import THE_ABSENT, ExpectingBroker
 from holdfast.protocols.ginger.flush import Flush, Joiner, Settlement, own_history
 from holdfast.protocols.node import Report
-from holdfast.protocols.records import Record
+from holdfast.protocols.records import Record, RecordId
 from holdfast.protocols.routing import Route, RoutingTable
 
 REPAIRED_MAX = 1000
@@ -58,6 +58,7 @@ class TakingInBroker(ExpectingBroker):
             return part is not None and who in route and part.wanted_by(route[who])
 
         mine = own_history(self.log.history(key), key) if key else self._kept_for(absence)
+        heard = self._heard(flush)
         settlement = Settlement(
             self.name,
             mine,
@@ -66,7 +67,8 @@ class TakingInBroker(ExpectingBroker):
             self.log,
             lambda batch: self.is_processed(batch.publisher, batch.last),
             flush.reunion,
-            self._heard(flush),
+            heard,
+            self._unheard(key) if heard else (),
         )
         if settlement.forced:
             self.hub.out.append(Report("forced", detail=f"{settlement.forced} records out of a certain order"))
@@ -111,6 +113,11 @@ class TakingInBroker(ExpectingBroker):
             if joiner.join.old == flush.key if joiner.is_client else name in flush.direct:
                 heard[name] = joiner.join.inherited
         return heard
+
+    def _unheard(self, lost: str) -> list[RecordId]:
+        """Total batches that went to the lost broker, and that it has not said to have processed."""
+        batches = [batch for batch in self.log.unheard_of(lost) if batch.guarantee == TOTAL]
+        return [(batch.publisher, batch.first) for batch in batches]
 
     # ------------------------------------------------------------------------------------------ those who were missed
 
