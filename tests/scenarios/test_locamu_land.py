@@ -1,5 +1,8 @@
 """LoCaMu's tree changes: leaves come and leave, while messages flow and others are absent."""
 
+import pytest
+
+from holdfast.model.errors import LocalMisuse
 from holdfast.protocols.locamu import LocamuBroker
 from holdfast.simulation.faults import (
     Attach,
@@ -171,3 +174,16 @@ def test_the_name_of_somebody_who_left_is_not_given_again():
     sim.run_for(6.0)
     [why, *_] = [report.detail for _, name, report in sim.reports if report.event == "refused" and name == "3"]
     assert why == "broker 3 has left the tree: whoever comes anew has a new name"
+
+
+def test_a_broker_that_has_lost_its_disk_notices_and_ends():
+    sim = simulation()
+    sim.at(0.0, Subscribe("bob@0", "t"))
+    publish_all_along(sim, "alice@3", 5)
+    sim.at(2.0, Crash("3"))
+    sim.run_for(2.5)
+    disk = sim.host("3")._disk
+    disk.pairs.clear()
+    sim.at(3.0, Recover("3"))
+    with pytest.raises(LocalMisuse, match=r"broker 3 has lost what it wrote down: . has . of its messages"):
+        sim.run_for(5.0)

@@ -105,7 +105,7 @@ def broken(scenario: Scenario, make: BrokerFactory | None) -> set[str]:
 
 @pytest.mark.parametrize(
     ("make", "seed", "faults"),
-    [(NoOrder, 7, {"lost"}), (NoMemory, 1, {"restless"}), (NoMerging, 1, {"restless"})],
+    [(NoOrder, 2, {"lost"}), (NoMemory, 1, {"restless"}), (NoMerging, 1, {"restless"})],
 )
 def test_a_broker_without_a_rule_is_caught(make: BrokerFactory, seed: int, faults: set[str]):
     scenario = random_scenario(seed, "locamu", ABSENT[1])

@@ -268,7 +268,7 @@ class _Author:
             least, most = max(least, self.trouble.degree_max + 2), max(BROKERS_BUSHY, self.trouble.degree_max + 2)
         if self.trouble.failure is not None:
             least = max(least, BROKERS_MIN.get(self.trouble.failure, 3))
-        return min(least + int((most + 1 - least) * shape.random() ** 2), brokers_max)
+        return min(least + int((most + 1 - least) * shape.random() ** (3 if self.hasty else 2)), brokers_max)
 
     def scenario(self) -> Scenario:
         if self.kind == "tangled":

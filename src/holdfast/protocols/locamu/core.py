@@ -90,6 +90,7 @@ class Core:
         """What follows from the tree around us."""
         near, reach = self.land.near, self.reach
         self.near = near
+        self._column: dict[str, int] | None = None
         self.numberers = near.within(reach.marks)
         """Whose numbers for us there may be."""
         self._near = {name for name, path in near.paths(near.name).items() if len(path) <= reach.safe}
@@ -104,8 +105,10 @@ class Core:
         return 0 if tracker is None else tracker.prefix
 
     def column(self) -> dict[str, int]:
-        """What we have processed of what others numbered for us."""
-        return {node: prefix for node in self.numberers if (prefix := self.prefix(node))}
+        """What we have processed of what others numbered for us. It is not to be changed."""
+        if self._column is None:
+            self._column = {node: prefix for node in self.numberers if (prefix := self.prefix(node))}
+        return self._column
 
     def lacking(self, copy: Copy) -> list[str]:
         """Whose messages for us must come before this copy may be processed."""
@@ -372,6 +375,7 @@ class Core:
         return found if known and any(node not in known for node in found) else {}
 
     def _note(self, marks: Marks) -> None:
+        self._column = None
         for node, numbers in marks.items():
             if self.name in numbers:
                 tracker = self.seen.setdefault(node, RangeTracker(GAPS_MAX))

@@ -15,7 +15,7 @@ Bounds: copies that wait (`BUFFER_MAX`; one more is dropped, and asked for again
 
 from collections import Counter
 
-from holdfast.model.errors import ConfigError, PeerViolation
+from holdfast.model.errors import ConfigError, LocalMisuse, PeerViolation
 from holdfast.model.land_messages import Surroundings
 from holdfast.model.messages import Relay, Standing
 from holdfast.protocols.config import BrokerConfig
@@ -323,6 +323,7 @@ class Exchange:
 
     def on_standing(self, name: str, standing: Standing) -> None:
         peer, first = self.peers[name], not self.peers[name].greeted
+        self._check_memory(name, standing)
         advanced = any(number > peer.column.get(node, 0) for node, number in standing.column.items())
         if first:
             peer.column = dict(standing.column)
@@ -344,6 +345,15 @@ class Exchange:
         if standing.asking or name in self.active:
             self._send_identifiers(peer, at_once=standing.asking)
         self._stir()
+
+    def _check_memory(self, name: str, standing: Standing) -> None:
+        """Somebody who has more of our messages than we know of shows that we have lost what we had written down."""
+        has, given = standing.column.get(self.name, 0), self.core.past.get((self.name, name), 0)
+        if has > given:
+            raise LocalMisuse(
+                f"broker {self.name} has lost what it wrote down: {name} has {has} of its messages, and it knows of "
+                f"{given}. What it says would be taken for repeats, so it ends; give it its journal back"
+            )
 
     def _strike_off(self, peer: Peer) -> None:
         """What the peer has, it does not lack any more."""

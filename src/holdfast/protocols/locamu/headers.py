@@ -51,7 +51,13 @@ class LinkTerms:
         ours, theirs = near.paths(one), near.paths(other)
         self.nodes = sorted(name for name in ours if len(ours[name]) <= reach.safe and len(theirs[name]) <= reach.safe)
         self.index = {name: at for at, name in enumerate(self.nodes)}
-        self.pairs: list[Pair] = [(x, y) for x in self.nodes for y in self.nodes if self._numbered(x, y)]
+        self.pairs: list[Pair] = [
+            (x, y)
+            for x in self.nodes
+            for paths in [near.paths(x)]
+            for y in self.nodes
+            if 0 < len(paths[y]) <= reach.marks
+        ]
         self.pair_index = {pair: at for at, pair in enumerate(self.pairs)}
         self._candidates: dict[tuple[str, str], list[str]] = {}
 
