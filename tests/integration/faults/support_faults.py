@@ -104,6 +104,16 @@ async def started(processes: Processes) -> AsyncIterator[None]:
         await processes.stop()
 
 
+async def settled(processes: Processes) -> None:
+    """Return when no broker waits for anything any more."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            said = [(await broker_status(broker)).status for broker in processes.cluster.brokers]
+            if all(one.get("waiting_for") == [] for one in said):
+                return
+            await asyncio.sleep(0.02)
+
+
 def processes_kill(processes: Processes, name: str) -> None:
     if any(one.name == name and one.process.is_alive() for one in processes.running):
         processes.crash(name)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import holdfast
-from tests.integration.faults.support_faults import tree_of_processes
+from tests.integration.faults.support_faults import settled, tree_of_processes
 
 
 def test_messages_pass_a_frozen_broker_over(tmp_path: Path):
@@ -18,6 +18,8 @@ def test_messages_pass_a_frozen_broker_over(tmp_path: Path):
                 inbox = await bob.subscribe("t")
                 await alice.publish("t", b"all are there", guarantee="fifo")
                 assert (await inbox.get(10)).payload == b"all are there"
+                # A publisher has one message in transit, until all on the way have it.
+                await settled(processes)
                 processes.freeze("1")
                 await alice.publish("t", b"one is away", guarantee="fifo")
                 assert (await inbox.get(10)).payload == b"one is away"
