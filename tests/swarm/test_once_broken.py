@@ -9,6 +9,7 @@ from tests.swarm.seeds import complaints
 RUNS: list[tuple[FailureClass, int, int, str]] = [
     ("crash", 1, 100129, "a batch whose request only had passed the dead broker was handed to a new subscriber"),
     ("storm", 2, 1200586, "a parent that had begun anew elsewhere was taken for absent by the root in its place"),
+    ("partition", 1, 2200767, "the timer of a connection that was over ended the search for a lost parent, every time"),
     ("two", 1, 1200268, "what was released behind the lost broker was asked for again, and its root was elsewhere"),
     ("recover", 1, 1300185, "the same, and somebody had subscribed there: it was released a second time"),
     ("partition", 1, 1300185, "that a batch was released was forgotten before those who had asked for it knew"),

@@ -340,8 +340,19 @@ class ExpectingBroker(RecordingBroker):
 
     def _absence_of(self, flush: Flush) -> Absence | None:
         """Where the one who is taken in was missed, if it was."""
-        found = [self.absences.of(name) for name, one in flush.joined.items() if one.join.old or one.join.processed]
+        found = [self.absences.of(name) for name, one in flush.joined.items() if self._was_missed(one)]
         return next((one for one in found if one is not None), None)
+
+    def _was_missed(self, joiner: Joiner) -> bool:
+        """Whether it is the one who was there before, not one of its name who begins anew.
+
+        A broker to which nothing has ever come has the epoch that was missed all the same, and clients that are owed
+        what was published meanwhile.
+        """
+        twig, join = joiner.join.twig, joiner.join
+        absence = self.absences.of(twig.name)
+        known = None if absence is None or joiner.is_client else absence.missing.get(twig.name)
+        return bool(join.old or join.processed) or (known is not None and known.epoch == twig.epoch)
 
     # -------------------------------------------------------------------------------------------------- telling
 

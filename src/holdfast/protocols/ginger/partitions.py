@@ -43,11 +43,11 @@ from holdfast.protocols.ginger.census import CensusTaker
 from holdfast.protocols.ginger.crossings import Crossings
 from holdfast.protocols.ginger.expecting import THE_ABSENT
 from holdfast.protocols.ginger.flush import Flush
-from holdfast.protocols.ginger.healing import HealingBroker
+from holdfast.protocols.ginger.healing import SUSPECT_TIMER, HealingBroker
 from holdfast.protocols.ginger.merge import Flag
 from holdfast.protocols.interests import ALL
 from holdfast.protocols.links import Link
-from holdfast.protocols.node import Disconnect, Effects, Report, Send, SetTimer
+from holdfast.protocols.node import CancelTimer, Disconnect, Effects, Report, Send, SetTimer
 from holdfast.protocols.records import Record
 
 SEEK_TIMER = "seek"
@@ -349,6 +349,7 @@ class PartitionBroker(HealingBroker):
         for contact in absence.contacts:
             if contact.name not in self.hub.links and self._ticks % PROBE_TICKS == 1:
                 self._probes.add(contact.name)
+                self.hub.out.append(CancelTimer(SUSPECT_TIMER + contact.name))
                 self.hub.dial(contact.name, now, contact.address)
 
     def _dial_lost(self, contact: Contact, now: float) -> None:
@@ -359,6 +360,8 @@ class PartitionBroker(HealingBroker):
             link = None
         if link is None:
             self._sought, self._sought_ticks = contact.name, 0
+            # The timer of a connection by which it has asked us something is not meant for this one.
+            self.hub.out.append(CancelTimer(SUSPECT_TIMER + contact.name))
             self.hub.dial(contact.name, now, contact.address)
 
     def _end_search(self) -> None:

@@ -137,11 +137,15 @@ class TakingInBroker(ExpectingBroker):
 
     def _reborn(self, name: str) -> None:
         """A lost broker that begins anew has nobody with it any more: its clients would have come by themselves."""
-        absence = self.absences.find(name)
-        if absence is not None and absence.missing and not absence.brokers_missing:
-            self.absences.end(absence)
-            self.healing_cuts.ask_others(name)
-            self._ask_for_less()
+        for absence in self.absences:
+            if name == absence.key:
+                over = bool(absence.missing) and not absence.brokers_missing
+            else:
+                over = absence.missing.pop(name, None) is not None and not absence.missing
+            if over:
+                self.absences.end(absence)
+                self.healing_cuts.ask_others(absence.key)
+                self._ask_for_less()
 
     def _reunited(self, absence: Absence, flush: Flush, settlement: Settlement) -> None:
         """Say what came together, and which messages stand on different sides of a total one now."""
