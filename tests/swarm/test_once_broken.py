@@ -12,6 +12,12 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
     ("partition", 1, 2200767, "the timer of a connection that was over ended the search for a lost parent, every time"),
     ("two", 1, 1200268, "what was released behind the lost broker was asked for again, and its root was elsewhere"),
     ("recover", 1, 1300185, "the same, and somebody had subscribed there: it was released a second time"),
+    (
+        "recover",
+        1,
+        2200205,
+        "a batch that only its publisher knew of was ordered anew, behind the next one that was asked for already",
+    ),
     ("partition", 1, 1300185, "that a batch was released was forgotten before those who had asked for it knew"),
     (
         "root",

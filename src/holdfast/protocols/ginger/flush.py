@@ -228,11 +228,14 @@ class Settlement:
             # Only the request has passed the dead broker, which was not in the cut: it has passed the batch to nobody.
             self.batches.pop(record_id, None)
 
+        asked_for = self._last_asked_for(joined)
+
         def released(batch: Batch) -> bool:
             record_id = (batch.publisher, batch.first)
             record = log.find(record_id)
             known = record_id in self.batches or record_id in done_here or record_id in done_there
             known = known or (record is not None and not record.pending)
+            known = known or batch.last < asked_for.get(batch.publisher, 0)
             return known or is_processed(batch) or any(joiner.has_begun(batch) for joiner in joined.values())
 
         for name, joiner in joined.items():
@@ -268,6 +271,21 @@ class Settlement:
         """What those outside are not owed, or may not have any more, though they want it now."""
         self.crossed = merge.crossed if reunion else set()
         """Of a reunion: weaker messages that one side has before, and the other after, a total one on their key."""
+
+    def _last_asked_for(self, joined: Mapping[str, Joiner]) -> dict[str, int]:
+        """Of each publisher the last total batch that brokers were asked for: all before it are released.
+
+        1. c1 publishes the total batches #6 and #7. 3, its broker, is the root of #6 and releases it for c1 alone; so
+           it asks 1 for #7, and dies before c1 has #6.
+        2. Nobody but c1 knows of #6. Asked for anew, it would be released behind #7, and c1 would take it for a repeat.
+        """
+        known = [record.batch for record in self._log.records() if record.pending]
+        brokers = [joiner for joiner in joined.values() if not joiner.is_client]
+        known += [one.batch for joiner in brokers for one in joiner.records if one.flag == Flag.ASKED.value]
+        last: dict[str, int] = {}
+        for batch in known:
+            last[batch.publisher] = max(batch.first, last.get(batch.publisher, 0))
+        return last
 
     def _see_wholes(self, joined: Mapping[str, Joiner]) -> None:
         """Brokers know total batches as they were asked for; clients may have parts of them."""
