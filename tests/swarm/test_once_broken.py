@@ -25,6 +25,12 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         1300096,
         "a client's part of a total batch was not known for one, and the batch was ordered anew",
     ),
+    (
+        "two",
+        1,
+        2300427,
+        "what a lost broker had merged was released, and its publisher, which knew it by parts, asked for one again",
+    ),
     ("two", 1, 100009, "what joiners brought on the keys of a closed cut overtook it"),
     (
         "two",

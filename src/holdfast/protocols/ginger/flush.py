@@ -53,6 +53,21 @@ class Joiner:
                 seen.add((batch.publisher, found[0].first))
         self._note_held()
 
+    def see_own_wholes(self, wholes: Iterable[Batch]) -> None:
+        """Of a client: what it had asked for one by one, and its broker in one batch that was released, is that batch.
+
+        1. c5 publishes c5#9, then c5#10. Its broker, 6, asks 7 for both in one batch. It is released, and 6 dies.
+        2. 7 knows that the batch which begins with c5#9 is done. If c5#10 is not seen to be a part of that, c5 sends it
+           again, and it is released a second time: to those who subscribed since, behind what others have after it.
+        """
+        own = [whole for whole in wholes if whole.publisher == self.join.twig.name]
+        for place, one in enumerate(self.records):
+            batch = one.batch
+            found = [whole for whole in own if whole.first <= batch.first and batch.last <= whole.last]
+            if found and one.flag == "t":
+                self.records[place] = Unstable(one.flag, found[0], one.after, one.number)
+        self._note_held()
+
     @property
     def is_client(self) -> bool:
         return self.join.twig.kind == "client"
@@ -97,11 +112,13 @@ class Joiner:
 
     def places(self) -> dict[RecordId, tuple[int, bool]]:
         """The place of each of its records on the new link, and whether only its request is there."""
-        return {
-            (one.batch.publisher, one.batch.first): (place, not self.is_client and Flag(one.flag).is_request)
-            for place, one in enumerate(self.records, 1)
-            if self.uses(one)
-        }
+        found: dict[RecordId, tuple[int, bool]] = {}
+        for place, one in enumerate(self.records, 1):
+            if self.uses(one):
+                # Several records of a client may be parts of one batch: the first has its place.
+                asked = not self.is_client and Flag(one.flag).is_request
+                found.setdefault((one.batch.publisher, one.batch.first), (place, asked))
+        return found
 
     def lacks_of(self, batch: Batch, reunion: bool = False) -> Batch | None:
         """What of a batch it has not processed; a total one only if it was in its cut, or is its publisher's.
@@ -227,6 +244,7 @@ class Settlement:
         for record_id in done_here & done_there:
             # Only the request has passed the dead broker, which was not in the cut: it has passed the batch to nobody.
             self.batches.pop(record_id, None)
+        self._see_own_wholes(joined, done_here)
 
         asked_for = self._last_asked_for(joined)
 
@@ -299,6 +317,15 @@ class Settlement:
             for joiner in joined.values():
                 if joiner.is_client:
                     joiner.see_wholes(wholes)
+
+    def _see_own_wholes(self, joined: Mapping[str, Joiner], done_here: Iterable[RecordId]) -> None:
+        """What was released in one batch is released, though its publisher may know it by parts."""
+        wholes = [*self.batches.values(), *(one.batch for one in map(self._log.find, done_here) if one is not None)]
+        wholes += [one.batch for who in joined.values() for one in who.records if one.flag == "d"]
+        merged = [batch for batch in wholes if batch.guarantee == TOTAL and batch.count > 1]
+        for joiner in joined.values() if merged else ():
+            if joiner.is_client:
+                joiner.see_own_wholes(merged)
 
     def _learn(self, batch: Batch, whole: bool) -> None:
         """The whole counts: a client that wanted the first messages of a batch alone has a part that begins alike.
