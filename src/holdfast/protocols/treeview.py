@@ -69,6 +69,12 @@ class TreeView:
         left = [one for one in line if not self.is_gone(one.name, one.epoch)]
         return next((one for one in left if one.name not in self.avoided), None)
 
+    def has_others(self, contact: str) -> bool:
+        """Whether there is somebody else to turn to than that contact."""
+        line = contacts_in(Upward(self.chain, self.senior, self.siblings))
+        left = [one for one in line if one.name not in (contact, self.name) and one.name not in self.avoided]
+        return any(not self.is_gone(one.name, one.epoch) for one in left)
+
     def line_before_us(self) -> tuple[Contact, ...]:
         """Those who would be the root before us."""
         line = contacts_in(Upward(self.chain, self.senior, self.siblings))

@@ -34,6 +34,7 @@ class ExpectingBroker(RecordingBroker):
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
+        self._life = incarnation
         self.healing_cuts = HealingCuts(self, self.interests, self._send)
         self.cuts = self.healing_cuts
         self.view = TreeView(config.name, incarnation, config.address, config.tolerance + 1, self._send)
@@ -213,7 +214,7 @@ class ExpectingBroker(RecordingBroker):
         name = link.peer
         records = self._records_of.pop(name, [])
         self._hear_of(join.dead, name)
-        if self.phase is Phase.GONE or self.hub.links.get(name) is not link:
+        if self.phase is Phase.GONE or self.hub.links.get(name) is not link or self._is_for_another(name, join):
             return
         if join.old and not self._is_expected(name):
             if any(join.old in flush.waiting for flush in self._flushes):
@@ -252,6 +253,18 @@ class ExpectingBroker(RecordingBroker):
             flush.version = self._tell(self.view.hops - 2)
             self._flushes.append(flush)
         self._tick()
+
+    def _is_for_another(self, name: str, join: Join) -> bool:
+        """Whether it means the one that we were before we began anew. Then it has to ask the next in line.
+
+        1. 3 has lost 1, and turns to 0, which has begun anew. 0 knows nothing of what 1 has passed on.
+        2. 11, in the place of 0, repairs the loss of both, and waits for 3: nobody else would tell 3 to go there.
+        """
+        if not 0 < join.meant < self._life:
+            return False
+        reason = f"{self.name} has begun anew since, and does not repair what it would have repaired before"
+        self.hub.refuse(name, Refusal("unknown-session", reason))
+        return True
 
     def _hear_early(self) -> None:
         """Those who came before it was known whether their broker comes."""

@@ -443,6 +443,7 @@ class HealingBroker(DoubtingBroker):
             0,
             inherited=self.log.inherited(peer, instead=True),
             unconfirmed=self.interests.unconfirmed(peer),
+            meant=self._epoch_of(link) if self.phase is Phase.SERVING and self.view.has_others(peer) else 0,
         )
         self.hub.send(peer, join)
         self._fenced = peer

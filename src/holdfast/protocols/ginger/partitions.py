@@ -65,7 +65,6 @@ class PartitionBroker(HealingBroker):
         super().__init__(config, incarnation)
         self.census = CensusTaker(config.brokers, self._send)
         self._crossings = Crossings(self.log)
-        self._life = incarnation
         self._sought = ""
         self._sought_ticks = 0
         self._ticks = 0
@@ -402,6 +401,9 @@ class PartitionBroker(HealingBroker):
                 self._reborn(link.peer)
             return
         if link.peer != self._sought or refusal.code == "excluded":
+            if refusal.code == "unknown-session" and link.peer == self.parent:
+                # Somebody answers under that name: it is not we who are out of reach.
+                self._tried = ()
             super().link_refused(link, refusal)
             return
         self._end_search()
