@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from holdfast.model.batches import Batch
 from holdfast.model.reliable import Entry, Level
-from holdfast.protocols.narada.chains import Chain, Place
+from holdfast.protocols.narada.chains import Chain, Place, without
 from holdfast.protocols.narada.config import RepositoryConfig
 from holdfast.protocols.narada.events import (
     GIVEN_UP,
@@ -185,7 +185,7 @@ class Keeping:
             self.places += len(chain.places) - held
             self._stage_places(chain, filled, number, batch, now, crc)
             # What is neither in a place nor above the top was given up: it comes late, at the end.
-            for low, high in _without((first, last), [(place.number, place.last) for place in filled]):
+            for low, high in without((first, last), [(place.number, place.last) for place in filled]):
                 place = Place(low, self.next, high - low + 1)
                 self.next += place.count
                 chain.top = max(chain.top, high)
@@ -489,14 +489,3 @@ def notice(entry: Entry, crc: int | None = None) -> Row:
     batch = entry.batch
     crc = fingerprint(batch) if crc is None else crc
     return Row(entry.first, entry.count, batch.publisher, entry.cat, MESSAGES, batch.topic, batch.first, crc)
-
-
-def _without(part: tuple[int, int], taken: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    left, first = [], part[0]
-    for low, high in sorted(taken):
-        if low > first:
-            left.append((first, low - 1))
-        first = high + 1
-    if first <= part[1]:
-        left.append((first, part[1]))
-    return left

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct, field
 
 from holdfast.model.reliable import Entry
+from holdfast.protocols.narada.chains import without
 from holdfast.protocols.narada.dissemination import read_upto
 from holdfast.protocols.narada.events import Refetch, Resent
 from holdfast.protocols.narada.keeping import Keeping
@@ -108,7 +109,7 @@ class Mending:
         upto = read_upto(entries, last, self.keeping.config.read_bytes_max)
         known = [(harm.first, harm.last) for harm in self.harms.values()]
         found = [(entry.first, entry.last) for entry in entries]
-        left = _without((max(first, self.keeping.kept), upto), [*found, *known, *self._not_stored()])
+        left = without((max(first, self.keeping.kept), upto), [*found, *known, *self._not_stored()])
         return [Inspect(self.keeping.stream)] if left else []
 
     def _not_stored(self) -> Iterable[Range]:
@@ -179,18 +180,3 @@ class Mending:
         self.mended += count
         effects: Effects = [self.keeping.report("mended", f"{count} messages")]
         return effects if self.harms else [*effects, Inspect(self.keeping.stream)]
-
-
-def _without(part: Range, taken: Iterable[Range]) -> list[Range]:
-    left, first = [], part[0]
-    for low, high in sorted(taken):
-        if high < first:
-            continue
-        if low > part[1]:
-            break
-        if low > first:
-            left.append((first, low - 1))
-        first = high + 1
-    if first <= part[1]:
-        left.append((first, part[1]))
-    return left
