@@ -86,6 +86,7 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
     ("storm", 2, 700209, "a lost broker that had begun anew elsewhere was asked after for minutes"),
     ("storm", 2, 1200176, "a broker that had died long enough ago was taken for one that fell silent, and missed"),
     ("storm", 2, 2300650, "orphans were taken in by one that had begun anew, and missed by who repaired their loss"),
+    ("storm", 2, 2300567, "a root missed its parent, which had begun anew far away and left, and nobody told it so"),
     ("storm", 2, 1200375, "a broker that had begun anew elsewhere was missed by one that was not the root"),
     ("freeze", 1, 700040, "a root that had slept did not ask those whose connections were lost only after it woke up"),
     ("cut", 1, 100068, "brokers stood below themselves, since hearsay had a healthy one begin anew"),

@@ -271,9 +271,13 @@ class HealingBroker(DoubtingBroker):
             super()._handle_from_neighbour(peer, message)
 
     def _on_view(self, peer: str, view: View) -> None:
+        dead = self.view.dead()
         self._hear_of(view.dead, peer)
         if peer not in self.interests.neighbours or self.phase is Phase.GONE:
             return
+        if self.view.dead() != dead and self.parent not in (None, peer) and not view.hops:
+            # A root may miss whoever has begun anew far away from it, and is dead by now.
+            self._send(self.parent, self.view.message(True, 0, 0, False))
         known = self.view.children.get(peer)
         if view.twigs is not None and known is not None:
             self.view.children[peer] = Twig(known.name, known.kind, known.epoch, known.address, view.twigs)
@@ -330,6 +334,7 @@ class HealingBroker(DoubtingBroker):
                 self._expect(flush, below or flush.known.get(name, ()))
         if not lives_on:
             self._lose_neighbour(name, below, silent, contact)
+            self._outlived(name, epoch)
         self.view.settle()
         self._tick()
 

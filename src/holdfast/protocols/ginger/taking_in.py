@@ -147,6 +147,12 @@ class TakingInBroker(ExpectingBroker):
                 self.healing_cuts.ask_others(absence.key)
                 self._ask_for_less()
 
+    def _outlived(self, name: str, epoch: int) -> None:
+        """Who is dead in a later epoch than the one in which it was lost has begun anew between the two."""
+        absence = self.absences.find(name)
+        if absence is not None and any(one.name == name and one.epoch < epoch for one in absence.contacts):
+            self._reborn(name)
+
     def _reunited(self, absence: Absence, flush: Flush, settlement: Settlement) -> None:
         """Say what came together, and which messages stand on different sides of a total one now."""
         for name, joiner in flush.joined.items():
