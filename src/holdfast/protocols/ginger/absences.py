@@ -93,6 +93,10 @@ class Absences:
         """The absence in which that node is missing."""
         return next((one for one in self._all.values() if one.missing and one.concerns(name)), None)
 
+    def of_parent(self) -> Absence | None:
+        """The absence that made us the root of our part."""
+        return next((one for one in self._all.values() if one.missing and one.to_parent), None)
+
     def note(self, batch: Batch, number: int) -> None:
         """A batch is processed, as number so and so."""
         if self._all:

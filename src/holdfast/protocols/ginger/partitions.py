@@ -368,12 +368,9 @@ class PartitionBroker(HealingBroker):
         self.hub.out.append(Disconnect(self._sought, "no answer in time"))
         self._sought = ""
 
-    def _parted_from(self) -> Absence | None:
-        return next((absence for absence in self.absences if absence.to_parent and absence.missing), None)
-
     def link_opened(self, link: Link, fresh: bool) -> None:
         if link.dialler and link.peer == self._sought:
-            absence = self._parted_from()
+            absence = self.absences.of_parent()
             lost = () if absence is None else tuple((one.name, one.epoch) for one in absence.contacts)
             self.hub.send(link.peer, Seek(lost))
         elif link.peer in self._probes and self.absences.find(link.peer) is not None:
@@ -407,7 +404,7 @@ class PartitionBroker(HealingBroker):
             super().link_refused(link, refusal)
             return
         self._end_search()
-        absence = self._parted_from()
+        absence = self.absences.of_parent()
         if absence is None:
             return
         if refusal.code == "moved":
@@ -445,7 +442,7 @@ class PartitionBroker(HealingBroker):
 
     def _on_found(self, link: Link) -> None:
         """Join it with everything that was processed here since, and be its child again."""
-        absence, peer = self._parted_from(), link.peer
+        absence, peer = self.absences.of_parent(), link.peer
         if peer in self._probes:
             # It will come by itself: it looks for us.
             self._end_probe(peer)
