@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from holdfast.model.batches import Batch
+from holdfast.model.reliable import Level
 from holdfast.protocols.narada import RepositoryConfig, SteeringConfig, SubscriberConfig
 from holdfast.protocols.narada.events import ROOT, ControlEvent, decode
 from holdfast.protocols.narada.keeping import Keeping
@@ -80,4 +81,38 @@ def an_earlier_life_that_was_missed() -> ReliableWorld:
     world.at(2.1, alice.start)
     publish(world, alice, 4, 6, 3.0)
     world.run_until_drained(20.0)
+    return world
+
+
+def numbers_that_were_told_and_lost() -> ReliableWorld:
+    """A repository that does not wait for its disk tells another one of a number, loses it, and takes what is new.
+
+    Bob is away when alice publishes 4, and is steered by the first repository until that goes down once more. What he
+    acknowledges there in the meantime the second one, which hears him, translates by what it was told before.
+    """
+    world = world_of(2, config=RepositoryConfig("*", level=Level.MEMORY))
+    first, unsynced = world.repositories["r1"], list[int]()
+    ear = Ear(world)
+
+    def lose(who: str, whom: str, _: ControlEvent | None) -> bool:
+        now = world.kernel.now
+        if whom == "bob":
+            return (who == "r2" and now < 5.0) or 1.5 < now < 1.8
+        return {who, whom} == {"r1", "r2"} and 1.75 < now < 8.0
+
+    ear.lose = lose
+    alice, carol = world.publisher("alice"), world.publisher("carol", start=False)
+    world.subscriber("bob", subscriber("bob"))
+    publish(world, alice, 1, 3, 1.0)
+    world.at(1.55, lambda: unsynced.append(first.store.unsynced))
+    publish(world, alice, 4, 4, 1.6)
+    world.at(1.78, alice.crash)
+    world.at(1.8, lambda: first.store.crash(unsynced[0]))
+    world.at(1.8, first.crash)
+    world.at(1.9, first.start)
+    world.at(3.0, carol.start)
+    publish(world, carol, 5, 5, 3.2)
+    world.at(4.5, first.crash)
+    world.at(8.0, first.start)
+    world.run_until_drained(30.0)
     return world
