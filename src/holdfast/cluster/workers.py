@@ -10,11 +10,11 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -27,6 +27,16 @@ GOODBYE_S = 5.0
 """How long a worker whose starter is gone may take to end by itself."""
 LOG_TAIL_LINES = 8
 T = TypeVar("T")
+
+
+class HasRole(Protocol):
+    """Settings that say what their process is to do."""
+
+    @property
+    def role(self) -> str: ...
+
+
+Part = TypeVar("Part", bound=HasRole)
 
 
 class WorkerError(HoldfastError):
@@ -219,3 +229,15 @@ class Orders:
     async def wait_for(self, word: str) -> None:
         while await self.next() != word:
             pass
+
+
+def play(kind: type[Part], roles: Mapping[str, Callable[[Part, Orders], Coroutine[Any, Any, None]]]) -> None:
+    """Run this process as the one of these roles that its settings name."""
+
+    async def main() -> None:
+        settings = settings_of_this_process(kind)
+        orders = Orders()
+        orders.listen()
+        await roles[settings.role](settings, orders)
+
+    work(main())

@@ -12,7 +12,7 @@ from msgspec import Struct
 from holdfast.client import connect
 from holdfast.client.durable import DurableReceipt
 from holdfast.cluster.bench.samples import Published, Tally, clock_ns
-from holdfast.cluster.workers import Orders, say, settings_of_this_process, work
+from holdfast.cluster.workers import Orders, play, say
 
 STREAM = "bench/orders"
 CHUNK = 100
@@ -61,12 +61,5 @@ async def subscriber(settings: Settings, orders: Orders) -> None:
         following.cancel()
 
 
-async def main() -> None:
-    settings = settings_of_this_process(Settings)
-    orders = Orders()
-    orders.listen()
-    await (publisher if settings.role == "publisher" else subscriber)(settings, orders)
-
-
 if __name__ == "__main__":
-    work(main())
+    play(Settings, {"publisher": publisher, "subscriber": subscriber})

@@ -13,7 +13,7 @@ from msgspec import Struct
 from holdfast.cluster.bench.nats_core import PENDING_BYTES_MAX, START_S, STOP_S
 from holdfast.cluster.bench.samples import Published, Tally, clock_ns
 from holdfast.cluster.ports import free_port_pairs
-from holdfast.cluster.workers import Orders, WorkerError, say, settings_of_this_process, work
+from holdfast.cluster.workers import Orders, WorkerError, play, say
 
 STREAM, SUBJECT = "bench", "bench.orders"
 PENDING_MAX = 1000
@@ -159,12 +159,5 @@ async def subscriber(settings: Settings, orders: Orders) -> None:
         await client.close()
 
 
-async def main() -> None:
-    settings = settings_of_this_process(Settings)
-    orders = Orders()
-    orders.listen()
-    await (publisher if settings.role == "publisher" else subscriber)(settings, orders)
-
-
 if __name__ == "__main__":
-    work(main())
+    play(Settings, {"publisher": publisher, "subscriber": subscriber})

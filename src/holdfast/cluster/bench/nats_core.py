@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.cluster.bench.samples import Pace, Published, Tally, age_us, clock_ns, stamped
-from holdfast.cluster.workers import Orders, WorkerError, say, settings_of_this_process, work
+from holdfast.cluster.workers import Orders, WorkerError, play, say
 
 SUBJECT = "bench.orders"
 PENDING_BYTES_MAX = 1 << 30
@@ -155,12 +155,5 @@ async def subscriber(settings: Settings, orders: Orders) -> None:
         await client.close()
 
 
-async def main() -> None:
-    settings = settings_of_this_process(Settings)
-    orders = Orders()
-    orders.listen()
-    await (publisher if settings.role == "publisher" else subscriber)(settings, orders)
-
-
 if __name__ == "__main__":
-    work(main())
+    play(Settings, {"publisher": publisher, "subscriber": subscriber})

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from holdfast.client import Client, Receipt, Subscription, connect
 from holdfast.cluster.bench.samples import Pace, Published, Tally, clock_ns, stamped
-from holdfast.cluster.workers import Orders, say, settings_of_this_process, work
+from holdfast.cluster.workers import Orders, play, say
 
 TOPIC = "bench/orders"
 CHUNK = 100
@@ -109,12 +109,5 @@ async def _follow_batches(messages: Subscription, tally: Tally) -> None:
         tally.look()
 
 
-async def main() -> None:
-    settings = settings_of_this_process(Settings)
-    orders = Orders()
-    orders.listen()
-    await (publisher if settings.role == "publisher" else subscriber)(settings, orders)
-
-
 if __name__ == "__main__":
-    work(main())
+    play(Settings, {"publisher": publisher, "subscriber": subscriber})

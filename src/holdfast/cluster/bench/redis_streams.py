@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from holdfast.cluster.bench.samples import Published, Received, clock_ns
 from holdfast.cluster.ports import free_port_pairs
-from holdfast.cluster.workers import Orders, WorkerError, say, settings_of_this_process, work
+from holdfast.cluster.workers import Orders, WorkerError, play, say
 
 STREAM = "orders"
 PIPELINE_BYTES = 1 << 20
@@ -139,12 +139,5 @@ def _follow(client: Any) -> Received:
     return Received(count, ended_ns)
 
 
-async def main() -> None:
-    settings = settings_of_this_process(Settings)
-    orders = Orders()
-    orders.listen()
-    await (publisher if settings.role == "publisher" else subscriber)(settings, orders)
-
-
 if __name__ == "__main__":
-    work(main())
+    play(Settings, {"publisher": publisher, "subscriber": subscriber})
