@@ -41,16 +41,20 @@ class Joiner:
 
         1. A batch of c3#1 and c3#2 is released by its root, which dies. Its client wanted c3#2 alone, and has it.
         2. The others know of the batch by its first message. To them c3#2 must show that c3#1 is released, too.
+
+        And if it has the first messages alone, the others are owed the rest as well.
         """
         seen: set[RecordId] = set()
         for place, one in enumerate(self.records):
             batch = one.batch
             if batch.guarantee != TOTAL or batch.publisher == self.join.twig.name:
                 continue
-            found = [all_ for all_ in wholes.get(batch.publisher, ()) if all_.first < batch.first <= all_.last]
-            if found and (batch.publisher, found[0].first) not in seen | self._held:
-                self.records[place] = Unstable(one.flag, found[0], one.after, one.number)
-                seen.add((batch.publisher, found[0].first))
+            whole = next((all_ for all_ in wholes.get(batch.publisher, ()) if _is_part(batch, all_)), None)
+            if whole is None or (batch.publisher, whole.first) in seen:
+                continue
+            if whole.first == batch.first or (batch.publisher, whole.first) not in self._held:
+                self.records[place] = Unstable(one.flag, whole, one.after, one.number)
+                seen.add((batch.publisher, whole.first))
         self._note_held()
 
     def see_own_wholes(self, wholes: Iterable[Batch]) -> None:
@@ -133,6 +137,10 @@ class Joiner:
         if own or last < batch.first:
             return batch if last < batch.last else None
         return batch.part(last + 1, batch.last) if last < batch.last else None
+
+
+def _is_part(batch: Batch, whole: Batch) -> bool:
+    return whole.first <= batch.first <= whole.last and batch.count < whole.count
 
 
 def last_of(batches: Iterable[Batch]) -> dict[str, int]:
