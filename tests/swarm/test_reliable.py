@@ -40,6 +40,8 @@ ONCE_BROKEN: list[tuple[ReliableClass, int, str]] = [
     ("leave", 20112, "who died on its way out had no places any more for what it missed"),
     ("leave", 20138, "and was taken for the one that had told what would never lie where"),
     ("leave", 20197, "who was leaving set a place aside for what a later life knew of an earlier one"),
+    ("bounds", 79009, "what had no room kept what would have made room from being taken"),
+    ("bounds", 35, "a subscriber asked what lies in a place as fast as it was told that nobody knows"),
     ("levels", 6224, "an acknowledgement of an earlier era was translated by the rows of the next"),
 ]
 

@@ -238,7 +238,7 @@ class Bundle:
 
     def on_resent(self, event: Resent, now: float) -> None:
         """Another repository sends what we lack."""
-        keeping, strange = self.keeping, False
+        keeping, strange, full = self.keeping, False, False
         if keeping.state == "leaving":
             return  # We have told that nothing will lie there.
         for entry in event.entries:
@@ -248,13 +248,15 @@ class Bundle:
             if chain is None or (keeping.state == "learning" and number + entry.count - 1 > chain.top):
                 strange = strange or chain is None
                 continue
-            if not keeping.take(chain, number, entry.batch, now):
-                return
+            if full and number + entry.count - 1 > chain.top:
+                continue
+            # Without room for one more place, what fills one may be among the rest: there would never be room again.
+            full = not keeping.take(chain, number, entry.batch, now)
         member = self.members.get(event.repository)
         if member is not None and strange and keeping.state != "learning":
             # There was no room when we were told of that life: let it be told again.
             member.known, member.table = member.known_anew(), RowTable(keeping.config.table_rows_max)
-        if member is not None and event.entries and not event.more:
+        if member is not None and event.entries and not event.more and not full:
             # There may be more than was read at once: ask for what is still missing.
             member.asked_at, member.asked_s = -1e9, keeping.config.fetch_s
         self._progress_at = now if keeping.staged else self._progress_at

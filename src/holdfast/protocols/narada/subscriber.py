@@ -254,12 +254,13 @@ class Subscriber:
             return self._recover(now)
         match event:
             case Rectify():
-                gaps = self._forgotten(event)
+                gaps, unknown = self._forgotten(event), self.backlog.unknown()
                 self._take_rows(event.rows)
                 self.backlog.end = max(self.backlog.end, event.end)
                 self.synced = max(self.synced, event.sync)
-                # Now that it is known what lies there, it can be asked for.
-                self._asked_at = 0 if event.rows else self._asked_at
+                if unknown and not self.backlog.unknown():
+                    # Now it can be asked for. In a place nobody knows what lies: asked again at once, nor would they.
+                    self._asked_at = 0
                 return [*gaps, *self._go_on(now), *self._ask_on(now)]
             case Persistent():
                 self._take_rows(event.rows)
