@@ -11,6 +11,13 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
     ("storm", 2, 1200586, "a parent that had begun anew elsewhere was taken for absent by the root in its place"),
     ("partition", 1, 2200767, "the timer of a connection that was over ended the search for a lost parent, every time"),
     ("freeze", 1, 2600290, "the first messages of a total batch, which a client had, were taken for all of it"),
+    (
+        "freeze",
+        1,
+        2900185,
+        "a newcomer was let in, could not hear it, and came again in the same epoch: a violation, for ever",
+    ),
+    ("storm", 2, 2900185, "a broker was lost a second time, and its new clients were told that they were too late"),
     ("two", 1, 1200268, "what was released behind the lost broker was asked for again, and its root was elsewhere"),
     ("recover", 1, 1300185, "the same, and somebody had subscribed there: it was released a second time"),
     (

@@ -202,6 +202,7 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     the link with the lost broker was opened; the others stand in the order in which that one has passed them on.
     Of the interests, the `unconfirmed` are new: nobody was told yet that they are known everywhere.
     `meant` is the epoch of the receiver that the sender turns to, and not one that has begun anew since; 0 is any.
+    A client names the epoch of `old` that it belonged to, too: the loss of an earlier one does not concern it.
     """
 
     twig: Twig
@@ -216,6 +217,7 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     inherited: Counter = 0
     unconfirmed: tuple[Interest, ...] = ()
     meant: Counter = 0
+    old_epoch: Counter = 0
 
 
 class Open(Struct, frozen=True, array_like=True, tag=42):

@@ -270,9 +270,10 @@ class MovingClient(ClientNode):
         own = [one.batch.first for one in self._joined if one.batch.publisher == self.name]
         published = (min(own) if own else self._first_unsent()) - 1
         wanted, patient = tuple(sorted(self._wanted)), self.config.patient
-        inherited = self._log.inherited(HERE)
+        inherited, processed = self._log.inherited(HERE), dict(self._processed)
         new = tuple(one for one in wanted if one not in self._confirmed)
-        join = Join(twig, self._home, (), dict(self._processed), wanted, (), 0, published, patient, inherited, new)
+        epoch = next((one.epoch for one in self._contacts if one.name == self._home), 0)
+        join = Join(twig, self._home, (), processed, wanted, (), 0, published, patient, inherited, new, 0, epoch)
         self._hub.send(link.peer, join)
 
     def _first_unsent(self) -> int:

@@ -28,6 +28,12 @@ class DoubtingBroker(TakingInBroker):
         self._aside: dict[str, Link] = {}
         """Sessions that wait for a connection while the one at the other end is asked something."""
 
+    def _begin_epoch(self) -> None:
+        """From now on nobody takes us for whom they knew by this name, or gave up."""
+        self.view.epoch += 1
+        self.hub.incarnation = self.view.epoch
+        self.hub.out += self.notebook.epoch(self.view.epoch)
+
     def _check_sleep(self, now: float) -> None:
         """Whoever has slept may be the one who was given up: for a while it accuses nobody, and asks around."""
         slept_s = now - self._beat_at if self._beat_at else 0.0

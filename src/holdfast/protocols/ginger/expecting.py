@@ -40,8 +40,8 @@ class ExpectingBroker(RecordingBroker):
         self.view = TreeView(config.name, incarnation, config.address, config.tolerance + 1, self._send)
         self._flushes: list[Flush] = []
         self._records_of: dict[str, list[Unstable]] = {}
-        self._repaired: dict[str, None] = {}
-        """Whose loss was repaired here, the latest last."""
+        self._repaired: dict[str, float] = {}
+        """Whose loss was repaired here, and up to which epoch, the latest last."""
         self.settling = False
         """While a repair is being settled nothing else goes on: it would miss those that are being taken in."""
         self._fenced = ""
@@ -221,7 +221,7 @@ class ExpectingBroker(RecordingBroker):
                 # Its broker is expected here itself: if that does not come, this one is.
                 self._early[name] = (link, join, records)
                 return
-            refusal = self._stranger(join.old)
+            refusal = self._stranger(join.old, join.old_epoch)
             if refusal.code == "late":
                 self.hub.out.append(Report("gap", peer=name, detail=refusal.reason))
             self.hub.refuse(name, refusal)
@@ -285,9 +285,13 @@ class ExpectingBroker(RecordingBroker):
         waited_for = any(name in flush.waiting or flush.key == name or name in flush.missing for flush in self._flushes)
         return waited_for or self.absences.of(name) is not None
 
-    def _stranger(self, old: str) -> Refusal:
-        """To a node that is not expected here, though it had a broker."""
-        if old in self._repaired:
+    def _stranger(self, old: str, epoch: int) -> Refusal:
+        """To a node that is not expected here, though it had a broker.
+
+        1. 0 has lost 1, repaired that, and has taken 1 in again, which others call their broker by now.
+        2. 1 crashes. Its clients are at 0 before 0 knows it: they are early, not late.
+        """
+        if epoch <= self._repaired.get(old, -1):
             return Refusal("late", f"the loss of {old} was repaired here before this client came: messages are missing")
         return Refusal("moved", f"{self.name} does not repair the loss of {old}: ask others")
 

@@ -13,8 +13,6 @@ A link begins with `Join` and `Open`, for newcomers and for repairs alike. Whoev
 is refused ever after, and comes back as a newcomer under a later one.
 """
 
-from typing import Literal
-
 from holdfast.model.messages import (
     Dead,
     Frame,
@@ -28,25 +26,20 @@ from holdfast.model.messages import (
     SessionMessage,
     TotalAbort,
     TotalProcessed,
-    TotalRequest,
     Twig,
     Unstable,
-    Upward,
     View,
     ViewAck,
 )
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
-from holdfast.protocols.ginger.cuts import BatchId
-from holdfast.protocols.ginger.doubting import DoubtingBroker
 from holdfast.protocols.ginger.expecting import JOIN_TIMER
-from holdfast.protocols.ginger.flush import Flush
+from holdfast.protocols.ginger.orphans import OrphanBroker
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, Restart, Send, SetTimer
-from holdfast.protocols.records import Record
-from holdfast.protocols.treeview import contacts_in, find_twigs
+from holdfast.protocols.treeview import find_twigs
 
 SUSPECT_TIMER = "suspect:"
 FIRST_QUESTION = 1 << 32
@@ -54,24 +47,16 @@ FIRST_QUESTION = 1 << 32
 QUESTIONS_MAX = 1000
 
 
-class HealingBroker(DoubtingBroker):
+class HealingBroker(OrphanBroker):
     """One broker of a tree that repairs itself."""
-
-    _opened_as = "repair_end"
-    """What is reported when a new parent has opened the link and handed over what was lacking."""
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
-        self._fence_base = self._fence_version = 0
         self._questions = 0
         self._asked_at: dict[int, tuple[str, float]] = {}
         self._round_trip_s: dict[str, float] = {}
         self._unreachable: set[str] = set()
         """Contacts that could not be dialled, and will be given up soon."""
-        self._kept: tuple[BatchId, ...] = ()
-        self._parent_fell_silent = False
-        self._returning_from = ""
-        """Whom we had lost, when we come back to those who have lost us."""
 
     # --------------------------------------------------------------------------------------------------- sessions
 
@@ -150,12 +135,6 @@ class HealingBroker(DoubtingBroker):
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
         if self.phase is not Phase.LEAVING and (link.kind == "broker" or self._has_joined(link.peer)):
             self.suspect(link.peer, self._epoch_of(link), reason)
-
-    def _epoch_of(self, link: Link) -> int:
-        if not link.dialler:
-            return link.session
-        known = contacts_in(Upward(self.view.chain, self.view.senior, self.view.siblings))
-        return next((contact.epoch for contact in known if contact.name == link.peer), 0)
 
     def timer(self, name: str, now: float) -> Effects:
         self._now = now
@@ -374,126 +353,3 @@ class HealingBroker(DoubtingBroker):
         self.cuts.pump()
         if self.parent is not None:
             self._send(self.parent, self.view.message(True, 0, 0, False))
-
-    # -------------------------------------------------------------------------------------------- losing the parent
-
-    def _orphaned(self, old: str) -> None:
-        """Turn to the next contact; whoever finds itself first in line is the root now."""
-        if self.phase is Phase.JOINING:
-            self._ask_elsewhere(old)
-            return
-        contact = self.view.next_contact()
-        if contact is None or contact.name == self.name or self._is_cut_off():
-            self._take_over(old)
-            return
-        self.hub.out.append(Report("repair_start", peer=old, detail=f"asking {contact.name} to take us in"))
-        self._turn_to(old, contact.name, contact.address)
-
-    def _ask_elsewhere(self, old: str) -> None:
-        """Nobody has let us in yet, so nobody has lost anything; whom we cannot reach is not dead to others.
-
-        All whom we have heard of are asked in turn, and those whom we were told of at first, again and again.
-        """
-        self.view.gone.pop(old, None)
-        self.view.avoided.add(old)
-        contact = self.view.next_contact()
-        if contact is None or contact.name == self.name:
-            self.view.avoided.clear()
-            contact = Contact(self.config.parent or old, 0, "")
-        self.hub.out.append(Report("joining", peer=contact.name, detail=f"{old} was lost before it has let us in"))
-        self._turn_to(old, contact.name, contact.address)
-
-    def _turn_to(self, old: str, name: str, address: str) -> None:
-        self.parent, self._fenced, self._hold = name, name, 0
-        if name != old and old in self.log.flows:
-            self.log.relabel(old, name)
-            self.interests.rename(old, name)
-            self.healing_cuts.rename(old, name)
-            self.confirmations.rename(old, name)
-            self.view.also_wait_for(name)
-        self.hub.dial(name, self._now, address)
-
-    def _is_cut_off(self) -> bool:
-        """Whether it must be us, and not all those whom we have lost."""
-        return False
-
-    def _take_over(self, old: str) -> Flush:
-        """Nobody is left above us."""
-        self.parent, self._fenced, self._hold = None, "", 0
-        self.view.become_root()
-        self.hub.out.append(Report("root", detail=f"in the place of {old}"))
-        siblings = tuple(twig for twig in self.view.siblings if twig.name != self.name)
-        return self._begin_repair(old, siblings, self._parent_fell_silent)
-
-    def _join(self, link: Link) -> None:
-        """The first words on a link that we dialled."""
-        peer = link.peer
-        if peer not in self.log.flows:
-            self.log.link(peer)
-            self.interests.neighbours[peer] = None
-            self.interests.suspend(peer)
-        # A request that was asked again meanwhile has taken two positions.
-        self.log.restack(peer)
-        for record, after in self.log.history(peer):
-            self.hub.send(peer, Unstable(_flag(record, peer), record.batch, after, max(record.number, 0)))
-        self._fence_base, self._fence_version = self.log.flows[peer].sent, self.view.version
-        join = Join(
-            self.view.twig(),
-            self._returning_from,
-            self.view.dead(),
-            dict(self.processed),
-            self._wanted_besides(peer),
-            self.healing_cuts.listed(),
-            self.view.version,
-            0,
-            inherited=self.log.inherited(peer, instead=True),
-            unconfirmed=self.interests.unconfirmed(peer),
-            meant=self._epoch_of(link) if self.phase is Phase.SERVING and self.view.has_others(peer) else 0,
-        )
-        self.hub.send(peer, join)
-        self._fenced = peer
-
-    def _on_open(self, peer: str, message: Open) -> None:
-        if peer != self._fenced:
-            return
-        self._fenced = ""
-        self.view.avoided.clear()
-        self.view.learn(message.upward)
-        for name, epoch in message.dead:
-            self.suspect(name, epoch, f"{peer} says so")
-        if self.parent != peer or self.phase is Phase.GONE:
-            return
-        self._hold, self._kept = message.hold, message.cuts
-        self._send_behind_fence(peer)
-        self.interests.replace(peer, {peer: message.interests})
-        self.confirmations.replace(peer, (peer,), self.interests.table.wants)
-        self.view.on_ack(peer, self._fence_version)
-        if self.view.version > self._fence_version:
-            self._send(peer, self.view.message(True, self.view.version, max(0, self.view.hops - 2), False))
-        if self.phase is Phase.JOINING:
-            self._enter(Phase.SERVING)
-        self._tell_down()
-        if not self._hold:
-            self._settled()
-        self._tick()
-
-    def _send_behind_fence(self, peer: str) -> None:
-        """What was processed for the parent while it had not opened the link."""
-        behind = [record for record in self.log.concerning(peer) if record.outs.get(peer, 0) > self._fence_base]
-        for record in sorted(behind, key=lambda record: record.outs[peer]):
-            self._send(peer, TotalRequest(record.batch) if record.pending else Publish(record.batch))
-
-    def _settled(self) -> None:
-        """Everything that the new parent handed over to settle the repair is here."""
-        if self.parent is not None:
-            self.log.begin(self.parent)
-            self.healing_cuts.reopened(self.parent, self._kept)
-            self.hub.out.append(Report(self._opened_as, peer=self.parent))
-        self.cuts.pump()
-        self._retry()
-
-
-def _flag(record: Record, peer: str) -> Literal["s", "r", "t", "d"]:
-    if not record.number or record.was_only_requested(peer):
-        return "t" if record.pending else "d"
-    return "r" if record.received_from == peer else "s"

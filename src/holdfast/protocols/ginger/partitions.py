@@ -283,9 +283,7 @@ class PartitionBroker(HealingBroker):
             return
         if absence.to_parent:
             # The others take this epoch for dead; they have to be able to tell us from it.
-            self.view.epoch += 1
-            self.hub.incarnation = self.view.epoch
-            self.hub.out += self.notebook.epoch(self.view.epoch)
+            self._begin_epoch()
             self.view.chain = absence.contacts
             self.view.revive((contact.name, contact.epoch) for contact in absence.contacts)
         if not self._seeking:

@@ -5,6 +5,8 @@ settled, and the links are opened: those that joined are its children from then 
 with in the same way, only that it is this broker's diary that says what it may lack (`absences`).
 """
 
+from math import inf
+
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import (
@@ -181,7 +183,7 @@ class TakingInBroker(ExpectingBroker):
     def _note_repaired(self, flush: Flush) -> None:
         for name in sorted(flush.dead):
             self._repaired.pop(name, None)
-            self._repaired[name] = None
+            self._repaired[name] = self.view.gone.get(name, inf)
         while len(self._repaired) > REPAIRED_MAX:
             del self._repaired[next(iter(self._repaired))]
 

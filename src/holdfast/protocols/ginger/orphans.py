@@ -1,0 +1,164 @@
+"""A broker that loses its parent, or has none yet, and turns to another (thesis 000, section 4.2.2).
+
+Of those whom it was told of it asks the next in line, with all that it keeps, and passes nothing up before that one has
+opened the link: what it processes meanwhile waits behind the fence. Whoever finds itself first in line is the root.
+A newcomer belongs to nobody yet. It has nothing to settle, and simply asks on, each time as another.
+"""
+
+from typing import Literal
+
+from holdfast.model.messages import Join, Open, Publish, TotalRequest, Unstable, Upward
+from holdfast.model.terms import Contact
+from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.edges import Phase
+from holdfast.protocols.ginger.cuts import BatchId
+from holdfast.protocols.ginger.doubting import DoubtingBroker
+from holdfast.protocols.ginger.flush import Flush
+from holdfast.protocols.links import Link
+from holdfast.protocols.node import Report
+from holdfast.protocols.records import Record
+from holdfast.protocols.treeview import contacts_in
+
+
+class OrphanBroker(DoubtingBroker):
+    """The joining side of a repair. `HealingBroker` is the whole."""
+
+    _opened_as = "repair_end"
+    """What is reported when a new parent has opened the link and handed over what was lacking."""
+
+    def __init__(self, config: BrokerConfig, incarnation: int) -> None:
+        super().__init__(config, incarnation)
+        self._fence_base = self._fence_version = 0
+        self._kept: tuple[BatchId, ...] = ()
+        self._parent_fell_silent = False
+        self._returning_from = ""
+        """Whom we had lost, when we come back to those who have lost us."""
+
+    def _orphaned(self, old: str) -> None:
+        """Turn to the next contact; whoever finds itself first in line is the root now."""
+        if self.phase is Phase.JOINING:
+            self._ask_elsewhere(old)
+            return
+        contact = self.view.next_contact()
+        if contact is None or contact.name == self.name or self._is_cut_off():
+            self._take_over(old)
+            return
+        self.hub.out.append(Report("repair_start", peer=old, detail=f"asking {contact.name} to take us in"))
+        self._turn_to(old, contact.name, contact.address)
+
+    def _ask_elsewhere(self, old: str) -> None:
+        """Nobody is known to have let us in: nobody has lost anything, and whom we cannot reach is not dead to others.
+
+        All whom we have heard of are asked in turn, and those whom we were told of at first, again and again: in a new
+        epoch, since whoever has let us in and could not tell us has to know us from the one it took in.
+        """
+        self._begin_epoch()
+        self.view.gone.pop(old, None)
+        self.view.avoided.add(old)
+        contact = self.view.next_contact()
+        if contact is None or contact.name == self.name:
+            self.view.avoided.clear()
+            contact = Contact(self.config.parent or old, 0, "")
+        self.hub.out.append(Report("joining", peer=contact.name, detail=f"{old} was lost before it has let us in"))
+        self._turn_to(old, contact.name, contact.address)
+
+    def _turn_to(self, old: str, name: str, address: str) -> None:
+        self.parent, self._fenced, self._hold = name, name, 0
+        if name != old and old in self.log.flows:
+            self.log.relabel(old, name)
+            self.interests.rename(old, name)
+            self.healing_cuts.rename(old, name)
+            self.confirmations.rename(old, name)
+            self.view.also_wait_for(name)
+        self.hub.dial(name, self._now, address)
+
+    def _is_cut_off(self) -> bool:
+        """Whether it must be us, and not all those whom we have lost."""
+        return False
+
+    def _take_over(self, old: str) -> Flush:
+        """Nobody is left above us."""
+        self.parent, self._fenced, self._hold = None, "", 0
+        self.view.become_root()
+        self.hub.out.append(Report("root", detail=f"in the place of {old}"))
+        siblings = tuple(twig for twig in self.view.siblings if twig.name != self.name)
+        return self._begin_repair(old, siblings, self._parent_fell_silent)
+
+    def _join(self, link: Link) -> None:
+        """The first words on a link that we dialled."""
+        peer = link.peer
+        if peer not in self.log.flows:
+            self.log.link(peer)
+            self.interests.neighbours[peer] = None
+            self.interests.suspend(peer)
+        # A request that was asked again meanwhile has taken two positions.
+        self.log.restack(peer)
+        for record, after in self.log.history(peer):
+            self.hub.send(peer, Unstable(_flag(record, peer), record.batch, after, max(record.number, 0)))
+        self._fence_base, self._fence_version = self.log.flows[peer].sent, self.view.version
+        join = Join(
+            self.view.twig(),
+            self._returning_from,
+            self.view.dead(),
+            dict(self.processed),
+            self._wanted_besides(peer),
+            self.healing_cuts.listed(),
+            self.view.version,
+            0,
+            inherited=self.log.inherited(peer, instead=True),
+            unconfirmed=self.interests.unconfirmed(peer),
+            meant=self._epoch_of(link) if self.phase is Phase.SERVING and self.view.has_others(peer) else 0,
+        )
+        self.hub.send(peer, join)
+        self._fenced = peer
+
+    def _on_open(self, peer: str, message: Open) -> None:
+        if peer != self._fenced:
+            return
+        self._fenced = ""
+        self.view.avoided.clear()
+        self.view.learn(message.upward)
+        for name, epoch in message.dead:
+            self.suspect(name, epoch, f"{peer} says so")
+        if self.parent != peer or self.phase is Phase.GONE:
+            return
+        self._hold, self._kept = message.hold, message.cuts
+        self._send_behind_fence(peer)
+        self.interests.replace(peer, {peer: message.interests})
+        self.confirmations.replace(peer, (peer,), self.interests.table.wants)
+        self.view.on_ack(peer, self._fence_version)
+        if self.view.version > self._fence_version:
+            self._send(peer, self.view.message(True, self.view.version, max(0, self.view.hops - 2), False))
+        if self.phase is Phase.JOINING:
+            self._enter(Phase.SERVING)
+        self._tell_down()
+        if not self._hold:
+            self._settled()
+        self._tick()
+
+    def _send_behind_fence(self, peer: str) -> None:
+        """What was processed for the parent while it had not opened the link."""
+        behind = [record for record in self.log.concerning(peer) if record.outs.get(peer, 0) > self._fence_base]
+        for record in sorted(behind, key=lambda record: record.outs[peer]):
+            self._send(peer, TotalRequest(record.batch) if record.pending else Publish(record.batch))
+
+    def _settled(self) -> None:
+        """Everything that the new parent handed over to settle the repair is here."""
+        if self.parent is not None:
+            self.log.begin(self.parent)
+            self.healing_cuts.reopened(self.parent, self._kept)
+            self.hub.out.append(Report(self._opened_as, peer=self.parent))
+        self.cuts.pump()
+        self._retry()
+
+    def _epoch_of(self, link: Link) -> int:
+        if not link.dialler:
+            return link.session
+        known = contacts_in(Upward(self.view.chain, self.view.senior, self.view.siblings))
+        return next((contact.epoch for contact in known if contact.name == link.peer), 0)
+
+
+def _flag(record: Record, peer: str) -> Literal["s", "r", "t", "d"]:
+    if not record.number or record.was_only_requested(peer):
+        return "t" if record.pending else "d"
+    return "r" if record.received_from == peer else "s"
