@@ -7,7 +7,7 @@ A newcomer belongs to nobody yet. It has nothing to settle, and simply asks on, 
 
 from typing import Literal
 
-from holdfast.model.messages import Join, Open, Publish, TotalRequest, Unstable, Upward
+from holdfast.model.messages import Dead, Join, Open, Publish, TotalRequest, Twig, Unstable, Upward
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
@@ -29,6 +29,8 @@ class OrphanBroker(DoubtingBroker):
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
         self._fence_base = self._fence_version = 0
+        self._fence_view: tuple[Twig, Dead] = (self.view.twig(), ())
+        """What we have told of ourselves and of the dead when we joined."""
         self._kept: tuple[BatchId, ...] = ()
         self._parent_fell_silent = False
         self._returning_from = ""
@@ -96,10 +98,11 @@ class OrphanBroker(DoubtingBroker):
         for record, after in self.log.history(peer):
             self.hub.send(peer, Unstable(_flag(record, peer), record.batch, after, max(record.number, 0)))
         self._fence_base, self._fence_version = self.log.flows[peer].sent, self.view.version
+        self._fence_view = twig, dead = self.view.twig(), self.view.dead()
         join = Join(
-            self.view.twig(),
+            twig,
             self._returning_from,
-            self.view.dead(),
+            dead,
             dict(self.processed),
             self._wanted_besides(peer),
             self.healing_cuts.listed(),
@@ -116,6 +119,7 @@ class OrphanBroker(DoubtingBroker):
         if peer != self._fenced:
             return
         self._fenced = ""
+        unsaid = self._fence_view != (self.view.twig(), self.view.dead())
         self.view.avoided.clear()
         self.view.learn(message.upward)
         for name, epoch in message.dead:
@@ -129,6 +133,8 @@ class OrphanBroker(DoubtingBroker):
         self.view.on_ack(peer, self._fence_version)
         if self.view.version > self._fence_version:
             self._send(peer, self.view.message(True, self.view.version, max(0, self.view.hops - 2), False))
+        elif unsaid:
+            self._send(peer, self.view.message(True, 0, 0, False))
         if self.phase is Phase.JOINING:
             self._enter(Phase.SERVING)
         self._tell_down()
