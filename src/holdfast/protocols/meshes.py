@@ -29,8 +29,8 @@ from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
 from holdfast.protocols.edges import EdgeBroker, Phase
-from holdfast.protocols.links import Link
-from holdfast.protocols.node import Effects, Report, Restart, SetTimer
+from holdfast.protocols.links import Link, LinkState
+from holdfast.protocols.node import Disconnect, Effects, Report, Restart, SetTimer
 from holdfast.protocols.routing import RoutingTable
 
 WISH_TIMER = "wish"
@@ -166,7 +166,12 @@ class MeshBroker(EdgeBroker):
         self.confirmations.drop(member.name)
         link = self.hub.links.get(member.name)
         if link is not None and (link.dialler or link.session == member.epoch):
-            self.hub.end(member.name, f"{member.name} does not belong to the mesh any more", say=False)
+            why = f"{member.name} does not belong to the mesh any more"
+            if link.state is LinkState.CLOSED:
+                # We may be dialling. 1. We give the dead up. 2. The next one under its name dials us, and is a member.
+                # 3. It answers our call: that takes the place of its own connection, and nobody wants it.
+                self.hub.out.append(Disconnect(member.name, why))
+            self.hub.end(member.name, why, say=False)
 
     def _sponsor_lost(self, peer: str) -> bool:
         """Whether that was our sponsor, before we served: then nobody speaks for us, and we begin anew."""

@@ -10,6 +10,9 @@ from holdfast.simulation.latencies import Constant, Exponential, Latency, Lognor
 from holdfast.simulation.network import NetworkConfig
 
 SPEEDS = (0.3, 1.0, 1.0, 3.0, 8.0)
+SUSPECT_SURELY_S = 5.0
+"""Longer than it takes to connect again in the slowest of these networks. Those who knew the dead dial whoever comes in
+its place, and these calls may end connections that it has begun itself."""
 
 
 def network_of(seed: int, hasty: bool) -> NetworkConfig:
@@ -31,8 +34,10 @@ def network_of(seed: int, hasty: bool) -> NetworkConfig:
     )
 
 
-def suspect_s_of(seed: int, failure: FailureClass | None, hasty: bool) -> float | None:
-    """Where suspicions do no harm, they may come early: many will be false."""
+def suspect_s_of(seed: int, failure: FailureClass | None, hasty: bool, unerring: bool = False) -> float | None:
+    """Where suspicions do no harm, they may come early: many will be false. Where none may be, they come late."""
+    if unerring and failure == "recover":
+        return SUSPECT_SURELY_S
     if failure not in RETURNING_CLASSES and not hasty:
         return None
     return stream(seed, "suspicions").choice((0.002, 0.05, 0.3))

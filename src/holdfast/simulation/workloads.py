@@ -292,7 +292,7 @@ class _Author:
             # Where a broker and its clients die for good, whoever comes back begins anew.
             durable=self.trouble.failure == "recover" and not find_protocol(self.protocol).shares_fate,
             join_s=JOIN_S if self.trouble.tolerance else None,
-            suspect_s=suspect_s_of(self.seed, self.trouble.failure, self.hasty),
+            suspect_s=suspect_s_of(self.seed, self.trouble.failure, self.hasty, self.info.shares_fate),
             degree_max=self.trouble.degree_max,
             move_pause_s=self._move_pause_s() if self.trouble.degree_max else None,
             network=network_of(self.seed, self.hasty),
