@@ -18,6 +18,7 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         "a newcomer was let in, could not hear it, and came again in the same epoch: a violation, for ever",
     ),
     ("storm", 2, 2900185, "a broker was lost a second time, and its new clients were told that they were too late"),
+    ("partition", 1, 3200224, "a broker lost the root of its part before that had said whom it was looking for"),
     ("two", 1, 1200268, "what was released behind the lost broker was asked for again, and its root was elsewhere"),
     ("recover", 1, 1300185, "the same, and somebody had subscribed there: it was released a second time"),
     (

@@ -267,7 +267,9 @@ class PartitionBroker(HealingBroker):
         missed: tuple[Contact, ...] = ()
         if cut_off:
             # So many at once are not dead, or nobody could help; those around them are not known here.
-            flush.silent, missed = True, line
+            # Whoever loses us, too, before this repair has ended, may look for them.
+            flush.silent, missed, self.view.chain = True, line, line
+            self._tell_down()
         elif flush.silent and not flush.waiting:
             # Somebody may come to it whom we do not hear of.
             missed = tuple(contact for contact in line if contact.name == old)
@@ -280,6 +282,8 @@ class PartitionBroker(HealingBroker):
         super()._note_absence(flush, mine)
         absence = self.absences.find(flush.key)
         if absence is None:
+            if self.parent is None and self.absences.of_parent() is None:
+                self.view.chain = ()
             return
         if absence.to_parent:
             # The others take this epoch for dead; they have to be able to tell us from it.
@@ -430,9 +434,8 @@ class PartitionBroker(HealingBroker):
     def _on_seek(self, link: Link, seek: Seek) -> None:
         epoch = dict(seek.lost).get(self.name, -1)
         if epoch < self._life:
-            self.hub.refuse(
-                link.peer, Refusal("moved", f"{self.name} was not there when {link.peer} was lost: ask others")
-            )
+            refusal = Refusal("moved", f"{self.name} was not there when {link.peer} was lost: ask others")
+            self.hub.refuse(link.peer, refusal)
         elif self._is_expected(link.peer):
             self.hub.send(link.peer, Found())
         else:
