@@ -11,7 +11,7 @@ import typer
 
 from holdfast.cli.options import AsJson
 from holdfast.cli.output import console, note, print_json, print_line, progress, table
-from holdfast.cli.sweeping import LOCAL_MASTER, Master, OnSpark, Sweep, sweeping
+from holdfast.cli.sweeping import LOCAL_MASTER, Master, OnSpark, Sweep, on_spark, sweeping
 from holdfast.experiments.experiment import Experiment, Report, Table
 from holdfast.experiments.registry import EXPERIMENTS, find_experiment
 from holdfast.experiments.reports import PAGE, RowLog, cell_text, goal_word, write_report
@@ -51,7 +51,7 @@ def experiment(
       holdfast experiment narada --quick
       holdfast experiment ginger --quick
       holdfast experiment ginger --out experiments/ginger --resume
-      holdfast experiment ginger --spark --master spark://host:7077
+      holdfast experiment ginger --master spark://host:7077
       holdfast experiment ginger --point '{"keys":1,"victims":["1","2"],"seed":3}'
       holdfast experiment locamu --spark --out experiments/locamu
     """
@@ -61,9 +61,10 @@ def experiment(
         return
     if resume and out is None:
         raise ConfigError("--resume goes on with the rows in a directory; say which with --out.")
-    if spark and chosen.timed:
-        raise ConfigError(f"{name} measures this machine, so its points run here; leave out --spark.")
-    with sweeping(master) if spark else nullcontext() as swept:
+    tasks = on_spark(spark, master)
+    if tasks and chosen.timed:
+        raise ConfigError(f"{name} measures this machine, so its points run here; leave out --spark and --master.")
+    with sweeping(master) if tasks else nullcontext() as swept:
         run = _runner(swept, 1 if chosen.timed else workers)
         rows = _all_rows(chosen, chosen.points(quick), out, run, resume=resume)
     report = chosen.report(rows)

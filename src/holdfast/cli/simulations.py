@@ -12,7 +12,7 @@ import typer
 from holdfast.cli.audits import print_verdict
 from holdfast.cli.options import AsJson, ProtocolName, parse_seeds
 from holdfast.cli.output import console, note, print_json, print_line, progress, table
-from holdfast.cli.sweeping import LOCAL_MASTER, Master, OnSpark, Sweep, sweeping
+from holdfast.cli.sweeping import LOCAL_MASTER, Master, OnSpark, Sweep, on_spark, sweeping
 from holdfast.cluster.campaign import Kind, OnResult, Result, Tally, run_campaign, run_seed
 from holdfast.model.errors import ConfigError
 from holdfast.model.guarantees import GUARANTEES
@@ -161,12 +161,12 @@ def campaign(
       holdfast campaign --seeds 1..2000
       holdfast campaign --protocol ginger --seeds 42 --fault reset
       holdfast campaign --faults crash,root,two --tolerance 1 --seeds 1..1000
-      holdfast campaign --seeds 1..1000000 --spark --master spark://host:7077
+      holdfast campaign --seeds 1..1000000 --master spark://host:7077
       holdfast campaign --protocol narada --faults all --seeds 1..100
     """
     kinds, numbers = _kinds(protocol, faults or [], failures, tolerance, degree_max), parse_seeds(seeds)
     tallies = []
-    with progress() as advance, sweeping(master) if spark else nullcontext() as swept:
+    with progress() as advance, sweeping(master) if on_spark(spark, master) else nullcontext() as swept:
         for kind in kinds:
             tally = Tally(kind.name)
             tallies.append(tally)

@@ -13,10 +13,18 @@ OnSpark = Annotated[
     bool, typer.Option("--spark", help="Make the runs as Spark tasks. Starting Spark takes seconds; processes do not.")
 ]
 Master = Annotated[
-    str, typer.Option("--master", help="Where Spark runs: local[*] is this machine, spark://host:7077 a cluster.")
+    str,
+    typer.Option(
+        "--master", help="Where Spark runs: local[*] is this machine, spark://host:7077 a cluster. Implies --spark."
+    ),
 ]
 Sweep = Callable[[Callable[[Any], Any], Sequence[Any], type[Any], Callable[[int, Any], None]], None]
 """Called with a function, what to call it with, the type of its results, and what to do with each."""
+
+
+def on_spark(spark: bool, master: str) -> bool:
+    """Whether the runs are tasks: whoever says where Spark runs wants that, too."""
+    return spark or master != LOCAL_MASTER
 
 
 @contextmanager

@@ -1,12 +1,14 @@
 """Runs as Spark tasks: the same results as one after the other, and failures that can be repeated."""
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from holdfast.cluster.campaign import Kind, Result, run_seed
+from holdfast.experiments import locamu
 from holdfast.experiments.registry import EXPERIMENTS
 from holdfast.pipeline.errors import PipelineError
 from holdfast.pipeline.sweeps import failures, run_sweep, sweep
@@ -40,15 +42,26 @@ def test_nothing_to_run_is_no_error(spark: SparkSession):
     run_sweep(spark, int, [], int, lambda *_: pytest.fail("there is nothing"))
 
 
+def few_points(name: str) -> list[object]:
+    """Some points of an experiment, as small as they can be."""
+    if name == "locamu":
+        return [locamu.Point(protocol, 7, loads=(locamu.Load(7, 2, 10.0),)) for protocol in locamu.PROTOCOLS]
+    return [replace(point, operations=6) for point in EXPERIMENTS[name].points(True)[:3]]
+
+
 @pytest.mark.usefixtures("spark")
-def test_an_experiment_as_tasks_prints_what_it_prints_as_processes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", ["ginger", "locamu"])
+def test_an_experiment_as_tasks_makes_what_it_makes_as_processes(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     # The command finds the session that is there, and takes it.
-    known = EXPERIMENTS["ginger"]
-    few = [replace(point, operations=6) for point in known.points(True)[:3]]
-    monkeypatch.setitem(EXPERIMENTS, "ginger", replace(known, points=lambda _: few))
+    few = few_points(name)
+    monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], points=lambda _: few))
     holdfast = CommandLine(monkeypatch, capsys)
-    on_spark = holdfast("experiment", "ginger", "--json", "--spark")
-    assert '"experiment": "ginger"' in on_spark.out
-    assert on_spark == holdfast("experiment", "ginger", "--json", "--workers", 1)
+    here, there = tmp_path / "processes", tmp_path / "tasks"
+    on_spark = holdfast("experiment", name, "--json", "--spark", "--out", there)
+    assert f'"experiment": "{name}"' in on_spark.out
+    assert on_spark.out == holdfast("experiment", name, "--json", "--workers", 1, "--out", here).out
+    made = {path.relative_to(here): path.read_bytes() for path in here.rglob("*") if path.is_file()}
+    assert made == {path.relative_to(there): path.read_bytes() for path in there.rglob("*") if path.is_file()}
+    assert len((here / "rows.jsonl").read_text().splitlines()) == len(few)

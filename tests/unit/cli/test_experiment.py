@@ -111,7 +111,12 @@ def test_resume_needs_a_directory(holdfast: CommandLine):
     assert holdfast("experiment", "ginger", "--resume").code == 2
 
 
-def test_on_spark_the_tables_are_the_same(holdfast: CommandLine, instant: None, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("asked", "master"), [(("--spark",), "local[*]"), (("--master", "spark://host:7077"), "spark://host:7077")]
+)
+def test_on_spark_the_tables_are_the_same(
+    asked: tuple[str, ...], master: str, holdfast: CommandLine, instant: None, monkeypatch: pytest.MonkeyPatch
+):
     masters: list[str] = []
 
     def swept(function: Any, points: Sequence[Any], kind: type, on_result: Any) -> None:
@@ -126,6 +131,6 @@ def test_on_spark_the_tables_are_the_same(holdfast: CommandLine, instant: None, 
         yield swept
 
     monkeypatch.setattr("holdfast.cli.experiments.sweeping", sweeping)
-    on_spark = holdfast("experiment", "ginger", "--quick", "--json", "--spark", "--master", "local[1]")
+    on_spark = holdfast("experiment", "ginger", "--quick", "--json", *asked)
     assert on_spark.out == holdfast("experiment", "ginger", "--quick", "--json", "--workers", 1).out
-    assert masters == ["local[1]"]
+    assert masters == [master]
