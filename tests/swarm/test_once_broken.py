@@ -19,6 +19,12 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
     ),
     ("storm", 2, 2900185, "a broker was lost a second time, and its new clients were told that they were too late"),
     ("partition", 1, 3200224, "a broker lost the root of its part before that had said whom it was looking for"),
+    (
+        "recover",
+        1,
+        3200463,
+        "a newcomer that lost its contact before it was let in gave that one up, and it began anew",
+    ),
     ("two", 1, 1200268, "what was released behind the lost broker was asked for again, and its root was elsewhere"),
     ("recover", 1, 1300185, "the same, and somebody had subscribed there: it was released a second time"),
     (

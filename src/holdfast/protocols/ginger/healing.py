@@ -300,6 +300,9 @@ class HealingBroker(OrphanBroker):
             return
         if self.phase is Phase.GONE or self.view.is_gone(name, epoch):
             return
+        if self.phase is Phase.JOINING and name == self.parent:
+            self._ask_elsewhere(name)
+            return
         self.view.bury(name, epoch)
         self.hub.out.append(Report("suspect", peer=name, detail=reason))
         link = self.hub.links.get(name)

@@ -15,7 +15,7 @@ from holdfast.protocols.ginger.cuts import BatchId
 from holdfast.protocols.ginger.doubting import DoubtingBroker
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.links import Link
-from holdfast.protocols.node import Report
+from holdfast.protocols.node import Disconnect, Report
 from holdfast.protocols.records import Record
 from holdfast.protocols.treeview import contacts_in
 
@@ -55,7 +55,11 @@ class OrphanBroker(DoubtingBroker):
         epoch, since whoever has let us in and could not tell us has to know us from the one it took in.
         """
         self._begin_epoch()
-        self.view.gone.pop(old, None)
+        self._lanes.pop(old, None)
+        if self.hub.set_aside(old) is not None:
+            # Not a refusal: it would begin anew if it heard that it was given up.
+            self.hub.out.append(Disconnect(old, "it has not let us in in time"))
+        self.view.give_up_on(old)
         self.view.avoided.add(old)
         contact = self.view.next_contact()
         if contact is None or contact.name == self.name:
