@@ -42,6 +42,17 @@ def test_without_absences_everything_arrives_in_order_and_every_invariant_holds(
     assert "\n\n".join(complaints(range(FIRST, FIRST + 20), CALM, "locamu")) == ""
 
 
+ONCE_BROKEN: list[tuple[FailureClass, int, int, str]] = [
+    ("join", 2, 8000065, "a notice that came past a neighbour made what that had before it count as processed"),
+    ("join", 2, 8000286, "a newcomer that died before it was taken in came back to another sponsor"),
+]
+
+
+@pytest.mark.parametrize(("failure", "tolerance", "seed"), [run[:3] for run in ONCE_BROKEN], ids=str)
+def test_what_was_broken_once_holds(failure: FailureClass, tolerance: int, seed: int):
+    assert list(complaints(range(seed, seed + 1), Trouble((), failure, tolerance), "locamu")) == []
+
+
 # --------------------------------------------------------------------------------------------------------- mutants
 
 

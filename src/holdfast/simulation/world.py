@@ -118,7 +118,8 @@ class Simulation:
 
         def make_node(incarnation: int) -> BrokerNode:
             life = next(lives)
-            if life == 1 or not config.tolerance:
+            if life == 1 or not config.tolerance or self._hops is not None:
+                # Whoever has its place in the tree keeps it, and comes back to the one that is to take it in.
                 return make(config, incarnation)
             above = self._kept_parent(name, disk) if config.durable else self._parent_now(name, life)
             return make(replace(config, parent=above), incarnation)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.model.messages import Notice
 from holdfast.protocols.locamu.copies import Copy, reaches
 from holdfast.protocols.locamu.core import Core
 from holdfast.protocols.neighbourhoods import Neighbourhood
@@ -39,3 +40,12 @@ def test_a_number_that_is_given_late_is_for_the_next_on_the_way_alone():
     assert entry.own == {}
     core.merge({"2": {"3": 1, "4": 1}, "3": {"4": 7, "5": 7, "6": 7}})
     assert entry.own == {"5": 1}
+
+
+def test_a_notice_that_came_past_a_neighbour_does_not_vouch_for_what_that_had_before():
+    """3 was passed over, and numbers the notice as its second for 4, which has not got the first."""
+    core = core_of("4", 1)
+    passed_over = {"2": {"3": 1, "4": 1}}
+    core.process(Copy(("2",), passed_over, {}, notice=Notice("s", "t")))
+    core.merge({**passed_over, "3": {"4": 2, "5": 2}})
+    assert core.complete_towards("3") == 0

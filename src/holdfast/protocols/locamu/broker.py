@@ -262,6 +262,8 @@ class LocamuBroker:
     def link_refused(self, link: Link, refusal: Refusal) -> None:
         """It has begun anew since, or does not want us now: a new session is begun in a while."""
         self.hub.set_aside(link.peer)
+        if self.phase is Phase.JOINING and refusal.code == "excluded":
+            raise LocalMisuse(f"broker {self.name} cannot join below {link.peer}, and ends: {refusal.reason}")
         if self.phase is Phase.RETIRING and refusal.code == "excluded":
             # The word that we may go was lost.
             self._go()
@@ -346,15 +348,19 @@ class LocamuBroker:
         land = self.durable.core.land
         if self.phase is not Phase.SERVING:
             why = f"broker {self.name} is {self.phase.value}: join another one"
-            self.hub.refuse(newcomer, Refusal("misuse", why))
+            self._turn_away(newcomer, Refusal("late", why))
         elif newcomer in land.gone or (newcomer in land.near and not land.sponsors(newcomer)):
             why = f"there is, or was, a broker {newcomer} in the tree near {self.name}: choose another name"
-            self.hub.refuse(newcomer, Refusal("name", why))
+            self._turn_away(newcomer, Refusal("excluded", why))
         elif newcomer not in land.near:
             self.durable.put(Welcomed(newcomer, message.address))
             self.exchange.progress()
         elif not self._is_pending("j", newcomer):
             self._admit(newcomer)
+
+    def _turn_away(self, newcomer: str, refusal: Refusal) -> None:
+        self.hub.refuse(newcomer, refusal)
+        self.exchange.ended(newcomer)
 
     def _is_pending(self, what: str, node: str) -> bool:
         pending = self.durable.core.pending.values()

@@ -438,8 +438,9 @@ class Core:
 
     def complete_towards(self, neighbour: str) -> int:
         """Up to which of its numbers for us everybody behind us has what it had for us."""
-        waiting = (one.up_number - 1 for one in self.pending.values() if one.up == neighbour and one.up_number)
-        return min(waiting, default=self.prefix(neighbour))
+        waiting = [one.up_number - 1 for one in self.pending.values() if one.up == neighbour and one.up_number]
+        # A notice that came past the neighbour may be here before what the neighbour had for us earlier.
+        return min([self.prefix(neighbour), *waiting])
 
     def finish(self, serial: int) -> Pending:
         """Everybody behind us has that notice."""
