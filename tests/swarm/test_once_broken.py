@@ -127,6 +127,12 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
     ("partition", 1, 531, "what only the other side wanted was kept by nobody"),
     ("partition", 1, 1200336, "what the other side had released was asked for again when the parts came together"),
     ("partition", 1, 1200340, "the same, and it was released a second time"),
+    (
+        "partition",
+        1,
+        2900095,
+        "who returned had forgotten that a batch was done which it had been asked for: it was released a second time",
+    ),
     ("partition", 1, 563, "what was received from a contact that never let us in was taken for sent"),
     ("partition", 1, 565, "who had just returned was taken out of the cuts under way"),
     ("partition", 1, 579, "a message of the minority stood on both sides of a total one while that was handed over"),

@@ -201,8 +201,7 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     publications refused where they are not served now. The first `inherited` of the records are those that it had when
     the link with the lost broker was opened; the others stand in the order in which that one has passed them on.
     Of the interests, the `unconfirmed` are new: nobody was told yet that they are known everywhere.
-    `meant` is the epoch of the receiver that the sender turns to, and not one that has begun anew since; 0 is any.
-    A client names the epoch of `old` that it belonged to, too: the loss of an earlier one does not concern it.
+    `meant` is the epoch of the receiver that the sender turns to, `old_epoch` that of `old` that it had; 0 is any.
     """
 
     twig: Twig

@@ -257,14 +257,15 @@ class StabilityLog:
     def owe(self, record: Record, peer: str, place: int, asked_after: int | None, received: bool) -> None:
         """The record is that far back in the history of a link that begins now.
 
-        `asked_after` of the others went by before it was asked for; `received`: it came from over there.
+        `asked_after` of the others went by before it was asked for; `received`: it, or its request, came from there.
         """
         self._not_plain()
         flow = self.flows[peer]
         flow.sent += 1
         record.outs[peer] = flow.sent
         record.places[peer] = self._clock + 2 * place + 2
-        record.received_from = peer if received else ""
+        record.received_from = peer if received and asked_after is None else ""
+        record.requested_from = peer if received and asked_after is not None else ""
         if asked_after is not None:
             record.asked[peer] = self._clock + 2 * asked_after + 1
         self._changed = True

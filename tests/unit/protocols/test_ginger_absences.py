@@ -1,9 +1,14 @@
 """The diary of a broker that has lost somebody: what is kept for whom, and for how long."""
 
+import pytest
+
 from holdfast.model.batches import Batch, make_batch
+from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Twig
-from holdfast.protocols.ginger.absences import Absence, Absences
+from holdfast.protocols.ginger.absences import Absence, Absences, take_up
+from holdfast.protocols.ginger.flush import own_history
 from holdfast.protocols.ginger.merge import Flag
+from holdfast.protocols.stability import StabilityLog
 
 
 def batch(seq: int) -> Batch:
@@ -91,3 +96,26 @@ def test_an_absence_is_bounded_in_time_and_the_diary_in_bytes():
     assert absences.overdue(100.0, 600.0) == [old]
     absences.end(old)
     assert absences.find("d") is new
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_who_returns_says_what_was_done_of_that_which_it_was_asked_for(forgotten: bool):
+    # Broker a asks us for m, and is lost before it hears that m is released. Meanwhile our log may forget m.
+    log = StabilityLog(1)
+    log.link("a")
+    m = log.append(make_batch("p", 1, "t", TOTAL, [b"x"]), pending=True)
+    log.came(m, "a", request=True)
+    log.released(m)
+    log.renumber(m)
+    history = own_history(log.history("a"), "a")
+    log.unlink("a")
+    assert history.batches == {}, "it was passed to nobody over there"
+    if forgotten:
+        log.survey()
+        assert len(log) == 0
+    take_up(log, "a", history)
+    ((record, after),) = log.history("a")
+    assert record.batch is m.batch
+    assert record.was_only_requested("a")
+    assert not record.pending
+    assert after == 1, "it stands behind its own place: we were asked for it, and have not asked"

@@ -20,20 +20,30 @@ from holdfast.model.messages import Twig
 from holdfast.model.terms import Contact
 from holdfast.protocols.ginger.merge import Contribution, Flag
 from holdfast.protocols.records import RecordId
+from holdfast.protocols.stability import StabilityLog
 
 
 class OwnHistory(Struct, frozen=True):
     """What a broker has itself to do with the records of one link, in that link's order.
 
-    `numbers` are the places of these records in its processing order.
+    `numbers` are the places of these records in its processing order. `requests` are total batches of which only the
+    request went by on the link; the log may forget them, and yet who returns has to say that they are done:
+    1. 0 asks 1 for a batch, and 1 asks 2, which releases it and tells 1. Before 1 can tell 0, the network is parted.
+    2. 1 has nobody left to tell, and forgets the record. Somebody who wants the topic subscribes at 0.
+    3. 1 returns. If it does not say that the batch is done, 0, which is its root now, releases it a second time.
     """
 
     entries: list[Contribution]
     batches: dict[RecordId, Batch]
     numbers: dict[RecordId, int]
+    requests: dict[RecordId, Batch]
+
+    def batch_of(self, record_id: RecordId) -> Batch | None:
+        """The batch of that entry, whatever went by of it."""
+        return self.batches.get(record_id, self.requests.get(record_id))
 
 
-NOTHING = OwnHistory([], {}, {})
+NOTHING = OwnHistory([], {}, {}, {})
 
 
 class Absence:
@@ -114,7 +124,7 @@ class Absences:
                 entries.append((record_id, Flag.SENT, len(entries), number))
                 batches[record_id] = batch
                 numbers[record_id] = number
-        return OwnHistory(entries, batches, numbers)
+        return OwnHistory(entries, batches, numbers, before.requests)
 
     def end(self, absence: Absence) -> None:
         """Nobody is waited for any more."""
@@ -138,6 +148,23 @@ class Absences:
         if self.bytes > self._bytes_max and not late:
             late = [min(self._all.values(), key=lambda one: one.start)]
         return late
+
+
+def take_up(log: StabilityLog, peer: str, history: OwnHistory) -> None:
+    """Put all of it back into the log: it is unstable traffic on the new link, whatever becomes of that."""
+    log.link(peer)
+    found = []
+    for place, (record_id, flag, after, number) in enumerate(history.entries):
+        record, batch = log.find(record_id), history.batch_of(record_id)
+        if record is None and batch is not None:
+            record = log.append(batch)
+            record.number = number
+        if record is not None:
+            came = flag is Flag.RECEIVED or after > place
+            found.append((record, place, after if flag.is_request else None, came))
+    for record, place, asked_after, came in found:
+        log.owe(record, peer, place, asked_after, came)
+    log.owed(len(history.entries))
 
 
 def names_in(twig: Twig) -> set[str]:

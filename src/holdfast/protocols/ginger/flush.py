@@ -405,4 +405,6 @@ def own_history(records: list[tuple[Record, int]], key: str) -> OwnHistory:
             continue
         flag = Flag.RECEIVED if record.was_received(key) else Flag.SENT
         entries.append((record.record_id, flag, after, record.number))
-    return OwnHistory(entries, batches, {record.record_id: record.number for record, _ in records})
+    numbers = {record.record_id: record.number for record, _ in records}
+    requests = {record.record_id: record.batch for record, _ in records if record.record_id not in batches}
+    return OwnHistory(entries, batches, numbers, requests)

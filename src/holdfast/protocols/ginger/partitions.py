@@ -38,13 +38,12 @@ from holdfast.model.messages import (
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
-from holdfast.protocols.ginger.absences import Absence, OwnHistory
+from holdfast.protocols.ginger.absences import Absence, OwnHistory, take_up
 from holdfast.protocols.ginger.census import CensusTaker
 from holdfast.protocols.ginger.crossings import Crossings
 from holdfast.protocols.ginger.expecting import THE_ABSENT
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing import SUSPECT_TIMER, HealingBroker
-from holdfast.protocols.ginger.merge import Flag
 from holdfast.protocols.interests import ALL
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import CancelTimer, Disconnect, Effects, Report, Send, SetTimer
@@ -452,7 +451,7 @@ class PartitionBroker(HealingBroker):
         self._sought = ""
         self.hub.out.append(Report("repair_start", peer=absence.key, detail=f"asking {peer} to take us back in"))
         self.parent, self._fenced, self._hold = peer, peer, 0
-        self._take_up(peer, self.absences.history(absence))
+        take_up(self.log, peer, self.absences.history(absence))
         self.interests.neighbours[peer] = None
         self.interests.suspend(peer)
         # What it wants now it will say; until then everything is kept for it.
@@ -467,21 +466,6 @@ class PartitionBroker(HealingBroker):
         self._returning_from = ""
         self.absences.end(absence)
         self._ask_for_less()
-
-    def _take_up(self, peer: str, history: OwnHistory) -> None:
-        """Put all of it back into the log: it is unstable traffic on the new link, whatever becomes of that."""
-        self.log.link(peer)
-        found = []
-        for place, (record_id, flag, after, number) in enumerate(history.entries):
-            record = self.log.find(record_id)
-            if record is None and record_id in history.batches:
-                record = self.log.append(history.batches[record_id])
-                record.number = number
-            if record is not None:
-                found.append((record, place, after if flag.is_request else None, flag is Flag.RECEIVED))
-        for record, place, asked_after, received in found:
-            self.log.owe(record, peer, place, asked_after, received)
-        self.log.owed(len(history.entries))
 
     # ------------------------------------------------------------------------------------------------------ inspection
 
