@@ -24,6 +24,6 @@ def test_a_newcomer_whose_name_is_taken_ends_and_says_why():
     newcomer = LocamuBroker(BrokerConfig("2", parent="1", tolerance=1), 1)
     newcomer.start(0.0)
     newcomer.peer_up("1", 0.1)
-    newcomer.receive("1", Welcome("1", 0, 1000, 0, "locamu", (0, 1, 2)), 0.2)
+    newcomer.receive("1", Welcome("1", 0, 1000, 0, "locamu", (0, 1, 2), 1 << 20), 0.2)
     with pytest.raises(LocalMisuse, match="broker 2 cannot join below 1, and ends: choose another name"):
         newcomer.receive("1", Refusal("excluded", "choose another name"), 0.3)
