@@ -9,7 +9,7 @@ from holdfast.simulation.faults import Attach, Crash, Heal, Part, Subscribe
 from holdfast.simulation.latencies import Constant
 from holdfast.simulation.network import LinkSettings, NetworkConfig
 from holdfast.simulation.world import Simulation
-from tests.scenarios.repairs import SEEDS, at, finish, got, listen, reported, run_until, say
+from tests.scenarios.repairs import SEEDS, at, finish, got, listen, reported, run_until, say, slow
 
 LINK = LinkConfig(heartbeat_s=0.3, silence_s=1.5)
 CHAIN = "A-B B-C C-D D-E"
@@ -194,3 +194,18 @@ def test_a_client_that_comes_to_a_broker_which_is_cut_off_all_alone_is_one_of_th
     finish(sim)
     assert sorted(got(sim, "late")) == sorted(got(sim, "b")) == ["from afar", "from here"]
     assert "gap" not in {report.event for _, _, report in sim.reports}
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.15])
+def test_who_asks_whenever_it_is_its_turn_to_be_asked_has_another_turn(late_s: float):
+    # E looks for C, A, B and D in turn, every half second one. C asks E every two seconds whether it is another by now,
+    # on a slow link: when its turn comes its connection to E is there, or crosses that of E, each time.
+    sim = parted("A-B A-C B-D C-E", links=(slow("C", "E", ms=150.0),))
+    listen(sim, a_A="t", e_E="t")
+    at(sim, 2.0 + late_s, Part(("E",)))
+    say(sim, 3.0, "e", "t:from afar")
+    at(sim, 14.0, Heal())
+    finish(sim)
+    assert got(sim, "a") == ["from afar"]
+    assert len(reported(sim, "merge")) == 1
+    assert reported(sim, "excluded") == []

@@ -147,6 +147,7 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
     ("partition", 1, 902, "a total batch waited for a client that had left"),
     ("partition", 1, 100156, "an attempt to ask for somebody broke the connection by which it had just come back"),
     ("partition", 1, 100275, "who was asked all the time never came to look for the one who asked"),
+    ("partition", 1, 3200103, "who asked whenever it was its turn to be asked was passed over, until it was too late"),
     (
         "partition",
         1,

@@ -5,6 +5,7 @@ import pytest
 from holdfast.model.batches import Batch, make_batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Twig
+from holdfast.model.terms import Contact
 from holdfast.protocols.ginger.absences import Absence, Absences, take_up
 from holdfast.protocols.ginger.flush import own_history
 from holdfast.protocols.ginger.merge import Flag
@@ -119,3 +120,36 @@ def test_who_returns_says_what_was_done_of_that_which_it_was_asked_for(forgotten
     assert record.was_only_requested("a")
     assert not record.pending
     assert after == 1, "it stands behind its own place: we were asked for it, and have not asked"
+
+
+def in_line(absence: Absence) -> str:
+    return "".join(contact.name for contact in absence.contacts)
+
+
+def test_who_had_its_turn_goes_behind_all_others():
+    absence = Absence("a", tuple(Contact(name, 1, name) for name in "abcd"), 0, 0.0)
+    absence.had_its_turn("a")
+    assert in_line(absence) == "bcda"
+
+
+def test_who_could_not_answer_has_another_turn_behind_one_other_and_then_waits_for_all():
+    absence = Absence("a", tuple(Contact(name, 1, name) for name in "abcd"), 0, 0.0)
+    absence.had_its_turn("a")
+    absence.could_not_answer("a")
+    assert in_line(absence) == "bacd"
+    absence.had_its_turn("b")
+    absence.could_not_answer("a")
+    assert in_line(absence) == "cdba"
+    absence.could_not_answer("c")
+    absence.could_not_answer("d")
+    assert in_line(absence) == "cdba"
+
+
+def test_two_that_never_can_answer_do_not_keep_the_others_from_their_turns():
+    absence = Absence("a", tuple(Contact(name, 1, name) for name in "abcd"), 0, 0.0)
+    asked = ""
+    for _ in range(12):
+        name = absence.contacts[0].name
+        asked += name
+        (absence.could_not_answer if name in "ab" else absence.had_its_turn)(name)
+    assert asked == "ababcdababcd"

@@ -49,7 +49,7 @@ NOTHING = OwnHistory([], {}, {}, {})
 class Absence:
     """One lost neighbour, and who of those behind it did not come to its repair."""
 
-    __slots__ = ("contacts", "history", "key", "missing", "parent", "since_s", "start", "to_parent")
+    __slots__ = ("_busy", "contacts", "history", "key", "missing", "parent", "since_s", "start", "to_parent")
 
     def __init__(self, key: str, contacts: tuple[Contact, ...], start: int, since_s: float) -> None:
         self.key, self.contacts, self.start, self.since_s = key, contacts, start, since_s
@@ -61,6 +61,8 @@ class Absence:
         """Whom we have lost first, if that was our parent."""
         self.to_parent = False
         """Whether the lost neighbour was our parent, so that we have to look for it."""
+        self._busy: set[str] = set()
+        """Who has another turn, since it could not answer when it was asked."""
 
     @property
     def brokers_missing(self) -> bool:
@@ -73,6 +75,29 @@ class Absence:
 
     def concerns(self, name: str) -> bool:
         return name == self.key or name in self.missing
+
+    def had_its_turn(self, name: str) -> None:
+        """All the others are asked before that one is asked again."""
+        self._behind(len(self.contacts), name)
+
+    def could_not_answer(self, name: str) -> None:
+        """Who was busy asking us something when its turn came has another turn, behind one other.
+
+        Without that: 1. It asks us as often as its turn comes, and cannot answer each time. 2. The others, who are
+        asked in case it is dead, deny that they keep anything for us. 3. We begin anew, while it keeps what we lack.
+        If it is busy again, all the others go first: two that are always busy do not keep them from their turns.
+        """
+        if name in self._busy:
+            self._busy.discard(name)
+            self.had_its_turn(name)
+        else:
+            self._busy.add(name)
+            self._behind(1, name)
+
+    def _behind(self, count: int, name: str) -> None:
+        others = [contact for contact in self.contacts if contact.name != name]
+        again = [contact for contact in self.contacts if contact.name == name]
+        self.contacts = (*others[:count], *again, *others[count:])
 
 
 class Absences:

@@ -45,7 +45,7 @@ from holdfast.protocols.ginger.expecting import THE_ABSENT
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing import SUSPECT_TIMER, HealingBroker
 from holdfast.protocols.interests import ALL
-from holdfast.protocols.links import Link
+from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import CancelTimer, Disconnect, Effects, Report, Send, SetTimer
 from holdfast.protocols.records import Record
 
@@ -338,9 +338,7 @@ class PartitionBroker(HealingBroker):
             if not absence.missing:
                 continue
             if absence.to_parent and absence.contacts:
-                contact, *others = absence.contacts
-                absence.contacts = (*others, contact)
-                self._dial_lost(contact, now)
+                self._dial_next(absence, now)
                 return
             self._ask_the_lost(absence, now)
 
@@ -352,12 +350,17 @@ class PartitionBroker(HealingBroker):
                 self.hub.out.append(CancelTimer(SUSPECT_TIMER + contact.name))
                 self.hub.dial(contact.name, now, contact.address)
 
-    def _dial_lost(self, contact: Contact, now: float) -> None:
+    def _dial_next(self, absence: Absence, now: float) -> None:
+        contact = absence.contacts[0]
         link = self.hub.links.get(contact.name)
-        if link is not None and not link.is_open and not self._matters(contact.name):
+        if link is not None and not self._matters(contact.name):
             # It only came to ask whether we have given it up.
+            if link.is_open:
+                absence.could_not_answer(contact.name)
+                return
             self.hub.set_aside(contact.name)
             link = None
+        absence.had_its_turn(contact.name)
         if link is None:
             self._sought, self._sought_ticks = contact.name, 0
             # The timer of a connection by which it has asked us something is not meant for this one.
@@ -388,6 +391,10 @@ class PartitionBroker(HealingBroker):
     def peer_down(self, peer: str, now: float) -> Effects:
         if peer == self._sought:
             self._now = now
+            absence, link = self.absences.of_parent(), self.hub.links.get(peer)
+            if absence is not None and link is not None and link.state is not LinkState.CLOSED:
+                # It is there: its connection to us, to ask us something, has crossed ours, and both are gone.
+                absence.could_not_answer(peer)
             self._end_search()
             return self.hub.take()
         return super().peer_down(peer, now)
