@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from holdfast.protocols.narada.events import Refetch
 from holdfast.simulation.reliable import ReliableWorld
 from holdfast.simulation.reliable.harm import HarmedStore
-from holdfast.simulation.reliable.hosts import RepositoryHost
+from holdfast.simulation.reliable.repository_hosts import RepositoryHost
 from holdfast.storage.stores import MemoryStore
 from tests.support.reliable import Ear, keeping, numbers, publish, stored, subscriber, world_of
 

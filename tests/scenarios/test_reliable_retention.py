@@ -2,7 +2,16 @@
 
 from holdfast.protocols.narada.events import catenation
 from holdfast.simulation.reliable import ReliableWorld
-from tests.support.reliable import Ear, keeping, numbers, publish, stored, subscriber, world_of
+from tests.support.reliable import (
+    Ear,
+    a_subscription_that_began_while_another_was_away,
+    keeping,
+    numbers,
+    publish,
+    stored,
+    subscriber,
+    world_of,
+)
 
 
 def forget(world: ReliableWorld, name: str, before: int, keep_unread: bool = True) -> None:
@@ -74,10 +83,13 @@ def test_a_sibling_that_was_away_or_is_new_does_not_wait_for_what_is_gone():
     world.crash("r2")()
     publish(world, alice, 11, 30, 2.5)
     world.run(4.0)
+    # Until it is sure that the other one is gone, it keeps what that one lacks.
+    assert world.repositories["r1"].machine.forgettable("orders") == 11
+    world.run(8.0)
     forget(world, "r1", 21)
     world.recover("r2")()
     world.repository("r3")
-    publish(world, alice, 31, 32, 8.0)
+    publish(world, alice, 31, 32, 12.0)
     world.run_until_drained(40.0)
     assert stored(world, "r2") == [*numbers(1, 10), *numbers(21, 32)]
     assert stored(world, "r3") == numbers(21, 32)
@@ -98,7 +110,33 @@ def test_a_sibling_that_lost_every_word_of_it_is_told_when_it_asks():
     publish(world, alice, 1, 5, 1.0)
     world.run(3.0)
     assert stored(world, "r2") == []
+    # And then the first one does not hear of the second any more, and takes it for gone.
+    ear.lose = lambda who, whom, _: "r2" in (who, whom)
+    world.run(9.0)
     forget(world, "r1", 4)
     ear.lose = lambda *_: False
     world.run_until_drained(40.0, operator=False)
     assert stored(world, "r2") == numbers(4, 5)
+
+
+def test_a_reader_that_changes_to_a_repository_which_has_forgotten_more_is_told_of_the_gap():
+    world = world_of(2)
+    ear = Ear(world)
+    alice, bob = world.publisher("alice"), world.subscriber("bob", subscriber("bob", remember=True))
+    publish(world, alice, 1, 5, 1.0)
+    world.run(2.5)
+    bob.crash()
+    publish(world, alice, 6, 20, 3.0)
+    world.run(4.0)
+    forget(world, "r2", 16, keep_unread=False)
+    ear.lose = lambda who, whom, _: "r1" in (who, whom)
+    bob.start()
+    world.run(15.0)
+    assert world.payloads("bob") == [*numbers(1, 5), *numbers(16, 20)]
+    assert world.history.gaps["bob"] == [("alice", 1, 6, 15)]
+
+
+def test_who_was_away_when_a_subscription_began_learns_of_it_and_keeps_what_it_has_not_read():
+    machine = a_subscription_that_began_while_another_was_away()
+    assert machine.forgettable("orders") == 1
+    assert machine.forgettable("orders", keep_unread=False) == 11

@@ -5,7 +5,7 @@ from functools import partial
 
 from holdfast.model.batches import Batch
 from holdfast.model.reliable import Level
-from holdfast.protocols.narada import RepositoryConfig, SteeringConfig, SubscriberConfig
+from holdfast.protocols.narada import Repository, RepositoryConfig, SteeringConfig, SubscriberConfig
 from holdfast.protocols.narada.events import ROOT, ControlEvent, decode
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.simulation.reliable import ReliableWorld
@@ -66,6 +66,21 @@ def stored(world: ReliableWorld, name: str) -> list[bytes]:
     """The payloads in a repository's store, in the order of its sequence numbers."""
     entries = world.repositories[name].store.read(world.stream, 1, 1 << 60, 1 << 60)
     return [payload for entry in entries for payload in entry.batch.payload_list()]
+
+
+def a_subscription_that_began_while_another_was_away() -> Repository:
+    """Bob subscribes, and is away again, before the second repository comes back and gets what he has not read."""
+    world = world_of(2)
+    world.crash("r2")()
+    alice, bob = world.publisher("alice"), world.subscriber("bob", subscriber("bob"))
+    world.run(2.0)
+    bob.crash()
+    publish(world, alice, 1, 10, 2.5)
+    world.run(4.0)
+    world.recover("r2")()
+    world.run(8.0)
+    assert stored(world, "r2") == numbers(1, 10)
+    return world.repositories["r2"].machine
 
 
 def an_earlier_life_that_was_missed() -> ReliableWorld:

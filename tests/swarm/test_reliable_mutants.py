@@ -19,6 +19,7 @@ from holdfast.protocols.narada import (
     pieces,
     publisher,
     repository,
+    retention,
 )
 from holdfast.protocols.narada import released as memory
 from holdfast.protocols.narada import subscriber as subscribers
@@ -27,9 +28,11 @@ from holdfast.protocols.narada.config import SubscriberConfig
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Release
 from holdfast.protocols.trackers import RangeTracker
-from holdfast.simulation.reliable import hosts
+from holdfast.simulation.reliable import hosts, repository_hosts
 from holdfast.simulation.reliable.swarm import ReliableClass, run_reliable
+from holdfast.storage.stores import expiry
 from tests.support.reliable import (
+    a_subscription_that_began_while_another_was_away,
     an_earlier_life_that_was_missed,
     numbers,
     numbers_that_were_told_and_lost,
@@ -47,7 +50,7 @@ def _any_message_will_do(patch: Patch) -> None:
 
 def _acknowledged_before_it_is_stored(patch: Patch) -> None:
     take = Keeping.take
-    patch.setattr(hosts, "COMMIT_S", 0.2)
+    patch.setattr(repository_hosts, "COMMIT_S", 0.2)
 
     def hasty(self, chain, number, batch, now, crc=None):
         done = take(self, chain, number, batch, now, crc)
@@ -61,7 +64,7 @@ def _acknowledged_before_it_is_stored(patch: Patch) -> None:
 
 def _announced_before_it_is_stored(patch: Patch) -> None:
     commit = repository.Repository._commit
-    patch.setattr(hosts, "COMMIT_S", 0.1)
+    patch.setattr(repository_hosts, "COMMIT_S", 0.1)
 
     def hasty(self, now):
         effects = commit(self, now)
@@ -208,7 +211,7 @@ def _a_new_disk_goes_on_in_the_old_era(patch: Patch) -> None:
     def make(self):
         return repository.Repository(self.config, self.streams, 1, dict(self.store.items()))
 
-    patch.setattr(hosts.RepositoryHost, "make", make)
+    patch.setattr(repository_hosts.RepositoryHost, "make", make)
 
 
 def _ends_of_subscriptions_are_said_once(patch: Patch) -> None:
@@ -239,6 +242,29 @@ def _who_begins_live_skips_a_little(patch: Patch) -> None:
     patch.setattr(dissemination.Dissemination, "_everything", more)
 
 
+def _retention_asks_nobody(patch: Patch) -> None:
+    patch.setattr(retention.Retaining, "limit", lambda self, _: self.keeping.next)
+
+
+def _what_is_forgotten_is_kept_quiet(patch: Patch) -> None:
+    patch.setattr(subscribers.Subscriber, "_forgotten", lambda *_: [])
+
+
+def _everything_is_old(patch: Patch) -> None:
+    def hasty(store, stream, keep, limit, now_ns, step_bytes):
+        return expiry.expired(store, stream, keep, limit, now_ns + 10_000_000_000, step_bytes)
+
+    patch.setattr(repository_hosts, "expired", hasty)
+
+
+def _nothing_is_old(patch: Patch) -> None:
+    patch.setattr(repository_hosts, "expired", lambda *_: None)
+
+
+def _what_the_pairs_do_not_tell_of_is_not_looked_for(patch: Patch) -> None:
+    patch.setattr(repository.Repository, "adopt", lambda *_: None)
+
+
 _go_on = subscribers.Subscriber._go_on
 
 MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
@@ -261,6 +287,11 @@ MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
     (_whoever_is_there_has_a_copy, "join", {"copies"}),
     (_a_new_disk_goes_on_in_the_old_era, "disk", {"lost", "unreleased", "ahead", "NotDrained", "AssertionError"}),
     (_damage_is_shrugged_off, "flips", {"lost", "gap"}),
+    (_what_the_pairs_do_not_tell_of_is_not_looked_for, "damage", {"StoreError", "lost", "twice"}),
+    (_retention_asks_nobody, "retention", {"unreleased", "NotDrained", "lost", "ahead"}),
+    (_what_is_forgotten_is_kept_quiet, "retention", {"unreleased"}),
+    (_everything_is_old, "retention", {"hasty"}),
+    (_nothing_is_old, "retention", {"kept"}),
     (_gaps_are_kept_quiet, "given-up", {"disorder"}),
     (_ends_of_subscriptions_are_said_once, "forget", {"remembered"}),
     (_who_begins_live_skips_a_little, "positions", {"unreleased"}),
@@ -278,6 +309,20 @@ def test_numbers_that_are_given_again_are_caught(monkeypatch: pytest.MonkeyPatch
     assert numbers_that_were_told_and_lost().check().ok
     _numbers_are_given_again(monkeypatch)
     assert numbers_that_were_told_and_lost().check().faults == {"unreleased": 1}
+
+
+def test_a_harmed_store_that_goes_on_in_its_old_era_is_caught(monkeypatch: pytest.MonkeyPatch):
+    # One schedule in a hundred and fifty leads to a reader that is misled by numbers which were given twice.
+    assert run_reliable(135, "damage").ok
+    monkeypatch.setattr(Keeping, "begin_anew", lambda _: None)
+    assert set(run_reliable(135, "damage").what().split(",")) == {"disorder", "unreleased", "ahead"}
+
+
+def test_a_repository_that_is_not_told_of_subscriptions_is_caught(monkeypatch: pytest.MonkeyPatch):
+    assert a_subscription_that_began_while_another_was_away().forgettable("orders") == 1
+    monkeypatch.setattr(gossip.Bundle, "tell", lambda *_: [])
+    monkeypatch.setattr(retention.Retaining, "_siblings_limit", lambda self: self.keeping.next)
+    assert a_subscription_that_began_while_another_was_away().forgettable("orders") == 11
 
 
 @pytest.mark.parametrize(("mutant", "failure", "faults"), MUTANTS, ids=lambda it: getattr(it, "__name__", ""))

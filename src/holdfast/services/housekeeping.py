@@ -5,30 +5,17 @@ from collections.abc import Awaitable, Callable
 from time import time_ns
 from typing import Any
 
-from msgspec import Struct
-
 from holdfast.model.reliable import Retention
 from holdfast.protocols.narada import Repository
-from holdfast.protocols.narada.events import Cut
 from holdfast.protocols.narada.participant import Effects
-from holdfast.protocols.narada.retention import last_of_each
 from holdfast.storage.stores import Store, StreamInfo
+from holdfast.storage.stores.expiry import Expired, expired
 
 EVERY_S = 1.0
 STEP_S = 0.02
-STEP_BYTES = 4 << 20
-"""So much is forgotten at a time: whoever wants something stored does not wait for more than that."""
 
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 Enter = Callable[[Callable[[], Effects]], None]
-
-
-class Expired(Struct, frozen=True):
-    """What lies below may go; the last of each publisher's life that goes, and whether there is more."""
-
-    before: int
-    whose: Cut
-    more: bool
 
 
 class Housekeeping:
@@ -75,16 +62,3 @@ class Housekeeping:
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
-
-
-def expired(store: Store, stream: str, retention: Retention, limit: int, now_ns: int) -> Expired | None:
-    """What has expired and lies below the limit, at most a step of it; what goes is read, to know whose it was."""
-    age_ns = int(retention.keep_s * 1e9) if retention.keep_s is not None else None
-    kept = store.bounds(stream)[0]
-    before = min(store.expired(stream, now_ns, age_ns, retention.keep_bytes), limit)
-    if before <= kept:
-        return None
-    entries = store.read(stream, kept, before - 1, STEP_BYTES)
-    full = sum(len(entry.batch.payloads) for entry in entries) >= STEP_BYTES
-    reached = entries[-1].last + 1 if full else before
-    return Expired(reached, last_of_each((entry.publisher, entry.cat_last) for entry in entries), reached < before)

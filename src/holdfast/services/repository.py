@@ -126,8 +126,8 @@ class RepositoryService:
 
     def _adopt(self, store: Store, lost: bool) -> None:
         """What the store has and its pairs do not tell of: the youngest commits were lost, or were mended by hand."""
-        for stream, managed in self.machine.streams.items():
-            if lost or store.bounds(stream)[1] > managed.keeping.next:
+        for stream in self.machine.streams:
+            if lost or self.machine.knows_less(stream, store.bounds(stream)[1]):
                 self.machine.adopt(stream, entries_of(store, stream))
 
     def _harmed(self, stream: str, harms: list[Harm]) -> None:

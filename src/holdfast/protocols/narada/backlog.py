@@ -7,7 +7,7 @@ bounded: beyond the bound the highest rows go, since the lowest are due first, a
 from bisect import bisect_left, bisect_right, insort
 
 from holdfast.model.reliable import Entry
-from holdfast.protocols.narada.events import MESSAGES, SET_ASIDE, Row
+from holdfast.protocols.narada.events import FORGOTTEN, MESSAGES, SET_ASIDE, Cut, Row
 from holdfast.protocols.narada.pieces import Pieces
 
 Range = tuple[int, int]
@@ -22,6 +22,7 @@ class Backlog:
         "_entries",
         "_entry_firsts",
         "_firsts",
+        "_gone",
         "_rows",
         "_rows_max",
         "end",
@@ -42,10 +43,15 @@ class Backlog:
         self._entries: dict[int, Entry] = {}
         self._entry_firsts: list[int] = []
         self._bytes = 0
+        self._gone: dict[int, Cut] = {}
+        """By the first number of what retention has taken: up to where each life was forgotten with it."""
 
-    def add_row(self, row: Row) -> None:
+    def add_row(self, row: Row, forgotten: Cut = ()) -> None:
+        """Learn what lies there; if that is forgotten, `forgotten` says what is."""
         if row.last < self.position or row.kind == SET_ASIDE:
             return
+        if row.kind == FORGOTTEN:
+            self._gone.setdefault(row.first, forgotten)
         if row.kind != MESSAGES:
             # What was said to be stored there is lost: a crash came, and the repository did not wait for its disk.
             for first in [one for one in self._firsts if row.first <= one <= row.last]:
@@ -85,6 +91,12 @@ class Backlog:
         at = bisect_right(self._firsts, number) - 1
         found = self._rows[self._firsts[at]] if at >= 0 else None
         return found if found is not None and found.last >= number else None
+
+    def gone(self, row: Row) -> Cut:
+        """What was forgotten, and lay there."""
+        found = ((row.publisher, row.cat + row.count - 1),) if row.publisher else self._gone.get(row.first, ())
+        self._gone = {first: cut for first, cut in self._gone.items() if first > row.last}
+        return found
 
     def advance(self, position: int) -> None:
         """Everything below was dealt with."""

@@ -9,11 +9,14 @@ what is dropped there only makes a sync lag. A sync that lags costs repeats, whi
 """
 
 from collections.abc import Callable
+from zlib import crc32
 
 import msgspec
 from msgspec import Struct
 
 from holdfast.model.reliable import Entry
+from holdfast.protocols.narada.answers import read_upto, resent, void_rows
+from holdfast.protocols.narada.chains import without
 from holdfast.protocols.narada.ends import Ends
 from holdfast.protocols.narada.events import (
     MESSAGES,
@@ -25,7 +28,6 @@ from holdfast.protocols.narada.events import (
     Recovery,
     Rectify,
     Refusal,
-    Resent,
     Row,
     SubscriberAck,
     SubscriberNak,
@@ -44,7 +46,6 @@ from holdfast.protocols.trackers import Range, RangeTracker, WindowFull
 SYNC_RANGES_MAX = 1024
 NAK_RANGES_MAX = 8
 ROWS_PAGE = 512
-SAY_BYTES_MAX = 512 << 10
 
 
 class Saved(Struct, array_like=True):
@@ -89,6 +90,7 @@ class Dissemination:
         self._pending: dict[str, dict[str, None]] = {}
         """By repository: of whom an acknowledgement in its numbers waits for its gossip."""
         self.ended = Ends()
+        self._known: int | None = None
 
     # --------------------------------------------------------------------------------------------------------- telling
 
@@ -129,15 +131,15 @@ class Dissemination:
 
     def _begin(self, event: Recovery, speaks: bool, now: float) -> Effects:
         """A subscription that is new here. Where it begins is said by the repository that steers it."""
-        keeping, end = self.keeping, self.keeping.end
+        keeping, end, fresh = self.keeping, self.keeping.end, speaks and not event.begun
         since_ns = self._since_ns(event.subscriber, now)
-        one = Subscription(event.subscriber, event.pattern, since_ns, keeping.kept - 1)
+        # Better to begin too early, and repeat what is passed over, than too late.
+        one = Subscription(event.subscriber, event.pattern, since_ns, keeping.kept - 1 if fresh else 0)
         one.steering = event.steering
-        if not speaks:
-            # Better to begin too early, and repeat what is passed over, than too late.
+        if not fresh:
             self._adopt(one)
             self._jump(one, event.cut)
-            return []
+            return self._rectify(one, event.position) if speaks else []
         if event.start == "time" and not event.cut:
             token = self._token("locate", event)
             return [Locate(token, keeping.stream, event.value)] if token else []
@@ -148,7 +150,7 @@ class Dissemination:
         if event.start == "live" and not event.cut:
             one.acked = RangeTracker(SYNC_RANGES_MAX, start=end)
             return self._rectify(one, 0, self._everything())
-        return self._rectify(one, 0)
+        return self._rectify(one, 0, keeping.forgotten())
 
     def on_located(self, event: Recovery, number: int, now: float) -> Effects:
         """The store knows where that time begins."""
@@ -156,13 +158,13 @@ class Dissemination:
         one = Subscription(event.subscriber, event.pattern, self._since_ns(event.subscriber, now), start)
         one.steering = event.steering
         self._adopt(one)
-        return self._rectify(one, 0)
+        return self._rectify(one, 0, self.keeping.forgotten())
 
     def _since_ns(self, name: str, now: float) -> int:
         return self.ended.beginning(name, self.keeping.time_ns(now))
 
     def _adopt(self, one: Subscription) -> None:
-        self.subscriptions[one.name] = one
+        self.subscriptions[one.name], self._known = one, None
         self.keeping.put(_saved(one), "subscriber", one.name)
 
     def _everything(self) -> Cut:
@@ -172,7 +174,10 @@ class Dissemination:
         return tuple((chain.publisher, chain.cat(chain.top)) for chain in chains if chain.top)
 
     def _jump(self, one: Subscription, cut: Cut) -> None:
-        """The subscriber says what it has: our sync may go on to the first message that is not among that."""
+        """The subscriber says what it has: our sync may go on to the first message that is not among that.
+
+        What it lacks and is forgotten here is not passed over: it will be told of a gap.
+        """
         keeping = self.keeping
         if not cut:
             return
@@ -184,21 +189,43 @@ class Dissemination:
             if row.publisher and number_of(row.cat) > has.get((row.publisher, life_of(row.cat)), 0):
                 first = min(first, row.first)
         for (publisher, life), chain in keeping.chains.items():
-            number = max(has.get((publisher, life), 0), chain.forgotten)
-            for low, high in _seen_above(chain.stored, number)[:1]:
+            number = has.get((publisher, life), 0)
+            if number < chain.forgotten and keeping.kept > 1:
+                return
+            # What was given up and came late lies behind what came after it: it is not passed over either.
+            late = [part for given in chain.given for part in _common(chain.stored, given)]
+            for low, high in (*_seen_above(chain.stored, number)[:1], *late):
                 places = keeping.table.places_of(publisher, chain.cat(low), chain.cat(high))
                 if not places or places[0][0] != chain.cat(low):
                     return
                 first = min(first, places[0][1])
         if first - 1 > one.sync:
             one.acked.add(1, first - 1)
+            self._pass_voids(one)
             self.save(one)
+
+    def _pass_voids(self, one: Subscription) -> None:
+        """Where nothing lies its sync goes on, also past what was given up if it has something later of that life.
+
+        The repository that steers it hears that it has passed a gap. The others hear of messages only.
+        """
+        keeping = self.keeping
+        for row in sorted(keeping.voids, key=lambda one: one.first):
+            if row.first <= one.sync + 1 <= row.last and (not row.publisher or self._has_later(one, row)):
+                one.acked.add(one.sync + 1, row.last)
+
+    def _has_later(self, one: Subscription, row: Row) -> bool:
+        chain = self.keeping.chains.get((row.publisher, life_of(row.cat)))
+        top = chain.cat(chain.top) if chain is not None else 0
+        later = row.cat + row.count
+        found = self.keeping.table.places_of(row.publisher, later, top) if later <= top else []
+        return any(one.acked.contains(first) for _, first, _ in found)
 
     def _had(self, one: Subscription) -> Cut:
         """What the subscriber has acknowledged, by identity: if it has forgotten that, another one may not know it."""
         keeping, low = self.keeping, dict[tuple[str, int], int]()
         if one.sync + 1 < keeping.table_from or len(keeping.chains) > RANGES_MAX:
-            return ()
+            return keeping.forgotten() if one.sync + 1 >= keeping.kept else ()
         for row in keeping.table.between(one.sync + 1, keeping.end):
             if row.kind == MESSAGES:
                 who, number = (row.publisher, life_of(row.cat)), number_of(row.cat)
@@ -241,7 +268,7 @@ class Dissemination:
 
     def _rows_to(self, one: Subscription, first: int, upto: int, rows: tuple[Row, ...], cut: Cut) -> Say:
         keeping = self.keeping
-        forgotten = keeping.forgotten() if first < keeping.kept and one.sync + 1 < keeping.kept else ()
+        forgotten = keeping.forgotten() if first < keeping.kept else ()
         where = (one.sync, first, upto, keeping.end)
         event = Rectify(keeping.stream, keeping.name, keeping.era, *where, rows, cut, keeping.session, forgotten)
         return keeping.say_to(one.name, event)
@@ -326,6 +353,8 @@ class Dissemination:
                 reached = row.last + 1
             if reached <= last:
                 self._keep(one, repository, reached, last)
+        if self.keeping.voids:
+            self._pass_voids(one)
         if one.sync != before:
             self.save(one)
 
@@ -368,13 +397,23 @@ class Dissemination:
                 continue  # It has not heard of that yet.
             one = self.subscriptions.get(name)
             if one is None:
-                one = Subscription(name, self.keeping.stream, since_ns, self.keeping.kept - 1)
+                one = Subscription(name, self.keeping.stream, since_ns)
                 one.steering = repository
                 self._adopt(one)
             looked_at = one.translated.get(repository, 0)
             if sync > looked_at:
                 one.translated[repository] = sync
                 self._translate(one, repository, ((looked_at + 1, sync),), table)
+
+    def known(self) -> int:
+        """The same at two repositories that know the same subscriptions; 0 if there is none."""
+        if self._known is None:
+            self._known = crc32(repr(sorted(self.subscriptions)).encode()) if self.subscriptions else 0
+        return self._known
+
+    def all_syncs(self) -> tuple[tuple[str, int, int], ...]:
+        """Where all are that we know of, for a sibling that knows others."""
+        return tuple((one.name, one.sync, one.since_ns) for one in list(self.subscriptions.values())[:RANGES_MAX])
 
     def syncs(self) -> tuple[tuple[str, int, int], ...]:
         """Where the subscribers are that we steer, those that have moved."""
@@ -387,6 +426,7 @@ class Dissemination:
     def drop(self, name: str) -> None:
         """The subscription is over."""
         del self.subscriptions[name]
+        self._known = None
         self.keeping.put(b"", "subscriber", name)
 
     def forget_repository(self, repository: str) -> None:
@@ -429,41 +469,13 @@ def _seen_above(tracker: RangeTracker, number: int) -> list[Range]:
     return parts + [(max(first, number + 1), last) for first, last in tracker.ranges() if last > number]
 
 
+def _common(tracker: RangeTracker, part: Range) -> list[Range]:
+    """What a tracker has of a range."""
+    return without(part, tracker.new_part(*part))
+
+
 def _skipped(row: Row, acked: RangeTracker) -> Row:
     """A row that the subscriber has acknowledged already is nothing that it need release."""
     if acked.new_part(row.first, row.last):
         return row
     return Row(row.first, row.count, row.publisher, row.cat, SKIPPED)
-
-
-def read_upto(entries: list[Entry], last: int, bytes_max: int) -> int:
-    """How far a read got: to its end, unless so many bytes came first."""
-    if sum(len(entry.batch.payloads) for entry in entries) >= bytes_max:
-        return entries[-1].last
-    return last
-
-
-def void_rows(keeping: Keeping, first: int, last: int) -> list[Row]:
-    """What lies under first..last without being a message: given up, never used, or forgotten."""
-    rows = [row.part(first, last) for row in keeping.voids if row.first <= last and row.last >= first]
-    if first < keeping.kept:
-        rows.append(Row(first, min(last, keeping.kept - 1) - first + 1, "", 0, SKIPPED))
-    return sorted(rows, key=lambda row: row.first)
-
-
-def resent(keeping: Keeping, asker: str, entries: list[Entry]) -> Effects:
-    """Stored messages for somebody who lacks them, in portions that fit into a message."""
-    portions: list[list[Entry]] = []
-    size = SAY_BYTES_MAX
-    for entry in entries:
-        cost = entry.batch.cost_bytes
-        if size + cost > SAY_BYTES_MAX:
-            portions.append([])
-            size = 0
-        portions[-1].append(entry)
-        size += cost
-    stream, name, era, session = keeping.stream, keeping.name, keeping.era, keeping.session
-    return [
-        keeping.say_to(asker, Resent(stream, name, era, tuple(portion), session, at < len(portions)))
-        for at, portion in enumerate(portions, 1)
-    ]

@@ -35,7 +35,7 @@ Ranges = Annotated[tuple[tuple[Number, Number], ...], Meta(max_length=RANGES_MAX
 Cut = Annotated[tuple[tuple[Name, Number], ...], Meta(max_length=RANGES_MAX)]
 """For each publisher and life, the catenation number up to which everything is meant."""
 
-MESSAGES, GIVEN_UP, SKIPPED, SET_ASIDE = range(4)
+MESSAGES, GIVEN_UP, SKIPPED, SET_ASIDE, FORGOTTEN = range(5)
 
 
 def catenation(life: int, number: int) -> int:
@@ -66,16 +66,17 @@ class Run(Struct, frozen=True, array_like=True, gc=False):
 class Row(Struct, frozen=True, array_like=True, gc=False):
     """What lies under consecutive sequence numbers of one repository.
 
-    `kind` says whether these are messages, places that were given up, numbers that were never used, or places that are
-    set aside. Numbers that a subscriber need not look at, since it has acknowledged them, count as never used, with the
-    messages that lie there. Messages of which a subscriber is told carry what it takes to find them in its buffer.
+    `kind` says whether these are messages, places that were given up, numbers that were never used, places that are set
+    aside, or what retention has taken: with whose it was, if it went before it was stored here. Numbers that a
+    subscriber need not look at, since it has acknowledged them, count as never used, with the messages that lie there.
+    Messages of which a subscriber is told carry what it takes to find them in its buffer.
     """
 
     first: Number
     count: Number
     publisher: Annotated[str, Meta(max_length=128)]
     cat: Number
-    kind: Annotated[int, Meta(ge=0, le=3)] = MESSAGES
+    kind: Annotated[int, Meta(ge=0, le=4)] = MESSAGES
     topic: Annotated[str, Meta(max_length=1024)] = ""
     seq: Number = 0
     crc: Number = 0
@@ -220,6 +221,8 @@ class Recovery(Struct, frozen=True, array_like=True, tag=20):
     """What the subscriber has released or does not want, if it remembers."""
     anew: bool = False
     """Whether the subscription's earlier position is to be forgotten."""
+    begun: bool = False
+    """Whether it goes on: what was forgotten before it had it is a gap, and no matter of before its time."""
 
 
 class Rectify(Struct, frozen=True, array_like=True, tag=21):
@@ -332,6 +335,8 @@ class Gossip(Struct, frozen=True, array_like=True, tag=30):
     """If it was asked for what retention has reached: up to where messages were forgotten."""
     ended: Number = 0
     """The digest of the subscriptions that are over."""
+    known: Number = 0
+    """The digest of the names of those that are known."""
 
 
 class Explain(Struct, frozen=True, array_like=True, tag=31):

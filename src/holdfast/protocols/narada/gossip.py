@@ -16,7 +16,8 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast.model.reliable import Entry
-from holdfast.protocols.narada.dissemination import Dissemination, read_upto, resent, void_rows
+from holdfast.protocols.narada.answers import read_upto, resent, void_rows
+from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.events import (
     GIVEN_UP,
     MESSAGES,
@@ -79,8 +80,11 @@ class Bundle:
             if name == keeping.name and era == keeping.era:
                 keeping.hear_cover(cover)
                 member.covers_us = max(member.covers_us, min(cover, keeping.end))
-        if event.forgotten:
-            keeping.pass_over(event.forgotten, only=len(self.members) == 1)
+        member.known_digest = event.known
+        for publisher, cat in event.forgotten:
+            who, number = (publisher, life_of(cat)), number_of(cat)
+            member.forgotten[who] = max(member.forgotten.get(who, 0), number)
+        keeping.pass_over(event.forgotten)
         known = member.known.prefix
         for row in event.rows:
             if len(member.table) >= member.table.rows_max:
@@ -190,7 +194,19 @@ class Bundle:
             asks,
             keeping.forgotten() if first and first < keeping.kept else (),
             self.dissemination.ended.digest,
+            self.dissemination.known(),
         )
+
+    def tell(self, event: Gossip, now: float) -> Effects:
+        """A sibling knows other subscriptions: tell it of ours, now and then, so that it keeps what they need."""
+        member, known = self.members.get(event.repository), self.dissemination.known()
+        if member is None or event.known == known or not known:
+            return []
+        if now - member.told_at < self.keeping.config.beat_s / 2:
+            return []
+        member.told_at = now
+        told = self._event((), (), syncs=self.dissemination.all_syncs())
+        return [self.keeping.say_to(member.name, told)]
 
     # ------------------------------------------------------------------------------------------------------ explaining
 
@@ -238,7 +254,7 @@ class Bundle:
 
     def on_resent(self, event: Resent, now: float) -> None:
         """Another repository sends what we lack."""
-        keeping, strange, full = self.keeping, False, False
+        keeping, strange, full, staged = self.keeping, False, False, len(self.keeping.staged)
         if keeping.state == "leaving":
             return  # We have told that nothing will lie there.
         for entry in event.entries:
@@ -256,8 +272,9 @@ class Bundle:
         if member is not None and strange and keeping.state != "learning":
             # There was no room when we were told of that life: let it be told again.
             member.known, member.table = member.known_anew(), RowTable(keeping.config.table_rows_max)
-        if member is not None and event.entries and not event.more and not full:
-            # There may be more than was read at once: ask for what is still missing.
+        if member is not None and len(keeping.staged) > staged and not event.more:
+            # There may be more than was read at once: ask for what is still missing. If this was nothing new, it comes
+            # in answer to a question that was repeated: to ask again at once would go on for ever.
             member.asked_at, member.asked_s = -1e9, keeping.config.fetch_s
         self._progress_at = now if keeping.staged else self._progress_at
 
@@ -288,7 +305,7 @@ class Bundle:
         patient = keeping.state not in ("learning", "filling")
         if patient and now - (member.lagging_since or now) < config.fetch_s:
             return []
-        if now - member.asked_at < member.asked_s or not self._is_there(member, now) or keeping.state == "leaving":
+        if now - member.asked_at < member.asked_s or not self.is_there(member, now) or keeping.state == "leaving":
             return []
         member.asked_at = now
         member.asked_s = min(2 * member.asked_s, 1.0)
@@ -351,7 +368,7 @@ class Bundle:
                     found.append((low, high))
         return found
 
-    def _is_there(self, member: Member, now: float) -> bool:
+    def is_there(self, member: Member, now: float) -> bool:
         return now - member.heard_at < GONE_BEATS * self.keeping.config.beat_s
 
     # ------------------------------------------------------------------------------------------------------- beginning
@@ -364,7 +381,7 @@ class Bundle:
         assistant = self.members.get(self.assistant)
         waited_s = now - self._progress_at
         if assistant is None or waited_s >= keeping.config.assist_s:
-            others = [one for one in self.members.values() if one.serving and self._is_there(one, now)]
+            others = [one for one in self.members.values() if one.serving and self.is_there(one, now)]
             others = [one for one in others if one.name != self.assistant] or others[: int(assistant is None)]
             if others and not (state == "filling" and not any(self._missing(one, 1) for one in self.members.values())):
                 self._choose(min(others, key=lambda one: one.name), now)
@@ -437,7 +454,7 @@ class Bundle:
     # --------------------------------------------------------------------------------------------------------- leaving
 
     def others_there(self, now: float) -> list[Member]:
-        return [one for one in self.members.values() if one.serving and self._is_there(one, now)]
+        return [one for one in self.members.values() if one.serving and self.is_there(one, now)]
 
     def may_leave(self, now: float) -> bool:
         """Whether some other repository has everything that we have."""
@@ -458,7 +475,7 @@ class Bundle:
             or any(
                 one.lagging_since is not None or one.cover < one.end or self.dissemination.has_pending(one.name)
                 for one in self.members.values()
-                if self._is_there(one, now)
+                if self.is_there(one, now)
             )
         )
 

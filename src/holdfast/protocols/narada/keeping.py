@@ -15,6 +15,7 @@ from holdfast.model.reliable import Entry, Level
 from holdfast.protocols.narada.chains import Chain, Place, without
 from holdfast.protocols.narada.config import RepositoryConfig
 from holdfast.protocols.narada.events import (
+    FORGOTTEN,
     GIVEN_UP,
     LIVES_TOLD_MAX,
     MESSAGES,
@@ -213,19 +214,13 @@ class Keeping:
         self.places += len(chain.places) - held
         for place in places:
             chain.give_up(place.number, place.last)
-            row = Row(place.first, place.count, chain.publisher, chain.cat(place.number), GIVEN_UP)
-            self.voids.append(row)
-            self.voided.append(row)
-            self._head_dirty = True
+            self._void(Row(place.first, place.count, chain.publisher, chain.cat(place.number), GIVEN_UP))
             self._dirty_chains[chain.publisher, chain.life] = None
         return sum(place.count for place in places)
 
     def skip(self, first: int, last: int) -> None:
         """These sequence numbers will never be used."""
-        row = Row(first, last - first + 1, "", 0, SKIPPED)
-        self.voids.append(row)
-        self.voided.append(row)
-        self._head_dirty = True
+        self._void(Row(first, last - first + 1, "", 0, SKIPPED))
 
     # ------------------------------------------------------------------------------------------------------ forgetting
 
@@ -257,19 +252,24 @@ class Keeping:
         chains = [chain for chain in self.chains.values() if chain.forgotten]
         return tuple((one.publisher, one.cat(one.forgotten)) for one in chains) if len(chains) <= RANGES_MAX else ()
 
-    def pass_over(self, forgotten: Cut, only: bool) -> None:
-        """A sibling has forgotten these, so that we will not get them there; `only` if there is nobody else to ask."""
+    def pass_over(self, forgotten: Cut) -> None:
+        """A sibling has forgotten these, so that we will not get them there: whoever reads here is told."""
         for publisher, cat in forgotten:
             chain, number = self.chain(publisher, life_of(cat)), number_of(cat)
-            if chain is None or number <= chain.forgotten:
+            if chain is None or number <= chain.top:
                 continue
-            if only and chain.places:
-                self.give_up(chain, 1, number)
-            if number > chain.top:
-                for tracker in (chain.taken, chain.stored, chain.settled):
-                    tracker.add(chain.top + 1, number)
-                chain.top = chain.forgotten = number
-                self.touch(chain)
+            self._void(Row(self.next, number - chain.top, publisher, chain.cat(chain.top + 1), FORGOTTEN))
+            self.next += number - chain.top
+            for tracker in (chain.taken, chain.stored, chain.settled):
+                tracker.add(chain.top + 1, number)
+            chain.top = chain.forgotten = number
+            self.touch(chain)
+
+    def _void(self, row: Row) -> None:
+        """Nothing lies there, and nothing ever will."""
+        self.voids.append(row)
+        self.voided.append(row)
+        self._head_dirty = True
 
     # -------------------------------------------------------------------------------------------------------- storing
 
@@ -377,6 +377,10 @@ class Keeping:
         if head:
             self.restored = True
             self._restore_head(_head_decoder.decode(head), level, now_era)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Everything is known that the store tells: what comes is behind it, and who covers the end has all of it."""
         self.table_from = self.notices_from = self.next
         for chain in self.chains.values():
             if chain.settled.highest:
@@ -407,9 +411,6 @@ class Keeping:
         """The store has this, though the pairs that went with it may be lost; false if it does not fit in anywhere."""
         number, last = number_of(entry.cat), number_of(entry.cat_last)
         chain = self.chain(entry.publisher, life_of(entry.cat))
-        if chain is not None and not chain.top and number > 1:
-            # What was known of it is lost as well: whatever came before was forgotten, or else others have it.
-            self.pass_over(((entry.publisher, entry.cat - 1),), only=False)
         if chain is None or number > chain.top + 1:
             return False
         if not chain.taken.new_part(number, last):
@@ -423,7 +424,6 @@ class Keeping:
         if entry.first > self.next:
             self.skip(self.next, entry.first - 1)
         self.next = max(self.next, entry.last + 1)
-        self.table_from = self.notices_from = self.next
         self._dirty_chains[chain.publisher, chain.life] = None
         return True
 

@@ -22,7 +22,7 @@ class Managed:
         self.forgetting = Forgetting(self.dissemination)
         self.bundle = Bundle(self.keeping, self.dissemination, lambda kind, what: token(stream, kind, what))
         self.mending = Mending(self.keeping, lambda kind, what: token(stream, kind, what))
-        self.retaining = Retaining(self.keeping, self.dissemination)
+        self.retaining = Retaining(self.keeping, self.dissemination, self.bundle)
 
     def has_changes(self) -> bool:
         return self.keeping.has_changes() or self.mending.has_changes() or self.retaining.has_changes()

@@ -28,6 +28,12 @@ class Member:
         self.lagging_since: float | None = None
         self.asked_at = -1e9
         self.asked_s = config.fetch_s
+        self.forgotten: dict[tuple[str, int], int] = {}
+        """By publisher and life: up to where it has forgotten everything, as far as it said so."""
+        self.known_digest = 0
+        """Of the subscriptions that it knows."""
+        self.told_at = -1e9
+        """When it was told of all that we know."""
         self.turn = 0
         """Which of our questions comes first the next time."""
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct, field
 
 from holdfast.model.reliable import Entry
+from holdfast.protocols.narada.answers import read_upto
 from holdfast.protocols.narada.chains import without
-from holdfast.protocols.narada.dissemination import read_upto
 from holdfast.protocols.narada.events import Refetch, Resent
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Effects, Find, Inspect, Mend

@@ -55,9 +55,12 @@ class Released:
         ]
 
     def forget(self, publisher: str, cat: int, count_max: int) -> list[Range]:
-        """At most so many up to this were forgotten before we got them: which of them are a gap. They will not come."""
+        """What came up to this was forgotten: which of it is a gap. It will not come.
+
+        Of a life of which nothing was seen it is at most so many: what lay before was not for us.
+        """
         life, number = life_of(cat), number_of(cat)
-        low = max(1, number - count_max + 1)
+        low = 1 if (publisher, life) in self._lives else max(1, number - count_max + 1)
         new = self._tracker(publisher, life, low).add(low, number)
         return [(catenation(life, first), catenation(life, last)) for first, last in new]
 
@@ -70,11 +73,22 @@ class Released:
     # ---- as a cut
 
     def cut(self) -> tuple[tuple[str, int], ...]:
-        """For each life the number up to which everything was released; nothing if there are too many lives."""
-        lives = self._lives
-        if len(lives) > RANGES_MAX:
+        """For each life the number up to which everything was released, or is a gap that was told.
+
+        Nothing if there are too many lives.
+        """
+        if len(self._lives) > RANGES_MAX:
             return ()
-        return tuple((name, catenation(life, tracker.prefix)) for (name, life), tracker in lives.items())
+        return tuple((name, catenation(life, self._reached(name, life))) for name, life in self._lives)
+
+    def _reached(self, name: str, life: int) -> int:
+        tracker, gaps = self._lives[name, life], self._gaps.get((name, life))
+        if gaps is None:
+            return tracker.prefix
+        both = RangeTracker(ranges_max=2 * WINDOW, start=tracker.prefix)
+        for first, last in (*tracker.ranges(), *gaps.ranges(), *[(1, gaps.prefix)] * bool(gaps.prefix)):
+            both.add(first, last)
+        return both.prefix
 
     def cut_before(self, entries: Iterable[Entry]) -> tuple[tuple[str, int], ...]:
         """The same without these entries, and without what comes behind them."""
@@ -96,13 +110,15 @@ class Released:
     # ---- across restarts
 
     def save(self) -> bytes:
-        return _encoder.encode(
-            [(name, life, tracker.prefix, tracker.ranges()) for (name, life), tracker in self._lives.items()]
-        )
+        lives = [(name, life, tracker.prefix, tracker.ranges()) for (name, life), tracker in self._lives.items()]
+        # What was told as a gap goes with them, under a life that cannot be.
+        gaps = [(name, -1 - life, gaps.prefix, gaps.ranges()) for (name, life), gaps in self._gaps.items()]
+        return _encoder.encode(lives + gaps)
 
     def restore(self, value: bytes) -> None:
-        for name, life, prefix, ranges in _decoder.decode(value):
-            tracker = self._lives[name, life] = RangeTracker(ranges_max=WINDOW, start=prefix)
+        for name, said, prefix, ranges in _decoder.decode(value):
+            trackers, life = (self._lives, said) if said >= 0 else (self._gaps, -1 - said)
+            tracker = trackers[name, life] = RangeTracker(ranges_max=WINDOW, start=prefix)
             for first, last in ranges:
                 tracker.add(first, last)
 

@@ -22,6 +22,7 @@ from holdfast.model.batches import Batch
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.reliable import Entry
 from holdfast.model.topics import check_stream, matches
+from holdfast.protocols.narada import salvage
 from holdfast.protocols.narada.config import RepositoryConfig
 from holdfast.protocols.narada.events import (
     AskRegistration,
@@ -281,6 +282,7 @@ class Repository:
     def _tick_stream(self, managed: Managed, now: float) -> Effects:
         bundle, keeping = managed.bundle, managed.keeping
         effects = self._catch_up(managed, now)
+        managed.retaining.look(now)
         effects += managed.mending.ask([one.name for one in bundle.others_there(now)], now)
         for member in list(bundle.members.values()):
             if managed.dissemination.has_pending(member.name):
@@ -326,6 +328,7 @@ class Repository:
         managed.bundle.on_gossip(event, now)
         effects = self._hasten(managed, now)
         effects += managed.forgetting.tell(event.repository, event.ended, now)
+        effects += managed.bundle.tell(event, now)
         if event.asks:
             # Whoever has just begun waits for it.
             effects += managed.bundle.gossip(now)
@@ -353,17 +356,21 @@ class Repository:
 
     # ------------------------------------------------------------------------------------------------------- commands
 
+    def knows_less(self, stream: str, following: int) -> bool:
+        """Whether the store has more of a stream than its pairs tell of; `following` is one behind its highest."""
+        return following > self._managed(stream).keeping.next
+
     def adopt(self, stream: str, entries: Iterable[Entry]) -> None:
         """Before the start, where the store has lost its youngest commits: what it has nevertheless, in its order."""
         keeping = self._managed(stream).keeping
         keeping.begin_anew()
-        for entry in entries:
-            if not keeping.adopt(entry):
-                raise LocalMisuse(
-                    f"{self.name} has lost messages of {entry.publisher} to {stream} in the midst of its store, below "
-                    f"{entry.first}; run `holdfast store mend` with the store of a sibling, or move the store away: a "
-                    "repository with an empty one gets everything from the others. It does not start."
-                )
+        entry = salvage.adopt(keeping, entries)
+        if entry is not None:
+            raise LocalMisuse(
+                f"{self.name} has lost messages of {entry.publisher} to {stream} in the midst of its store, below "
+                f"{entry.first}; run `holdfast store mend` with the store of a sibling, or move the store away: a "
+                "repository with an empty one gets everything from the others. It does not start."
+            )
 
     def forgettable(self, stream: str, keep_unread: bool = True) -> int:
         """The sequence number below which retention may forget everything."""

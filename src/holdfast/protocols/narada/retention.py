@@ -1,16 +1,18 @@
 """What of a stream may be forgotten, and what is said of it when it is gone.
 
 The driver knows the times and sizes of what is stored and says what has expired (`Repository.forgotten`); here is said
-how far that may go. A place that is set aside is never passed, nor what is on its way into the store, and unless the
-setting says otherwise nothing that a durable subscriber has not acknowledged. For each life of a publisher it is
-remembered up to which number its messages were forgotten, so that others can be told: a sibling, which would wait for
-them in vain, and a subscriber that had not read them, which gets a gap.
+how far that may go. A place that is set aside is never passed, nor what is on its way into the store, nor what another
+repository that is there does not have yet, and unless the setting says otherwise nothing that a durable subscriber has
+not acknowledged: that is why repositories which do not know the same subscribers forget nothing. For each life of a
+publisher it is remembered up to which number its messages were forgotten, so that others can be told: a sibling, which
+would wait for them in vain, and a subscriber that had not read them, which gets a gap.
 """
 
 from collections.abc import Iterable
 
 from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.events import Cut, life_of, number_of
+from holdfast.protocols.narada.gossip import Bundle
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Discard, Effects
 
@@ -18,19 +20,40 @@ from holdfast.protocols.narada.participant import Discard, Effects
 class Retaining:
     """The retention of one stream at one repository."""
 
-    def __init__(self, keeping: Keeping, dissemination: Dissemination) -> None:
-        self.keeping, self.dissemination = keeping, dissemination
+    def __init__(self, keeping: Keeping, dissemination: Dissemination, bundle: Bundle) -> None:
+        self.keeping, self.dissemination, self.bundle = keeping, dissemination, bundle
         self._before = 0
+        self._now = 0.0
 
     def limit(self, keep_unread: bool) -> int:
         """The sequence number below which everything may go."""
         keeping = self.keeping
-        limits = [keeping.next]
+        limits = [keeping.next, self._siblings_limit()]
         limits += [place.first for _, place in keeping.place_rows()]
         limits += [entry.first for entry in (*keeping.staged, *keeping.committing)]
         if keep_unread:
             limits += [one.sync + 1 for one in self.dissemination.subscriptions.values()]
         return min(limits)
+
+    def _siblings_limit(self) -> int:
+        """Below this number of ours every repository that is there has everything, and knows whom it is kept for."""
+        keeping, known = self.keeping, self.dissemination.known()
+        there = [one for one in self.bundle.members.values() if self.bundle.is_there(one, self._now)]
+        if not keeping.serving or any(one.known_digest != known for one in there):
+            return keeping.kept
+        return min((one.covers_us + 1 for one in there), default=keeping.next)
+
+    def look(self, now: float) -> None:
+        """Give up the places of what somebody has forgotten, and nobody is known to have: they will not be filled."""
+        self._now = now
+        keeping, members = self.keeping, list(self.bundle.members.values())
+        for chain, place in list(keeping.place_rows()) if keeping.serving else ():
+            who = (chain.publisher, chain.life)
+            upto = min(place.last, max((one.forgotten.get(who, 0) for one in members), default=0))
+            kept_by = [one for one in members if one.forgotten.get(who, 0) < upto]
+            cats = (chain.publisher, chain.cat(place.number), chain.cat(upto))
+            if place.number <= upto and not any(one.table.places_of(*cats) for one in kept_by):
+                keeping.give_up(chain, place.number, upto)
 
     def forget(self, before: int, whose: Cut) -> Effects:
         """Everything below goes; these are the last that go of each life of each publisher."""

@@ -29,6 +29,7 @@ from holdfast.model.topics import check_pattern, matches
 from holdfast.protocols.narada.backlog import Backlog
 from holdfast.protocols.narada.config import SubscriberConfig
 from holdfast.protocols.narada.events import (
+    FORGOTTEN,
     GIVEN_UP,
     MESSAGES,
     SKIPPED,
@@ -99,8 +100,7 @@ class Subscriber:
         self._begun = False
         self._due_s = config.nak_s
         self._due = False
-        self._fetching = False
-        self._asked_at = 0
+        self._asked_at, self._fetching = 0, False
         """Whether the last messages came out of the store, and not as they were published."""
         self.spilled = False
         """Whether what is published is not sent to us any more: we read too slowly, and get it out of the store."""
@@ -221,6 +221,7 @@ class Subscriber:
                 position,
                 () if position else self._cut(),
                 config.anew and not self._begun and not position,
+                self._begun or bool(len(self.released)),
             )
         )
 
@@ -254,14 +255,14 @@ class Subscriber:
             return self._recover(now)
         match event:
             case Rectify():
-                gaps, unknown = self._forgotten(event), self.backlog.unknown()
-                self._take_rows(event.rows)
+                unknown = self.backlog.unknown()
+                self._take_rows(event.rows, event.forgotten)
                 self.backlog.end = max(self.backlog.end, event.end)
                 self.synced = max(self.synced, event.sync)
                 if unknown and not self.backlog.unknown():
                     # Now it can be asked for. In a place nobody knows what lies: asked again at once, nor would they.
                     self._asked_at = 0
-                return [*gaps, *self._go_on(now), *self._ask_on(now)]
+                return [*self._go_on(now), *self._ask_on(now)]
             case Persistent():
                 self._take_rows(event.rows)
                 self.backlog.end = max(self.backlog.end, event.end)
@@ -289,23 +290,20 @@ class Subscriber:
             effects.append(Begun(self.config.stream, event.repository))
         if event.cut:
             self.released.skip(event.cut)
-        effects += self._forgotten(event)
-        self._take_rows(event.rows)
+        self._take_rows(event.rows, event.forgotten)
         return [*effects, *self._go_on(now), *self._schedule_ack()]
 
-    def _forgotten(self, event: Rectify) -> Effects:
-        """Retention has reached what is due: what of it was not released is a gap, and what comes is behind it."""
-        position = self.backlog.position
-        due = [row for row in event.rows if row.kind == SKIPPED and row.first <= position <= row.last]
+    def _take_rows(self, rows: tuple[Row, ...], forgotten: Cut = ()) -> None:
+        for row in rows:
+            self.backlog.add_row(row, forgotten)
+
+    def _forgotten(self, row: Row) -> Effects:
+        """Retention has taken what is due: what of it was not released is a gap, and what comes is behind it."""
         return [
             Gap(self.config.stream, publisher, first, last, forgotten=True)
-            for publisher, cat in (event.forgotten if due else ())
-            for first, last in self.released.forget(publisher, cat, due[0].last - position + 1)
+            for publisher, cat in self.backlog.gone(row)
+            for first, last in self.released.forget(publisher, cat, row.last - self.backlog.position + 1)
         ]
-
-    def _take_rows(self, rows: tuple[Row, ...]) -> None:
-        for row in rows:
-            self.backlog.add_row(row)
 
     # ------------------------------------------------------------------------------------------------------ releasing
 
@@ -366,6 +364,8 @@ class Subscriber:
         if row.kind == GIVEN_UP:
             for first, last in self.released.pass_over(row.publisher, row.cat, row.count):
                 effects.append(Gap(self.config.stream, row.publisher, first, last))
+        elif row.kind == FORGOTTEN:
+            effects += self._forgotten(row)
         elif row.publisher and row.kind == SKIPPED:
             # We acknowledged it in an earlier life. Another repository may not know that.
             self.released.add(row.publisher, row.cat, row.count)

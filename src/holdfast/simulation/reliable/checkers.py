@@ -14,6 +14,9 @@
 | unstable | and nothing before the repository that it has it from has stored it |
 | remembered | no repository knows a subscription that was ended and did not begin again |
 | ahead | no repository believes that a subscriber has what it does not have |
+| hasty | retention takes nothing that is neither old enough nor too much (`retained`) |
+| kept | and in the end nothing is left that it may take |
+| gapped | a subscriber is told of nothing as forgotten that nobody forgot, or that it has had |
 """
 
 from collections import defaultdict
@@ -25,9 +28,11 @@ from holdfast.model.reliable import Entry, Level
 from holdfast.model.topics import matches
 from holdfast.protocols.narada.events import life_of, number_of
 from holdfast.simulation.reliable.history import History, Identity, Released, identities
+from holdfast.simulation.reliable.retained import check_retention
 
 if TYPE_CHECKING:
-    from holdfast.simulation.reliable.hosts import RepositoryHost, SubscriberHost
+    from holdfast.simulation.reliable.hosts import SubscriberHost
+    from holdfast.simulation.reliable.repository_hosts import RepositoryHost
     from holdfast.simulation.reliable.world import ReliableWorld
 
 Fault = Literal[
@@ -43,6 +48,9 @@ Fault = Literal[
     "unstable",
     "remembered",
     "ahead",
+    "hasty",
+    "kept",
+    "gapped",
 ]
 EXAMPLES_MAX = 5
 EVERYTHING = 1 << 60
@@ -75,24 +83,31 @@ def judge(world: "ReliableWorld") -> Judgement:
     judgement = Judgement({}, [])
     members = [host for host in world.repositories.values() if host.up and _state(host, world.stream) != "left"]
     contents = {host.name: _contents(host, world.stream) for host in members}
-    given = world.history.given_up
+    forgotten = world.history.forgotten()
     for host in members:
-        _check_store(judgement, host.name, contents[host.name], given)
+        _check_store(judgement, host.name, contents[host.name], world.history.given_up, forgotten)
         judgement.stored += sum(entry.count for entry in contents[host.name])
     forgetful = any(host.config.level is not Level.FSYNCED and host.lives > 1 for host in world.repositories.values())
     if not forgetful:
-        _check_acknowledged(judgement, world.history, contents)
+        _check_acknowledged(judgement, world.history, contents, forgotten)
     stored = {identity: topic for entries in contents.values() for identity, topic in _topics(entries)}
+    retained = any(host.retention is not None for host in members)
+    if retained:
+        # Whatever was ever stored is for whoever subscribed before it was published.
+        ever = set().union(*world.history.stores.values())
+        stored = {identity: world.history.publications[identity].topic for identity in ever}
     for subscriber in world.subscribers.values():
         releases = world.history.releases[subscriber.name]
         judgement.releases += len(releases)
         _check_releases(judgement, world.history, subscriber, releases)
         if subscriber.up and subscriber.machine.state != "refused":
-            _check_complete(judgement, world.history, subscriber, releases, stored)
+            _check_complete(judgement, world.history, subscriber, releases, stored, retained)
             if not forgetful:
                 for host in members:
-                    _check_sync(judgement, host, subscriber, releases, contents[host.name])
+                    _check_sync(judgement, host, subscriber, world.history, contents[host.name])
     _check_forgotten(judgement, world, members)
+    if retained:
+        check_retention(judgement.add, world, members, forgotten)
     return judgement
 
 
@@ -111,7 +126,9 @@ def _topics(entries: list[Entry]) -> list[tuple[Identity, str]]:
     return [(identity, entry.batch.topic) for entry in entries for identity in identities(entry)]
 
 
-def _check_store(judgement: Judgement, name: str, entries: list[Entry], given: set[Identity]) -> None:
+def _check_store(
+    judgement: Judgement, name: str, entries: list[Entry], given: set[Identity], forgotten: set[Identity]
+) -> None:
     lives: dict[tuple[str, int], list[int]] = defaultdict(list)
     for entry in entries:
         for publisher, life, number in identities(entry):
@@ -121,23 +138,27 @@ def _check_store(judgement: Judgement, name: str, entries: list[Entry], given: s
         if len(set(numbers)) < len(numbers):
             judgement.add("twice", f"{who} {numbers}.")
         missing = set(range(1, max(numbers) + 1)) - set(numbers)
-        if any((publisher, life, number) not in given for number in missing):
+        if any((publisher, life, number) not in given | forgotten for number in missing):
             judgement.add("gap", f"{who} {numbers}, without {sorted(missing)}.")
         on_time = [number for number in numbers if (publisher, life, number) not in given]
         if on_time != sorted(on_time):
             judgement.add("order", f"{who} {numbers}.")
 
 
-def _check_acknowledged(judgement: Judgement, history: History, contents: dict[str, list[Entry]]) -> None:
+def _check_acknowledged(
+    judgement: Judgement, history: History, contents: dict[str, list[Entry]], forgotten: set[Identity]
+) -> None:
     reached: dict[tuple[str, int], int] = {}
     for ack in history.acknowledgements:
-        short = [number for number in ack.short if (ack.publisher, ack.life, number) not in history.excused]
+        # What was forgotten before another repository had it will not get there.
+        excused = history.excused | forgotten
+        short = [number for number in ack.short if (ack.publisher, ack.life, number) not in excused]
         if short:
             who = f"{ack.publisher} in its life {ack.life}"
             judgement.add("copies", f"{who} was told that {ack.copies} repositories have {short}.")
         reached[ack.publisher, ack.life] = max(reached.get((ack.publisher, ack.life), 0), ack.number)
     for name, entries in contents.items():
-        there = history.excused | {identity for entry in entries for identity in identities(entry)}
+        there = history.excused | forgotten | {identity for entry in entries for identity in identities(entry)}
         for (publisher, life), upto in reached.items():
             lost = [number for number in range(1, upto + 1) if (publisher, life, number) not in there]
             if lost:
@@ -161,11 +182,7 @@ def _check_releases(
     name, remembers = subscriber.name, subscriber.config.remember
     seen: dict[int, set[Identity]] = defaultdict(set)
     highest: dict[tuple[int, str, int], int] = {}
-    gaps = {
-        (publisher, life, number)
-        for publisher, life, first, last in history.gaps[name]
-        for number in range(first, last + 1)
-    }
+    gaps = history.gapped(name)
     for one in releases:
         publication = history.publications.get(one.identity)
         if publication is None or (publication.topic, publication.payload) != (one.topic, one.payload):
@@ -209,11 +226,12 @@ def _check_complete(
     subscriber: "SubscriberHost",
     releases: list[Released],
     stored: dict[Identity, str],
+    retained: bool,
 ) -> None:
     if subscriber.config.where:
         return
     pattern, since_s = subscriber.machine.pattern, 0.0
-    if subscriber.config.start != "start":
+    if subscriber.config.start != "start" or retained:
         # Wherever it began, what was published after that is for it.
         since_s = history.beginnings[subscriber.name][-1 if subscriber.config.anew else 0][2]
     wanted = {
@@ -222,6 +240,8 @@ def _check_complete(
         if matches(pattern, topic) and history.publications[identity].time_s >= since_s
     }
     missing = wanted - {one.identity for one in releases}
+    if retained:
+        missing -= history.gapped(subscriber.name)
     if missing:
         judgement.add("unreleased", f"{subscriber.name} did not get {sorted(missing)[:5]}.")
 
@@ -230,14 +250,15 @@ def _check_sync(
     judgement: Judgement,
     host: "RepositoryHost",
     subscriber: "SubscriberHost",
-    releases: list[Released],
+    history: History,
     entries: list[Entry],
 ) -> None:
     [managed] = host.machine.streams.values()
     known = managed.dissemination.subscriptions.get(subscriber.name)
     if known is None or subscriber.config.start != "start" or subscriber.config.where:
         return
-    got, pattern = {one.identity for one in releases}, subscriber.machine.pattern
+    got, pattern = {one.identity for one in history.releases[subscriber.name]}, subscriber.machine.pattern
+    got |= {identity for told in history.gaps_told[subscriber.name] for identity in told.identities}
     for entry in entries:
         if entry.last <= known.sync and matches(pattern, entry.batch.topic):
             missing = [identity for identity in identities(entry) if identity not in got]

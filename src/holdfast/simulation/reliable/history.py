@@ -40,6 +40,26 @@ class Released(Struct, frozen=True):
     time_s: float
 
 
+class Discarded(Struct, frozen=True):
+    """Messages that a repository forgot."""
+
+    repository: str
+    identities: tuple[Identity, ...]
+    age_s: float
+    """How long ago they were stored there."""
+    weight_bytes: int
+    """What everything weighed that was kept there from them on."""
+
+
+class GapTold(Struct, frozen=True):
+    """A subscriber was told that these were forgotten before it got them."""
+
+    life: int
+    identities: tuple[Identity, ...]
+    releases: int
+    """How many messages had been released to it by then."""
+
+
 class History:
     """Everything that was published, acknowledged, stored and released, in order."""
 
@@ -61,6 +81,9 @@ class History:
         """What an operator gave up, at any repository."""
         self.excused: set[Identity] = set()
         """What of it nobody had been told to be stored by then."""
+        self.discards: list[Discarded] = []
+        self.gaps_told: dict[str, list[GapTold]] = defaultdict(list)
+        """By subscriber: what retention took before it was read."""
         self.stores: dict[str, set[Identity]] = defaultdict(set)
         """By repository: what was ever committed there."""
 
@@ -108,8 +131,24 @@ class History:
             one = Released(life, identity, repository, entry.batch.topic, payload, identity in stored, now)
             self.releases[name].append(one)
 
-    def gap(self, name: str, publisher: str, first: int, last: int) -> None:
-        self.gaps[name].append((publisher, life_of(first), number_of(first), number_of(last)))
+    def gap(self, name: str, own_life: int, publisher: str, first: int, last: int, forgotten: bool) -> None:
+        life, low, high = life_of(first), number_of(first), number_of(last)
+        self.gaps[name].append((publisher, life, low, high))
+        if forgotten:
+            missing = tuple((publisher, life, number) for number in range(low, high + 1))
+            self.gaps_told[name].append(GapTold(own_life, missing, len(self.releases[name])))
+
+    def gapped(self, name: str) -> set[Identity]:
+        """What a subscriber was told that it will not come, for whatever reason."""
+        return {
+            (publisher, life, number)
+            for publisher, life, first, last in self.gaps[name]
+            for number in range(first, last + 1)
+        }
+
+    def forgotten(self) -> set[Identity]:
+        """What retention took, at any repository."""
+        return {identity for discard in self.discards for identity in discard.identities}
 
 
 def identities(entry: Entry) -> list[Identity]:

@@ -1,47 +1,32 @@
 """Hosts that drive the participants of reliable topics in virtual time, as their contract asks.
 
-A repository's host has a store in memory that loses, when it crashes, what was not synced; half of the commits that a
-crash interrupts were done and nobody was told. A subscriber's host stores what was released together with what the
+A repository's host is in `repository_hosts`. A subscriber's host stores what was released together with what the
 subscriber remembers. A publisher's session numbers its messages from 1 in every life: the worst that a broker may do.
 """
 
 from collections.abc import Callable
-from random import Random
 from typing import Any, ClassVar, Protocol
 
 from msgspec.structs import replace
 
 from holdfast.model.batches import Batch
-from holdfast.model.reliable import Entry, Level
 from holdfast.protocols.narada import (
     Forgetter,
     Publisher,
     PublisherConfig,
-    Repository,
-    RepositoryConfig,
     Subscriber,
     SubscriberConfig,
 )
-from holdfast.protocols.narada.mending import Harm
 from holdfast.protocols.narada.participant import (
-    Append,
     Begun,
-    Commit,
-    Discard,
     Effect,
     Effects,
     Emit,
     Ended,
-    Find,
     Gap,
-    Inspect,
     Listen,
-    Locate,
-    Mend,
     Opening,
     Participant,
-    Put,
-    Read,
     Rejected,
     Release,
     Say,
@@ -50,12 +35,7 @@ from holdfast.protocols.narada.participant import (
 )
 from holdfast.protocols.node import CancelTimer, Persist, Report, SetTimer
 from holdfast.simulation.kernel import Kernel
-from holdfast.simulation.reliable.harm import EVERYTHING, HarmedStore
-from holdfast.simulation.reliable.history import History, Identity, identities
-from holdfast.storage.stores import MemoryStore
-
-COMMIT_S = 0.001
-READ_S = 0.0005
+from holdfast.simulation.reliable.history import History
 
 
 class Medium(Protocol):
@@ -282,7 +262,7 @@ class SubscriberHost(ParticipantHost):
         self.later(self._busy_until - now, lambda: self.machine.consumed(entry, self.kernel.now))
 
     def _gap(self, effect: Gap) -> None:
-        self.history.gap(self.name, effect.publisher, effect.first, effect.last)
+        self.history.gap(self.name, self.lives, effect.publisher, effect.first, effect.last, effect.forgotten)
 
     def _begun(self, effect: Begun) -> None:
         self.history.begun(self.name, self.lives, effect.repository, self.kernel.now)
@@ -299,153 +279,6 @@ class SubscriberHost(ParticipantHost):
         Begun: _begun,
         Rejected: _rejected,
         Persist: _persist,
-    }
-
-
-class RepositoryHost(ParticipantHost):
-    """A repository and its store."""
-
-    machine: Repository
-
-    def __init__(
-        self,
-        config: RepositoryConfig,
-        streams: list[str],
-        kernel: Kernel,
-        medium: Medium,
-        history: History,
-        check: bool,
-        chance: Random,
-    ) -> None:
-        super().__init__(config.name, kernel, medium, history, check)
-        self.config, self.streams, self._chance = config, streams, chance
-        self.store: MemoryStore = MemoryStore()
-        self._appends: list[Append | Mend | Discard] = []
-        self._puts: list[Put] = []
-        self._under_way: tuple[list[Append | Mend | Discard], list[Put]] | None = None
-
-    def make(self) -> Repository:
-        return Repository(self.config, self.streams, self.lives, dict(self.store.items()))
-
-    def _begin(self) -> Effects:
-        return self.machine.start(self.kernel.now, int(self.kernel.now * 1e9))
-
-    def crash(self) -> None:
-        if self.up:
-            if self._under_way is not None and self._chance.random() < 0.5:
-                self._apply(*self._under_way)
-            self._under_way = None
-            self._appends, self._puts = [], []
-            if self.config.level is Level.WRITTEN and self._chance.random() < 0.5:
-                # Only the process dies: what was written is there.
-                self.store.crash(self.store.unsynced)
-            else:
-                self.store.crash(self._chance.randint(0, self.store.unsynced) if self.store.unsynced else 0)
-        super().crash()
-
-    def lose_disk(self) -> None:
-        """Crash, and come back, if ever, with nothing."""
-        self.crash()
-        self.store = MemoryStore()
-
-    def flip_bits(self, stream: str, share: float) -> None:
-        """Some of what is stored is damaged, but nothing that no other repository has."""
-        elsewhere: set[Identity] = set()
-        for name, stored in self.history.stores.items():
-            elsewhere |= stored if name != self.name else set()
-        entries = self.store.read(stream, 1, EVERYTHING, EVERYTHING)
-        shared = [one.first for one in entries if elsewhere.issuperset(identities(one))]
-        harmed = [first for first in shared if self._chance.random() < share]
-        self.store = HarmedStore(self.store, stream, harmed)
-
-    def look_after(self, stream: str) -> None:
-        """Look at everything that is stored, as a driver does now and then."""
-        if self.up:
-            self._inspect(Inspect(stream))
-
-    def give_up(self, stream: str, publisher: str, life: int | None = None) -> int:
-        """An operator gives up what is missing of a publisher; how many messages that concerns."""
-        for who, its_life, number in self.machine.streams[stream].keeping.status_of_places():
-            if who == publisher and life in (None, its_life):
-                self.history.give_up((who, its_life, number))
-        count, effects = self.machine.give_up(stream, publisher, life)
-        self.enter(effects)
-        return count
-
-    def _append(self, effect: Append | Mend | Discard) -> None:
-        self._appends.append(effect)
-
-    def _put(self, effect: Put) -> None:
-        self._puts.append(effect)
-
-    def _commit(self, effect: Commit) -> None:
-        self._under_way = work = (self._appends, self._puts)
-        self._appends, self._puts = [], []
-
-        def done() -> Effects:
-            self._under_way = None
-            self._apply(*work)
-            return self.machine.stored(effect.token, self.kernel.now)
-
-        self.later(COMMIT_S * (0.5 + self._chance.random()), done)
-
-    def _apply(self, appends: list[Append | Mend | Discard], puts: list[Put]) -> None:
-        for append in appends:
-            if isinstance(append, Discard):
-                self.store.forget(append.stream, append.before)
-                continue
-            if isinstance(append, Mend):
-                self.store.mend(append.stream, append.entries)
-                continue
-            self.store.append(append.stream, append.entries)
-            for entry in append.entries:
-                self.history.committed(self.name, entry)
-        for put in puts:
-            self.store.put(put.key, put.value)
-        self.store.commit(self.config.level)
-
-    def _read(self, effect: Read) -> None:
-        def done() -> Effects:
-            entries: list[Entry] = self.store.read(effect.stream, effect.first, effect.last, effect.bytes_max)
-            return self.machine.fetched(effect.token, entries, self.store.bounds(effect.stream)[0], self.kernel.now)
-
-        self.later(READ_S, done)
-
-    def _find(self, effect: Find) -> None:
-        def done() -> Effects:
-            entries: list[Entry] = self.store.by_identity(
-                effect.stream, effect.publisher, effect.cat_first, effect.cat_last, effect.bytes_max
-            )
-            return self.machine.fetched(effect.token, entries, self.store.bounds(effect.stream)[0], self.kernel.now)
-
-        self.later(READ_S, done)
-
-    def _inspect(self, effect: Inspect) -> None:
-        def done() -> Effects:
-            found = [one for one in self.store.verify() if one.stream == effect.stream and one.first]
-            harms = [Harm(one.first, one.last, one.publisher, one.cat) for one in found]
-            return self.machine.harmed(effect.stream, harms, self.kernel.now)
-
-        self.later(READ_S, done)
-
-    def _locate(self, effect: Locate) -> None:
-        def done() -> Effects:
-            return self.machine.located(
-                effect.token, self.store.at_time(effect.stream, effect.time_ns), self.kernel.now
-            )
-
-        self.later(READ_S, done)
-
-    handlers: ClassVar = ParticipantHost.handlers | {
-        Append: _append,
-        Mend: _append,
-        Discard: _append,
-        Put: _put,
-        Commit: _commit,
-        Read: _read,
-        Find: _find,
-        Inspect: _inspect,
-        Locate: _locate,
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, get_args
 from msgspec import Struct
 
 from holdfast.model.errors import HoldfastError
-from holdfast.model.reliable import Level
+from holdfast.model.reliable import Level, Retention
 from holdfast.protocols.narada import (
     PublisherConfig,
     Registration,
@@ -36,6 +36,8 @@ ReliableClass = Literal[
     "everybody",
     "disk",
     "flips",
+    "damage",
+    "retention",
     "partition",
     "join",
     "leave",
@@ -128,11 +130,12 @@ class Author:
         self.chance = chance = stream(seed, f"reliable {failure}")
         self.span_s = chance.choice(SPANS_S)
         self.world = make(seed, STREAM, self._bus(chance), check_invariants)
-        least = 2 if failure in ("all-but-one", "disk", "flips", "partition", "leave", "join") else 1
+        least = 2 if failure in ("all-but-one", "disk", "damage", "flips", "partition", "leave", "join") else 1
         self.repositories = [f"r{number}" for number in range(1, chance.randint(least, BUNDLE_MAX) + 1)]
         self.publishers = [f"p{number}" for number in range(1, chance.randint(1, 3) + 1)]
         self.subscribers = [f"s{number}" for number in range(1, chance.randint(1, 3) + 1)]
         self.end_s = BEGIN_S + self.span_s + 4.0
+        self.keep_unread = failure == "retention" and chance.random() < 0.7
         self.away: set[str] = set()
         """Subscribers that do not come back."""
 
@@ -153,7 +156,7 @@ class Author:
         chance = self.chance
         config = self._repository_config()
         for name in self.repositories:
-            self.world.repository(name, config)
+            self.world.repository(name, config, retention=self._retention_of())
         for name in self.publishers:
             self.world.publisher(name, self._publisher_config(name, self._copies()))
         for name in self.subscribers:
@@ -166,7 +169,7 @@ class Author:
         self.world.at(self.end_s, self.world.recover(*self.repositories, *self.publishers, *back))
 
     def _copies(self) -> int:
-        if self.failure == "disk":
+        if self.failure in ("disk", "damage"):
             return 2
         if self.failure == "join":
             return self.chance.choice((1, 2, 3))  # With those that come there are as many.
@@ -315,6 +318,40 @@ class Author:
     def _flip(self, name: str, share: float) -> None:
         self.world.repositories[name].flip_bits(STREAM, share)
 
+    def _damage(self) -> None:
+        """The store of one repository loses its youngest commits, or pairs, and says so when it is opened."""
+        victim = self.world.repositories[self.chance.choice(self.repositories)]
+        for _ in range(self.chance.randint(1, 2)):
+            begin_s, share = self._moment(), self.chance.choice((0.01, 0.2, 0.6))
+            lose = self.chance.choice((victim.lose_commits, victim.lose_pairs))
+            self.world.at(begin_s, partial(lose, share))
+            self.world.at(begin_s + self.chance.choice((0.01, 0.3, 2.0)), self.world.recover(victim.name))
+        if self.chance.random() < 0.5:
+            self._each([name for name in (*self.repositories, *self.subscribers) if name != victim.name])
+
+    def _retention_of(self) -> Retention | None:
+        """What a repository keeps."""
+        if self.failure != "retention":
+            return None
+        chance = self.chance
+        keep_s, keep_bytes = chance.choice((None, 0.3, 1.0, 3.0)), chance.choice((None, 100, 1000))
+        if keep_s is None and keep_bytes is None:
+            keep_s = 0.5
+        return Retention(keep_s, keep_bytes, self.keep_unread)
+
+    def _retention(self) -> None:
+        """What is old or too much goes, while everybody comes and goes; some subscribe late."""
+        for host in self.world.repositories.values():
+            host.step_bytes = self.chance.choice((100, 1000, 4 << 20))
+        for name in self.subscribers:
+            if self.chance.random() < 0.3:
+                self.world.at(0.0, self.world.crash(name))
+                self.world.at(self._moment(), self.world.recover(name))
+        if self.chance.random() < 0.7:
+            self._each([*self.repositories, *self.subscribers, *self.publishers])
+        if self.chance.random() < 0.2:
+            self._join()
+
     def _look_after(self, name: str) -> None:
         self.world.repositories[name].look_after(STREAM)
 
@@ -331,7 +368,9 @@ class Author:
 
     def _join(self) -> None:
         for number in range(self.chance.randint(1, 2)):
-            self.world.at(self._moment(), partial(self.world.repository, f"new{number}", self._repository_config()))
+            config, retention = self._repository_config(), self._retention_of()
+            join = partial(self.world.repository, f"new{number}", config, retention=retention)
+            self.world.at(self._moment(), join)
         if self.chance.random() < 0.5:
             self._each(self.repositories)
 
@@ -421,6 +460,8 @@ class Author:
         "everybody": _everybody,
         "disk": _disk,
         "flips": _flips,
+        "damage": _damage,
+        "retention": _retention,
         "partition": _partition,
         "join": _join,
         "leave": _leave,

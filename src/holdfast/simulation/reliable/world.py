@@ -16,6 +16,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from holdfast.model.errors import HoldfastError
+from holdfast.model.reliable import Retention
 from holdfast.protocols.narada import PublisherConfig, RepositoryConfig, SubscriberConfig
 from holdfast.protocols.narada.participant import Emit, Say
 from holdfast.simulation.kernel import Kernel, stream
@@ -27,10 +28,10 @@ from holdfast.simulation.reliable.hosts import (
     Medium,
     ParticipantHost,
     PublisherHost,
-    RepositoryHost,
     SubscriberHost,
     batch_of,
 )
+from holdfast.simulation.reliable.repository_hosts import RepositoryHost
 
 POLL_S = 0.5
 EVENTS_PER_POLL_MAX = 200_000
@@ -80,10 +81,18 @@ class ReliableWorld:
 
     # ------------------------------------------------------------------------------------------------------- the cast
 
-    def repository(self, name: str, config: RepositoryConfig | None = None, start: bool = True) -> RepositoryHost:
+    def repository(
+        self,
+        name: str,
+        config: RepositoryConfig | None = None,
+        start: bool = True,
+        retention: Retention | None = None,
+    ) -> RepositoryHost:
         config = replace(config or RepositoryConfig(name), name=name)
         chance = stream(self.seed, f"repository {name}")
-        host = RepositoryHost(config, [self.stream], self.kernel, self.medium, self.history, self._check, chance)
+        host = RepositoryHost(
+            config, [self.stream], self.kernel, self.medium, self.history, self._check, chance, retention
+        )
         self.repositories[name] = host
         if start:
             host.start()

@@ -1,0 +1,41 @@
+"""What is said of stored messages to whoever asks, subscriber or sibling: the messages, and what lies between them."""
+
+from holdfast.model.reliable import Entry
+from holdfast.protocols.narada.events import FORGOTTEN, Resent, Row
+from holdfast.protocols.narada.keeping import Keeping
+from holdfast.protocols.narada.participant import Effects
+
+SAY_BYTES_MAX = 512 << 10
+
+
+def read_upto(entries: list[Entry], last: int, bytes_max: int) -> int:
+    """How far a read got: to its end, unless so many bytes came first."""
+    if sum(len(entry.batch.payloads) for entry in entries) >= bytes_max:
+        return entries[-1].last
+    return last
+
+
+def void_rows(keeping: Keeping, first: int, last: int) -> list[Row]:
+    """What lies under first..last without being a message: given up, never used, or forgotten."""
+    rows = [row.part(first, last) for row in keeping.voids if row.first <= last and row.last >= first]
+    if first < keeping.kept:
+        rows.append(Row(first, min(last, keeping.kept - 1) - first + 1, "", 0, FORGOTTEN))
+    return sorted(rows, key=lambda row: row.first)
+
+
+def resent(keeping: Keeping, asker: str, entries: list[Entry]) -> Effects:
+    """Stored messages for somebody who lacks them, in portions that fit into a message."""
+    portions: list[list[Entry]] = []
+    size = SAY_BYTES_MAX
+    for entry in entries:
+        cost = entry.batch.cost_bytes
+        if size + cost > SAY_BYTES_MAX:
+            portions.append([])
+            size = 0
+        portions[-1].append(entry)
+        size += cost
+    stream, name, era, session = keeping.stream, keeping.name, keeping.era, keeping.session
+    return [
+        keeping.say_to(asker, Resent(stream, name, era, tuple(portion), session, at < len(portions)))
+        for at, portion in enumerate(portions, 1)
+    ]
