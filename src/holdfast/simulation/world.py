@@ -406,12 +406,8 @@ class Simulation:
 
     def _next_business_s(self) -> float | None:
         """When the next thing happens that is neither a timer nor an idle frame."""
-        business = [
-            entry[0]
-            for entry in self.kernel.queue
-            if not Host.is_timer(entry[2]) and not isinstance(Stream.frame_of(entry), IDLE_FRAMES)
-        ]
-        return min(business, default=None)
+        untimed = (entry for entry in self.kernel.queue if not Host.is_timer(entry[2]))
+        return min((entry[0] for entry in untimed if not isinstance(Stream.frame_of(entry), IDLE_FRAMES)), default=None)
 
     def _frames_said(self) -> int:
         return sum(count for kind, count in self.network.sent.items() if kind not in IDLE_FRAMES)
