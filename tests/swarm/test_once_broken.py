@@ -25,6 +25,12 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         3200463,
         "a newcomer that lost its contact before it was let in gave that one up, and it began anew",
     ),
+    (
+        "partition",
+        1,
+        3600136,
+        "who got the batch that was in doubt did not say to those who did not want it that it is over",
+    ),
     ("two", 1, 1200268, "what was released behind the lost broker was asked for again, and its root was elsewhere"),
     ("recover", 1, 1300185, "the same, and somebody had subscribed there: it was released a second time"),
     (

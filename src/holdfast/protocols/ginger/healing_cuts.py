@@ -70,6 +70,7 @@ class HealingCuts(CutMap):
         self._serials = 0
         self._doubtful: dict[BatchId, tuple[str, Sequence[str]]] = {}
         """Batches that were acknowledged when their root was lost: they may have been released out of our reach."""
+        self._doubt_passed_on = False
         self._beyond: dict[BatchId, str] = {}
         """Requests that a lost neighbour had passed on to somebody who has joined in its place."""
 
@@ -170,13 +171,15 @@ class HealingCuts(CutMap):
 
     @property
     def in_doubt(self) -> bool:
-        return bool(self._doubtful)
+        """Whether anything is doubtful here, or was passed on as such to others, who may not see what became of it."""
+        return self._doubt_passed_on or bool(self._doubtful)
 
     def clear_doubt(self, batch_id: BatchId | None = None) -> None:
         """That batch is here, or everything that was out of reach is."""
         had = bool(self._doubtful)
         if batch_id is None:
             self._doubtful.clear()
+            self._doubt_passed_on = False
         else:
             self._doubtful.pop(batch_id, None)
         if had and not self._doubtful:
@@ -257,6 +260,7 @@ class HealingCuts(CutMap):
     def _abort(self, cut: Cut, in_doubt: bool = False) -> None:
         if in_doubt:
             self._doubtful[cut.batch_id] = (cut.topic, cut.keys)
+            self._doubt_passed_on = self._doubt_passed_on or bool(cut.participants)
         del self._cuts[cut.batch_id]
         for key in cut.keys:
             del self._by_key[cut.topic, key]
