@@ -1,6 +1,7 @@
 """Bits flip and blocks tear: nothing wrong is ever returned, verifying says so, and a sibling makes up for it."""
 
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -151,6 +152,37 @@ def test_what_a_harmed_log_of_sqlite_has_lost_is_reported_and_appended(template:
                 assert mend_from(store, sibling()).left == []
                 assert all_identities(store), at
     assert lost > 5
+
+
+@pytest.mark.parametrize("how", ["cut off", "empty", "gone", "an older file"])
+def test_commits_that_sqlite_has_lost_without_a_trace_are_missed_all_the_same(how: str, template: Path, tmp_path: Path):
+    with open_store(f"sqlite:{template / 'store.db'}") as store:
+        store.append("orders", entries()[:1])
+        store.commit(Level.FSYNCED)
+        older = copied(template, tmp_path / "older")
+    with open_store(f"sqlite:{template / 'store.db'}") as store:
+        store.append("orders", entries()[1:])
+        store.commit(Level.FSYNCED)
+        place = copied(template, tmp_path / "crashed")
+    log = place / "store.db-wal"
+    if how == "gone":
+        log.unlink()
+    elif how == "an older file":
+        for suffix in ("", "-wal"):
+            shutil.copy(older / f"store.db{suffix}", place / f"store.db{suffix}")
+    else:
+        with log.open("r+b") as file:
+            file.truncate(log.stat().st_size - 2 * (24 + 8192) if how == "cut off" else 0)
+    with open_store(f"sqlite:{place / 'store.db'}", write=False) as looked_at:
+        assert any(damage.tail for damage in looked_at.verify())
+    with open_store(f"sqlite:{place / 'store.db'}") as store:
+        [what] = store.lost()
+        assert "1 of its synced commits" in what
+        assert mend_from(store, sibling()).left == []
+        assert all_identities(store)
+    with open_store(f"sqlite:{place / 'store.db'}") as store:
+        assert store.lost() == []
+        assert store.verify() == []
 
 
 def all_identities(store: Store) -> bool:

@@ -328,7 +328,7 @@ class SqlStore(BufferedStore):
         pairs = [
             (key, value)
             for key, value, total in self._ask("SELECT key, value, sum FROM pairs")
-            if key.startswith(prefix) and checksum(key, value) == total
+            if key and key.startswith(prefix) and checksum(key, value) == total
         ]
         return iter(sorted(pairs))
 

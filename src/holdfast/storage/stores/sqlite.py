@@ -16,10 +16,12 @@ from urllib.parse import quote
 from holdfast.model.reliable import Level
 from holdfast.storage.files import sync_directory
 from holdfast.storage.locks import Locked, hold
+from holdfast.storage.stores.rows import checksum
 from holdfast.storage.stores.sql import COLUMNS, SqlStore
 from holdfast.storage.stores.sqlite_log import committed_frames, sound_frames
 from holdfast.storage.stores.sqlite_salvage import salvage
 from holdfast.storage.stores.store import Damage, StoreError, StoreFailed
+from holdfast.storage.stores.tally import KEY, NUMBER, Tally
 
 LAYOUT = 1
 """Written into the file: another version of these tables would have another number."""
@@ -61,6 +63,8 @@ class SqliteStore(SqlStore):
         try:
             logged = committed_frames(self.path)
             self._open()
+            self._tally = Tally(self.path.with_name(f"{self.path.name}.synced"), write)
+            self._commits = self._counted_commits()
             self._note_lost(logged)
             self._load()
         except BaseException:
@@ -116,15 +120,34 @@ class SqliteStore(SqlStore):
 
     def _note_lost(self, logged: int) -> None:
         """Write down that the log had more than SQLite took from it: it says nothing of that by itself."""
-        if not logged or not self._write:
+        if not self._write:
             return
-        [(_, taken, _)] = self._ask("PRAGMA wal_checkpoint(PASSIVE)")
+        taken = self._ask("PRAGMA wal_checkpoint(PASSIVE)")[0][1] if logged else 0
+        missing = self._tally.read() - self._commits
         if taken < logged:
             self._do("INSERT INTO notes (what) VALUES (?)", (_lost(taken, logged),))
+        elif missing > 0:
+            self._do("INSERT INTO notes (what) VALUES (?)", (_missing(missing),))
+        if missing > 0:
+            self._tally.note(self._commits)
+
+    def _counted_commits(self) -> int:
+        """How many commits were synced, as the database says; as the tally says if that is harmed, which shows."""
+        try:
+            found = self._ask("SELECT value, sum FROM pairs WHERE key = ?", (KEY,))
+        except StoreFailed:
+            return self._tally.read()
+        for value, total in found:
+            return int.from_bytes(value, "big") if checksum(KEY, value) == total else self._tally.read()
+        return 0
 
     def _lost_to_readers(self) -> Iterator[Damage]:
         """The same for whoever only looks: then nobody has written it down yet, unless somebody is writing now."""
         if self._write:
+            return
+        missing = self._tally.read() - self._counted_commits()
+        if missing > 0:
+            yield _general(_missing(missing), tail=True)
             return
         try:
             with hold(self.path.with_name(f"{self.path.name}.lock")):
@@ -175,11 +198,16 @@ class SqliteStore(SqlStore):
         self._do("BEGIN IMMEDIATE")
         try:
             yield
+            if level is Level.FSYNCED:
+                self._put_pairs({KEY: NUMBER.pack(self._commits + 1)})
             self._do("COMMIT")
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+        if level is Level.FSYNCED:
+            self._commits += 1
+            self._tally.note(self._commits)
         self._move_log()
 
     def _sync(self) -> None:
@@ -238,14 +266,19 @@ class SqliteStore(SqlStore):
         for suffix in ("-wal", "-shm"):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
         draft.replace(self.path)
-        draft.with_name(f"{draft.name}.lock").unlink(missing_ok=True)
+        for suffix in (".lock", ".synced"):
+            draft.with_name(draft.name + suffix).unlink(missing_ok=True)
         self._begin()
         self._open()
+        self._commits = self._counted_commits()
+        self._tally.note(self._commits)
         self._load()
 
     def close(self) -> None:
         if hasattr(self, "_db"):
             self._db.close()
+        if hasattr(self, "_tally"):
+            self._tally.close()
         if self._lock is not None:
             self._lock.close()
 
@@ -256,6 +289,10 @@ def _general(what: str, tail: bool = False) -> Damage:
 
 def _lost(taken: int, logged: int) -> str:
     return f"the log was harmed at page {taken + 1:,} of {logged:,}: the youngest commits are lost"
+
+
+def _missing(count: int) -> str:
+    return f"{count:,} of its synced commits are not in it: the log was cut off, or the file is an older one"
 
 
 def _is_harmed(error: Exception) -> bool:
