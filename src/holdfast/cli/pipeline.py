@@ -155,6 +155,9 @@ def replay(
     partitions: Annotated[
         int, typer.Option("--partitions", min=1, help="Publish in parallel, keeping each publisher's order only.")
     ] = 1,
+    durable: Annotated[
+        bool, typer.Option("--durable", help="Onto reliable topics: it ends when repositories have stored all of it.")
+    ] = False,
     address: Address = DEFAULT_ADDRESS,
     cluster: ClusterName = CLUSTER_NAME,
     master: Master = LOCAL_MASTER,
@@ -164,12 +167,14 @@ def replay(
 
     The publisher is the replay, not who published before. A replay that was interrupted goes on with --id: what the
     broker has taken already is left out. Of a reliable topic each publisher's order is kept, and between publishers
-    that of the times at which their messages were stored; its archive has no ranges of positions.
+    that of the times at which their messages were stored; its archive has no ranges of positions. One that is --durable
+    and was interrupted is not gone on with: look what is stored, and replay the rest under another id.
 
     \b
     Examples
       holdfast pipeline replay archive/bank --from 1000 --to 2000
       holdfast pipeline replay archive/bank --topic 'bank/lisbon/#' --prefix replay/ --json
+      holdfast pipeline replay archive/orders --durable --prefix bank/again/
     """
     from holdfast.pipeline import archive as jobs  # noqa: PLC0415
     from holdfast.pipeline.errors import spoken_plainly  # noqa: PLC0415
@@ -188,6 +193,7 @@ def replay(
             partitions=partitions,
             cluster=cluster,
             by_publisher=described is not None and described.is_reliable,
+            durable=durable,
         )
     if as_json:
         print_json({"archive": str(source), "id": given, "rows": rows})

@@ -190,12 +190,14 @@ def replay(
     partitions: int = 1,
     cluster: str = "holdfast",
     by_publisher: bool = False,
+    durable: bool = False,
 ) -> int:
     """Publish the messages of an archive again, on their topics behind `prefix`; how many it were.
 
     In one partition the order of the archive is kept. In several, each has all messages of some publishers, so the
     order of each publisher is kept and no other. Under the same id nothing is published twice. Of a reliable topic
     (`by_publisher`) the order of each publisher is kept, and between them that of the times at which they were stored.
+    `durable`: onto reliable topics, and it returns when everything is stored; such a replay is not gone on with.
     """
     order = ["position"]
     if by_publisher:
@@ -214,5 +216,5 @@ def replay(
     )
     observed = wanted.observe(counted, F.count(F.lit(1)).alias("rows"))
     sink = observed.write.format("holdfast").mode("append").option("publisher", "replay").option("id", write_id)
-    sink.option("address", address).option("cluster", cluster).save()
+    sink.option("address", address).option("cluster", cluster).option("durable", str(durable).lower()).save()
     return int(counted.get["rows"])

@@ -21,7 +21,9 @@ task that is repeated leaves out what is already there. This holds as long as
 Options: `address` (several with commas); `cluster`; `guarantee` (of rows without one, else `causal`); `publisher` (the
 first part of the names, else `spark`); `orderBy` (columns, with commas, by which each task orders its rows first); of a
 batch `id`: who gives the same id again goes on with the same write; of a stream `ledger`: a directory, by default
-within the checkpoint.
+within the checkpoint. A batch may be `durable`: every row is stored by a repository of its topic before the write is
+done. Numbers of the session say nothing of what is stored, so a durable write that was interrupted is not gone on with:
+it ends with a sentence.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +38,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
-from holdfast.client import SyncClient, connect_sync
+from holdfast.client import SyncClient, SyncReceipt, connect_sync
 from holdfast.model.errors import Indefinite
 from holdfast.model.guarantees import check_guarantee
 from holdfast.pipeline import ledger as ledgers
@@ -77,6 +79,7 @@ class Publications:
         self._address, self._cluster = address, options.get("cluster", CLUSTER)
         self._guarantee = check_guarantee(options.get("guarantee", "causal")).value
         self.prefix = options.get("publisher", "spark")
+        self._durable = options.get("durable", "false").lower() == "true"
         self._order = [name.strip() for name in options.get("orderBy", "").split(",") if name.strip()]
         _check_columns(schema, self._order)
 
@@ -88,6 +91,8 @@ class Publications:
             return before
         with connect_sync(self._address, name=name, cluster=self._cluster) as client:
             taken = client.next_seq - 1
+            if self._durable:
+                return self._publish_durably(client, name, taken, _chained(first, batches))
             if taken < before or not client.numbers_known:
                 knows = f"{taken} messages" if client.numbers_known else "not how many messages"
                 raise SinkError(
@@ -108,6 +113,21 @@ class Publications:
             client.flush()
         return last
 
+    def _publish_durably(self, client: SyncClient, name: str, taken: int, batches: Iterator[pa.RecordBatch]) -> int:
+        """The same for what repositories are to keep: it returns when they do."""
+        if taken:
+            raise SinkError(
+                f"{name} has published before, and how much of that is stored its numbers do not say: a durable write "
+                "that was interrupted is not gone on with. See what is there, and begin another one for the rest."
+            )
+        last, stored = 0, dict[str, SyncReceipt]()
+        for batch in batches:
+            last += batch.num_rows
+            stored |= self._publish_rows(client, batch)
+        for receipt in stored.values():
+            receipt.stored()
+        return last
+
     def _ordered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if not self._order:
             return batches
@@ -117,8 +137,9 @@ class Publications:
         table = pa.Table.from_batches(collected).sort_by([(name, "ascending") for name in self._order])
         return iter(table.to_batches())
 
-    def _publish_rows(self, client: SyncClient, batch: pa.RecordBatch) -> None:
-        publish, default = client.publish, self._guarantee
+    def _publish_rows(self, client: SyncClient, batch: pa.RecordBatch) -> dict[str, SyncReceipt]:
+        """Publish them; the receipt of the last on each topic."""
+        publish, default, durable, receipts = client.publish, self._guarantee, self._durable, dict[str, SyncReceipt]()
         topics, payloads = batch.column("topic").to_pylist(), batch.column("payload").to_pylist()
         names = batch.schema.names
         guarantees, keys, attributes = (
@@ -128,13 +149,15 @@ class Publications:
         for topic, payload, guarantee, its_keys, its_attributes in zip(
             topics, payloads, guarantees, keys, attributes, strict=False
         ):
-            publish(
+            receipts[topic] = publish(
                 topic,
                 payload if type(payload) is bytes else _payload(payload),
                 guarantee or default,
                 its_keys or (),
                 {name: decode_value(text) for name, text in its_attributes} if its_attributes else None,
+                durable=durable,
             )
+        return receipts
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -154,6 +177,8 @@ class StreamSink(DataSourceStreamArrowWriter):
     """`frame.writeStream`: micro-batches, each of which may be repeated, whole or in part. Made anew for each."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        if options.get("durable"):
+            raise LogError("a stream is not written durably: write each of its micro-batches, with foreachBatch.")
         self._publications = Publications(options, schema)
         self._directory = _ledger_directory(options)
         self._ledger = ledgers.load(self._directory)

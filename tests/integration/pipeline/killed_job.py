@@ -1,4 +1,4 @@
-"""A job to be killed: `python -m tests.integration.pipeline.killed_job RECORDING PLACE ADDRESS`.
+"""A job to be killed: `python -m tests.integration.pipeline.killed_job PLACE RECORDING ADDRESS`.
 
 Two queries at once over the same recording: one archives it, the other publishes it. When one fails, because its
 workers were killed, both are started again. When there is a file PLACE/finish they do what is left, and the job ends.
@@ -65,4 +65,4 @@ def main(recording: str, place: Path, address: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
+    main(sys.argv[2], Path(sys.argv[1]), sys.argv[3])

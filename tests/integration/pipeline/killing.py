@@ -65,11 +65,11 @@ class Outcome:
 class Job:
     """The job as a process of its own."""
 
-    def __init__(self, recording: Path, place: Path, address: str) -> None:
+    def __init__(self, place: Path, *arguments: object, module: str = "killed_job") -> None:
         self._log = place / "stderr"
         with self._log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.pipeline.killed_job", str(recording), str(place), address],
+                [sys.executable, "-m", f"tests.integration.pipeline.{module}", str(place), *map(str, arguments)],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -89,6 +89,11 @@ class Job:
 
     def has_ended(self) -> bool:
         return self._process.poll() is not None
+
+    def goes_on_until(self, there: Callable[[], bool]) -> None:
+        """Return when that is so; it is an error if the job ends first."""
+        while not there():
+            assert not self.has_ended() and not Event().wait(LOOK_EVERY_S), self.said()
 
     def wait(self, longer_s: float = 0.0) -> int:
         """Wait until it has ended; its exit code."""
@@ -123,21 +128,21 @@ def kill_and_restart(
             total = _grow(recording, total)
             at = hall.heard_so_far() + random.randrange(1, MESSAGES_PER_KILL)
             say(f"kill {number + 1}: {kind}, when {at} of {total} messages are published")
-            job = job or Job(recording, place, hall.address)
+            job = job or Job(place, recording, hall.address)
             while not _kill_when(job, hall, kind, at):
                 # Spark gives a query up whose task has failed too often; whoever supervises it starts it again.
                 ended += 1
                 assert ended <= ENDS_MAX, f"it ended by itself {ended} times: {job.said()}"
                 say(f"it ended by itself, and is started again: {job.said()}")
                 job.wait()
-                job = Job(recording, place, hall.address)
+                job = Job(place, recording, hall.address)
             counted[kind] += 1
             if kind != "workers":
                 job.wait()
                 job = None
         total = _grow(recording, total)
         (place / "finish").touch()
-        job = job or Job(recording, place, hall.address)
+        job = job or Job(place, recording, hall.address)
         assert job.wait(FINISH_S_PER_KILL * kills) == 0, job.said()
         heard = hall.heard()
     published = _count((each.payload for each in heard), total, _out_of_order(heard))

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.cluster.config import LOOPBACK
 from holdfast.pipeline.archive import Description, follow, read_archive, replay, start_archive
 from holdfast.pipeline.logs import LogError
 from tests.integration.pipeline.hall import Hall
+from tests.integration.pipeline.killing import Job
 from tests.integration.reliable.support_kept import STREAM, Kept, Watched
 from tests.support.shelves import Shelf
 
@@ -92,6 +94,36 @@ def test_a_stream_goes_on_at_another_repository_where_its_checkpoint_says(
     assert stream_into(spark, kept, tmp_path, **options) == []
     kept.restart("r2")
     assert payloads(spark.read.parquet(str(tmp_path / "copy"))) == messages("carol", 1, 130)
+
+
+def test_a_driver_killed_in_the_middle_of_a_stream_goes_on_with_each_message_once(
+    spark: SparkSession, kept: Kept, tmp_path: Path
+):
+    kept.publish("erin", 1, 600, topic="bank/killed")
+    arguments = (tmp_path, kept.repositories, RELIABLE, "bank/killed")
+    first = Job(*arguments, module="killed_reader")
+    first.goes_on_until((tmp_path / "copy" / "_spark_metadata" / "2").exists)
+    first.kill("everything")
+    first.wait()
+    before = spark.read.parquet(str(tmp_path / "copy")).count()
+    assert 0 < before < 600, "it was killed too late to show anything"
+    # What it had begun it does again; and from another repository, since this one is gone as well.
+    kept.kill("r1")
+    second = Job(*arguments, module="killed_reader")
+    assert second.wait() == 0, second.said()
+    kept.restart("r1")
+    assert payloads(spark.read.parquet(str(tmp_path / "copy"))) == messages("erin", 1, 600)
+
+
+def test_a_replay_that_is_durable_is_stored_and_is_not_gone_on_with(spark: SparkSession, kept: Kept):
+    columns = "publisher string, position bigint, topic string, guarantee string"
+    frame = spark.createDataFrame([("alice", n, "bank/again", "fifo") for n in range(1, 31)], columns).selectExpr(
+        "*", "concat('again ', position) as payload", "array() as keys", "map() as attributes"
+    )
+    assert replay(frame, kept.address, "d", durable=True) == 30
+    assert payloads(read(spark, kept, topic="bank/again")) == messages("again", 1, 30)
+    with pytest.raises(PySparkException, match="is not gone on with"):
+        replay(frame, kept.address, "d", durable=True)
 
 
 def test_what_was_given_up_is_noted_in_the_archive_and_is_no_message_of_it(spark: SparkSession, tmp_path: Path):

@@ -67,6 +67,16 @@ def test_what_is_stored_is_read_once_across_visits_without_asyncio(address: str)
         assert read(late, 6) == list(range(55, 61))
 
 
+def test_a_subscription_that_is_ended_begins_anew_without_asyncio(address: str):
+    with holdfast.connect_sync(address, name="alice") as alice:
+        publish(alice, 1, 5)
+        billing = alice.subscribe("bank/#", durable="billing")
+        assert read(billing, 3) == [1, 2, 3]
+        billing.unsubscribe()
+        alice.forget_subscription("billing", "bank/#")
+        assert read(alice.subscribe("bank/#", durable="billing"), 5) == [1, 2, 3, 4, 5]
+
+
 def test_plain_and_durable_publications_of_one_client_keep_their_numbers_apart(address: str):
     with holdfast.connect_sync(address, name="alice") as alice, alice.subscribe("plain") as inbox:
         known = [alice.publish("plain", b"x") for _ in range(3)]
