@@ -93,7 +93,8 @@ class Job:
     def goes_on_until(self, there: Callable[[], bool]) -> None:
         """Return when that is so; it is an error if the job ends first."""
         while not there():
-            assert not self.has_ended() and not Event().wait(LOOK_EVERY_S), self.said()
+            assert not self.has_ended(), self.said()
+            Event().wait(LOOK_EVERY_S)
 
     def wait(self, longer_s: float = 0.0) -> int:
         """Wait until it has ended; its exit code."""
