@@ -31,6 +31,7 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         3600136,
         "who got the batch that was in doubt did not say to those who did not want it that it is over",
     ),
+    ("recover", 1, 3900121, "a total batch of which only requests had gone by, there and back, was taken for sent"),
     ("two", 1, 1200268, "what was released behind the lost broker was asked for again, and its root was elsewhere"),
     ("recover", 1, 1300185, "the same, and somebody had subscribed there: it was released a second time"),
     (

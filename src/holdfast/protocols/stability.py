@@ -109,12 +109,23 @@ class StabilityLog:
                 record.requested = tuple(one for one in record.requested if one != peer)
             elif peer not in record.ins:
                 record.requested += (peer,)
+                if peer in record.asked and record.asked[peer] == record.places[peer]:
+                    self._asked_back(record, peer)
             if self._plain and self._is_last(record) and peer not in record.ins:
                 flow.came.append((record.order, flow.received))
             else:
                 self._not_plain()
             record.ins[peer] = flow.received
             self.stamp(record, peer)
+
+    def _asked_back(self, record: Record, peer: str) -> None:
+        """We had asked that peer, where nobody wants the batch any more: now it asks us, and is owed no more than that.
+
+        1. 1 asks 0 for a total batch. The last subscriber behind 0 leaves, and 0 asks 1, which releases the batch.
+        2. 0 dies. To its clients the batch has not gone by: what 1 has sent between the two requests is not behind it.
+        """
+        self._not_plain()
+        del record.asked[peer], record.outs[peer]
 
     def went(self, record: Record, peer: str, messages: int = 1) -> None:
         """The record takes the next positions of our stream to the peer."""
