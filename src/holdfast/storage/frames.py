@@ -4,7 +4,6 @@ Columns of numbers are little-endian and lie as they are, so that a reader which
 without looking at each message; topics and publishers are a list of texts and an index a message.
 """
 
-import zlib
 from array import array
 from collections.abc import Callable, Sequence
 from struct import Struct as Layout
@@ -14,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.model.batches import Attributes, Keys, Message
+from holdfast.model.checksums import crc32
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.guarantees import RANKS
 
@@ -96,7 +96,7 @@ def decode_frame(first: int, count: int, body: bytes) -> Frame:
 
 
 def _checksum(first: int, count: int, body: bytes) -> int:
-    return zlib.crc32(body, zlib.crc32(HEADER.pack(MAGIC, len(body), 0, count, first)))
+    return crc32(body, crc32(HEADER.pack(MAGIC, len(body), 0, count, first)))
 
 
 class FrameBuilder:

@@ -9,7 +9,6 @@ give numbers a second time that others know already.
 """
 
 import os
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from struct import Struct as Layout
@@ -19,6 +18,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
+from holdfast.model.checksums import crc32
 from holdfast.storage.files import sync_directory, write_all
 from holdfast.storage.state_file import StateError
 
@@ -165,11 +165,11 @@ def _bytes_of(pairs: Mapping[str, Any]) -> int:
 
 
 def _framed(body: bytes) -> bytes:
-    return _header(len(body), zlib.crc32(body)) + body
+    return _header(len(body), crc32(body)) + body
 
 
 def _header(size: int, checksum: int) -> bytes:
-    return HEADER.pack(size, checksum, zlib.crc32(HEADER.pack(size, checksum, 0)))
+    return HEADER.pack(size, checksum, crc32(HEADER.pack(size, checksum, 0)))
 
 
 def _frame(data: bytes, at: int) -> tuple[bytes | None, int]:
@@ -185,4 +185,4 @@ def _frame(data: bytes, at: int) -> tuple[bytes | None, int]:
         return None, at
     end = at + HEADER.size + size
     body = data[at + HEADER.size : end]
-    return (body if end <= len(data) and zlib.crc32(body) == checksum else None), end
+    return (body if end <= len(data) and crc32(body) == checksum else None), end

@@ -9,11 +9,11 @@ what is dropped there only makes a sync lag. A sync that lags costs repeats, whi
 """
 
 from collections.abc import Callable
-from zlib import crc32
 
 import msgspec
 from msgspec import Struct
 
+from holdfast.model.checksums import crc32
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.answers import read_upto, resent, void_rows
 from holdfast.protocols.narada.chains import without

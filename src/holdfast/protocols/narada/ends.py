@@ -1,8 +1,8 @@
 """Which durable subscriptions are over, and since when, as a repository remembers it."""
 
-from zlib import crc32
-
 import msgspec
+
+from holdfast.model.checksums import crc32
 
 FORGOTTEN_MAX = 1024
 

@@ -1,10 +1,9 @@
 """How a message that was ordered is told from another one under the same number."""
 
-from zlib import crc32
-
 import msgspec
 
 from holdfast.model.batches import Batch, make_batch
+from holdfast.model.checksums import crc32
 
 _encoder = msgspec.msgpack.Encoder()
 

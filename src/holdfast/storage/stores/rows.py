@@ -5,13 +5,13 @@ the row was: a sound entry is enough to write the columns again, and sound colum
 for.
 """
 
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from holdfast.model.checksums import crc32
 from holdfast.model.reliable import Entry
 from holdfast.storage.stores.store import Damage
 
@@ -57,12 +57,12 @@ def encode_entry(entry: Entry) -> bytes:
 
 def checksum(*values: Any) -> int:
     """Of a few plain values."""
-    return zlib.crc32(_encoder.encode(values))
+    return crc32(_encoder.encode(values))
 
 
 def row_of(stream: str, entry: Entry, late: bool) -> Row:
     head, body = head_of(entry, late), _encoder.encode(entry)
-    return Row(head, checksum(stream, head), zlib.crc32(body), body)
+    return Row(head, checksum(stream, head), crc32(body), body)
 
 
 def columns_of(row: Row) -> tuple[Any, ...]:
@@ -83,7 +83,7 @@ def columns_of(row: Row) -> tuple[Any, ...]:
 
 def decoded(body: Any, body_sum: Any) -> Entry | None:
     """The entry in these bytes, if they are what was written."""
-    if not isinstance(body, bytes) or zlib.crc32(body) != body_sum:
+    if not isinstance(body, bytes) or crc32(body) != body_sum:
         return None
     try:
         return _decoder.decode(body)

@@ -5,7 +5,6 @@ summary in front, which is all that opening a store reads, and columns behind it
 segment is asked for. An index that is missing or harmed is made again from its segment.
 """
 
-import zlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from struct import Struct as Layout
 import msgspec
 from msgspec import Struct
 
+from holdfast.model.checksums import crc32
 from holdfast.storage.frames import Read
 from holdfast.storage.stores.rows import Head
 from holdfast.storage.stores.spans import Span
@@ -270,7 +270,7 @@ def write_index(path: Path, index: SegmentIndex) -> None:
 
 def _part(value: object) -> bytes:
     body = msgspec.msgpack.encode(value)
-    return PART.pack(MAGIC, len(body), zlib.crc32(body)) + body
+    return PART.pack(MAGIC, len(body), crc32(body)) + body
 
 
 def read_summaries(path: Path) -> Summaries | None:
@@ -302,4 +302,4 @@ def _read_part(read: Read) -> bytes | None:
         return None
     magic, size, total = PART.unpack(head)
     body = read(size) if magic == MAGIC else b""
-    return body if magic == MAGIC and len(body) == size and zlib.crc32(body) == total else None
+    return body if magic == MAGIC and len(body) == size and crc32(body) == total else None

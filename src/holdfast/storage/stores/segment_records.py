@@ -5,7 +5,6 @@ entries it has, so that whichever record is harmed, another one knows what it wa
 it stands: bytes that look like a record and stand elsewhere, in a payload or left over, are none.
 """
 
-import zlib
 from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct as Layout
@@ -14,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from holdfast.model.checksums import crc32
 from holdfast.model.reliable import Entry
 from holdfast.storage.stores.rows import Head, decoded
 
@@ -68,7 +68,7 @@ class Record(Struct, frozen=True, gc=False):
 
     @property
     def is_sound(self) -> bool:
-        return zlib.crc32(self.body) == self.body_sum
+        return crc32(self.body) == self.body_sum
 
 
 class Harmed(Struct, frozen=True, gc=False):
@@ -86,7 +86,7 @@ _commit = msgspec.msgpack.Decoder(Commit)
 def encode_record(number: int, at: int, kind: Kind, head: bytes, body: bytes, body_sum: int) -> tuple[bytes, bytes]:
     """What stands before a body at this byte of this segment, and the body."""
     start = PREFIX.pack(MAGIC, kind << 24 | len(head), len(body), body_sum, 0)[:_SUMMED_BYTES]
-    total = zlib.crc32(head, zlib.crc32(start, _seed(number, at)))
+    total = crc32(head, crc32(start, _seed(number, at)))
     return b"".join((start, total.to_bytes(4, "little"), head)), body
 
 
@@ -96,11 +96,11 @@ def encode_entry_record(number: int, at: int, placed: Placed, body: bytes, body_
 
 def encode_commit_record(number: int, at: int, kind: Kind, commit: Commit) -> tuple[bytes, bytes]:
     body = _encoder.encode(commit)
-    return encode_record(number, at, kind, b"", body, zlib.crc32(body))
+    return encode_record(number, at, kind, b"", body, crc32(body))
 
 
 def _seed(number: int, at: int) -> int:
-    return zlib.crc32(_PLACE.pack(number, at))
+    return crc32(_PLACE.pack(number, at))
 
 
 def record_at(data: Bytes, begin: int, number: int, at: int) -> Record | None:
@@ -113,7 +113,7 @@ def record_at(data: Bytes, begin: int, number: int, at: int) -> Record | None:
     if magic != MAGIC or head_bytes > HEAD_BYTES_MAX or kind not in _KINDS or middle + body_bytes > len(data):
         return None
     head = data[begin + PREFIX.size : middle]
-    if zlib.crc32(head, zlib.crc32(data[begin : begin + _SUMMED_BYTES], _seed(number, at))) != total:
+    if crc32(head, crc32(data[begin : begin + _SUMMED_BYTES], _seed(number, at))) != total:
         return None
     end = middle + body_bytes
     return Record(_KINDS[kind], at, at + end - begin, head, data[middle:end], body_sum)

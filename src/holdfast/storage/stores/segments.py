@@ -15,12 +15,12 @@ the next writer cuts it off. Opening a store reads the last segment and the summ
 """
 
 import os
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct as Layout
 from typing import Any
 
+from holdfast.model.checksums import crc32
 from holdfast.model.reliable import Entry, Level
 from holdfast.storage.files import sync_directory, write_pieces_at
 from holdfast.storage.locks import Locked, hold
@@ -240,7 +240,7 @@ class SegmentStore(BufferedStore):
         body = _MARK.pack(_MARK_MAGIC, self._active, self._end, 0)[:-4]
         if not self._mark:
             self._mark = os.open(self.path / "synced", os.O_RDWR | os.O_CREAT, 0o644)
-        os.pwrite(self._mark, body + zlib.crc32(body).to_bytes(4, "little"), 0)
+        os.pwrite(self._mark, body + crc32(body).to_bytes(4, "little"), 0)
         self._synced = (self._active, self._end)
 
     def _read_mark(self) -> tuple[int, int]:
@@ -248,7 +248,7 @@ class SegmentStore(BufferedStore):
             data = (self.path / "synced").read_bytes()
         except OSError:
             return 0, 0
-        if len(data) != _MARK.size or zlib.crc32(data[:-4]) != int.from_bytes(data[-4:], "little"):
+        if len(data) != _MARK.size or crc32(data[:-4]) != int.from_bytes(data[-4:], "little"):
             return 0, 0
         _, number, synced, _ = _MARK.unpack(data)
         return number, synced

@@ -9,7 +9,8 @@ tally has lost the difference; a tally with fewer says nothing.
 import os
 from pathlib import Path
 from struct import Struct as Layout
-from zlib import crc32
+
+from holdfast.model.checksums import crc32
 
 KEY = ""
 """The store's own pair. No other key is empty."""
