@@ -7,6 +7,8 @@ put several together, so what is asked for is cut out of what there is, or put t
 Bound: `bytes_max`. Beyond it the oldest go; whoever needs them asks for them again.
 """
 
+from bisect import bisect_left, bisect_right, insort
+
 from holdfast.model.batches import Batch, merged
 from holdfast.protocols.narada.fingerprints import fingerprint
 
@@ -17,7 +19,7 @@ SEARCHED_MAX = 256
 class Pieces:
     """Batches as they were heard, oldest first."""
 
-    __slots__ = ("_batches", "_by_first", "_next", "bytes", "bytes_max", "dropped")
+    __slots__ = ("_batches", "_by_first", "_longest", "_next", "_sorted", "bytes", "bytes_max", "dropped")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -25,6 +27,10 @@ class Pieces:
         self._next = 0
         self._batches: dict[int, Batch] = {}
         self._by_first: dict[str, dict[int, list[int]]] = {}
+        self._sorted: dict[str, list[int]] = {}
+        """The numbers with which batches of a publisher begin, in order."""
+        self._longest = 0
+        """How many messages any batch had: whoever has a number begins not much before it."""
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -32,13 +38,17 @@ class Pieces:
     def add(self, batch: Batch) -> None:
         """Keep a batch; the oldest give way to it."""
         firsts = self._by_first.setdefault(batch.publisher, {})
-        there = firsts.setdefault(batch.first, [])
+        there = firsts.get(batch.first)
+        if there is None:
+            there = firsts[batch.first] = []
+            insort(self._sorted.setdefault(batch.publisher, []), batch.first)
         if any(self._batches[key] == batch for key in there):
             return
         self._next += 1
         there.append(self._next)
         self._batches[self._next] = batch
         self.bytes += batch.cost_bytes
+        self._longest = max(self._longest, batch.count)
         while self.bytes > self.bytes_max and len(self._batches) > 1:
             self._remove(next(iter(self._batches)))
             self.dropped += 1
@@ -71,10 +81,12 @@ class Pieces:
         found = firsts.get(first)
         if found:
             return list(found)
-        for at in list(firsts)[:SEARCHED_MAX]:
+        begins = self._sorted[publisher]
+        stop = bisect_right(begins, first)
+        for at in begins[max(bisect_left(begins, first - self._longest + 1), stop - SEARCHED_MAX) : stop]:
             for key in list(firsts[at]):
                 batch = self._batches[key]
-                if batch.first < first <= batch.last:
+                if first <= batch.last:
                     self._remove(key)
                     self.add(batch.part(batch.first, first - 1))
                     self.add(batch.part(first, batch.last))
@@ -122,5 +134,7 @@ class Pieces:
         there.remove(key)
         if not there:
             del firsts[batch.first]
+            begins = self._sorted[batch.publisher]
+            del begins[bisect_left(begins, batch.first)]
             if not firsts:
-                del self._by_first[batch.publisher]
+                del self._by_first[batch.publisher], self._sorted[batch.publisher]
