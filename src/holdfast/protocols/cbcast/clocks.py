@@ -19,24 +19,29 @@ Rows = tuple[tuple[int | str, tuple[int, ...]], ...]
 class GroupClocks:
     """The clocks of one broker in one view."""
 
-    __slots__ = ("_counts", "_versions", "version")
+    __slots__ = ("_rows", "_versions", "counts", "version")
 
     def __init__(self) -> None:
         self.version = 0
-        self._counts: dict[tuple[str, int], int] = {}
+        self.counts: dict[tuple[str, int], int] = {}
+        """By group and place. It is read for every entry of every cast, and changed by `advance` alone."""
         self._versions: dict[tuple[str, int], int] = {}
         """When each entry changed, the latest change last."""
+        self._rows: dict[int, dict[str, tuple[int, ...]]] = {}
+        """What `rows_since` has found since the last change."""
 
     def count(self, topic: str, member: int) -> int:
-        return self._counts.get((topic, member), 0)
+        return self.counts.get((topic, member), 0)
 
     def advance(self, topic: str, member: int, count: int) -> bool:
         """Know of so many casts of the member to the group; whether that is news."""
         place = (topic, member)
-        if count <= self._counts.get(place, 0):
+        if count <= self.counts.get(place, 0):
             return False
-        self._counts[place] = count
+        self.counts[place] = count
         self.version += 1
+        if self._rows:
+            self._rows = {}
         self._versions.pop(place, None)
         self._versions[place] = self.version
         return True
@@ -47,12 +52,19 @@ class GroupClocks:
         for place in reversed(self._versions):
             if self._versions[place] <= version:
                 break
-            changed.append((*place, self._counts[place]))
+            changed.append((*place, self.counts[place]))
         changed.reverse()
         return changed
 
+    def rows_since(self, version: int) -> dict[str, tuple[int, ...]]:
+        """The same by group. A cast goes to many receivers, and most of them were told of the last one, too."""
+        rows = self._rows.get(version)
+        if rows is None:
+            rows = self._rows[version] = _by_group(self.since(version))
+        return rows
+
     def __len__(self) -> int:
-        return len(self._counts)
+        return len(self.counts)
 
 
 class ClockWriter:
@@ -66,10 +78,10 @@ class ClockWriter:
 
     def changes(self, clocks: GroupClocks) -> Rows:
         """What changed since the last time, by group."""
-        entries = clocks.since(self.version)
+        changed = clocks.rows_since(self.version)
         self.version = clocks.version
         rows: list[tuple[int | str, tuple[int, ...]]] = []
-        for topic, row in _by_group(entries).items():
+        for topic, row in changed.items():
             number = self._numbers.get(topic)
             if number is None:
                 self._numbers[topic] = len(self._numbers)

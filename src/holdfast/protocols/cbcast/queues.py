@@ -91,9 +91,11 @@ class Arrivals:
         cast = arrival.cast
         if cast is None:
             return None
-        own, topic = self.places[sender], cast.batch.topic
+        own, topic, counts = self.places[sender], cast.batch.topic, self.clocks.counts
         for group, place, count in arrival.entries:
-            missing = count - self.clocks.count(group, place)
+            missing = count - counts.get((group, place), 0)
+            if missing <= 0:
+                continue
             if group == topic and place == own:
                 missing -= 1
             if missing > 0 and self._ours(group):
@@ -103,9 +105,12 @@ class Arrivals:
     def _count(self, arrival: Arrival) -> list[str]:
         """The clocks after a delivery, and whom that may let go."""
         freed: set[str] = set()
-        for entry in arrival.entries:
-            if self.clocks.advance(*entry):
-                freed |= self._blocked.pop(entry[:2], set())
+        clocks, counts, blocked = self.clocks, self.clocks.counts, self._blocked
+        for group, place, count in arrival.entries:
+            if count > counts.get((group, place), 0):
+                clocks.advance(group, place, count)
+                if blocked:
+                    freed |= blocked.pop((group, place), set())
         return sorted(freed)
 
     def force(self) -> int:
