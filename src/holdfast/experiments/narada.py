@@ -8,10 +8,10 @@ machine, and on a busy one: they run one after the other, and only what was meas
 
 from collections.abc import Sequence
 from statistics import mean, median, stdev
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from holdfast.model.reliable import Level
 
@@ -39,6 +39,8 @@ class Trial(Struct, frozen=True, forbid_unknown_fields=True):
     samples: int = 200
     interval_ms: float = 20.0
     """Between two messages, so that each is under way alone."""
+    clients: Annotated[int, Meta(ge=3)] = CLIENTS
+    """Of a delivery: a publisher, a subscriber that measures, and others."""
 
     @property
     def title(self) -> str:

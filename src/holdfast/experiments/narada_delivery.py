@@ -49,13 +49,15 @@ async def running(trial: Trial, directory: Path) -> AsyncIterator[Processes]:
         yield processes
 
 
-async def clients_of(cluster: Cluster, stack: AsyncExitStack, directory: Path) -> tuple[Worker, Worker, Worker]:
-    """The publisher, the subscriber that measures, and the eighteen others, who take turns at the brokers.
+async def clients_of(
+    cluster: Cluster, stack: AsyncExitStack, directory: Path, count: int = CLIENTS
+) -> tuple[Worker, Worker, Worker]:
+    """The publisher, the subscriber that measures, and the others, who take turns at the brokers.
 
     The publisher and the one that measures are at different brokers where there are several.
     """
     addresses = [broker.address for broker in cluster.brokers]
-    others = [addresses[at % len(addresses)] for at in range(CLIENTS - 2)]
+    others = [addresses[at % len(addresses)] for at in range(count - 2)]
     roles = (
         ("publisher", "p", [addresses[1 % len(addresses)]]),
         ("subscribers", "m", [addresses[-1]]),
@@ -75,7 +77,7 @@ async def deliveries(trial: Trial, directory: Path) -> dict[str, Summary]:
     """Latencies by mode and size: from the publication to the hands of the application."""
     figures: dict[str, Summary] = {}
     async with running(trial, directory) as processes, AsyncExitStack() as stack:
-        workers = await clients_of(processes.cluster, stack, directory)
+        workers = await clients_of(processes.cluster, stack, directory, trial.clients)
         number = 0
         for size in trial.sizes:
             for mode in ("best-effort", "reliable"):
