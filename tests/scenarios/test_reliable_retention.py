@@ -1,5 +1,8 @@
 """Retention: what goes, what may not go yet, and what is said of what is gone."""
 
+import pytest
+
+from holdfast.protocols.narada import dissemination
 from holdfast.protocols.narada.events import catenation
 from holdfast.simulation.reliable import ReliableWorld
 from tests.support.reliable import (
@@ -140,3 +143,18 @@ def test_who_was_away_when_a_subscription_began_learns_of_it_and_keeps_what_it_h
     machine = a_subscription_that_began_while_another_was_away()
     assert machine.forgettable("orders") == 1
     assert machine.forgettable("orders", keep_unread=False) == 11
+
+
+def test_whoever_knows_too_many_subscriptions_for_one_message_tells_of_all_in_turn(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(dissemination, "RANGES_MAX", 2)
+    world = world_of(2)
+    world.crash("r2")()
+    for number in range(5):
+        world.subscriber(f"s{number}", subscriber(f"s{number}"))
+    world.run(2.0)
+    world.crash(*world.subscribers)()
+    world.recover("r2")()
+    world.run(8.0)
+    assert world.repositories["r2"].machine.streams["orders"].dissemination.subscriptions.keys() == set(
+        world.subscribers
+    )

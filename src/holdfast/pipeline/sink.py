@@ -177,7 +177,7 @@ class StreamSink(DataSourceStreamArrowWriter):
     """`frame.writeStream`: micro-batches, each of which may be repeated, whole or in part. Made anew for each."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        if options.get("durable"):
+        if options.get("durable", "false").lower() == "true":
             raise LogError("a stream is not written durably: write each of its micro-batches, with foreachBatch.")
         self._publications = Publications(options, schema)
         self._directory = _ledger_directory(options)

@@ -411,9 +411,11 @@ class Dissemination:
             self._known = crc32(repr(sorted(self.subscriptions)).encode()) if self.subscriptions else 0
         return self._known
 
-    def all_syncs(self) -> tuple[tuple[str, int, int], ...]:
-        """Where all are that we know of, for a sibling that knows others."""
-        return tuple((one.name, one.sync, one.since_ns) for one in list(self.subscriptions.values())[:RANGES_MAX])
+    def some_syncs(self, start: int) -> tuple[tuple[tuple[str, int, int], ...], int]:
+        """Where those are that we know of, for a sibling that knows others, from the n-th on; and where to go on."""
+        some = list(self.subscriptions.values())[start : start + RANGES_MAX]
+        following = start + RANGES_MAX if start + RANGES_MAX < len(self.subscriptions) else 0
+        return tuple((one.name, one.sync, one.since_ns) for one in some), following
 
     def syncs(self) -> tuple[tuple[str, int, int], ...]:
         """Where the subscribers are that we steer, those that have moved."""

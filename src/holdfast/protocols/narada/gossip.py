@@ -204,9 +204,9 @@ class Bundle:
             return []
         if now - member.told_at < self.keeping.config.beat_s / 2:
             return []
+        syncs, member.told = self.dissemination.some_syncs(member.told)
         member.told_at = now
-        told = self._event((), (), syncs=self.dissemination.all_syncs())
-        return [self.keeping.say_to(member.name, told)]
+        return [self.keeping.say_to(member.name, self._event((), (), syncs=syncs))]
 
     # ------------------------------------------------------------------------------------------------------ explaining
 

@@ -33,7 +33,9 @@ class Member:
         self.known_digest = 0
         """Of the subscriptions that it knows."""
         self.told_at = -1e9
-        """When it was told of all that we know."""
+        """When it was last told of those that we know."""
+        self.told = 0
+        """How many of them it was told of in this round."""
         self.turn = 0
         """Which of our questions comes first the next time."""
 
