@@ -64,15 +64,19 @@ class Underlay:
         self._spans = spans(self._children, next(name for name, above in parents.items() if above is None))
         self.ports: dict[str, Port] = {}
         self._open: dict[tuple[str, int], _Parcel] = {}
+        self._distances: dict[tuple[str, str], int] = {}
 
     def limit(self, bytes_per_s: float) -> None:
         """What each broker may send in a second from now on."""
         self.ports = {name: Port(bytes_per_s) for name in self._parents}
 
     def send(self, stream: "Stream", frame: Frame) -> None:
-        """Put a frame under way. Acknowledgements and the like weigh nothing: on a tree there would be few of them."""
+        """Put a frame under way. Acknowledgements and the like weigh nothing: on a tree there would be few of them.
+
+        As long as nobody has a limit nothing weighs anything: a mesh comes up by frames that nobody has to pass on.
+        """
         sender, receiver = stream.sender.name, stream.receiver.name
-        if type(frame) is not Data:
+        if type(frame) is not Data or not self.ports:
             entry = (self._kernel.now + self._hops(sender, receiver) * self._edge_s, self._kernel.next_number())
             heappush(self._kernel.queue, (*entry, stream.arrive, frame))
             return
@@ -106,11 +110,9 @@ class Underlay:
             if towards not in onward:
                 onward[towards] = _Parcel(towards)
             onward[towards].copies[receiver] = copy
-        kernel, port = self._kernel, self.ports.get(parcel.at)
+        kernel, port = self._kernel, self.ports[parcel.at]
         for one in onward.values():
-            left_s = kernel.now
-            if port is not None:
-                left_s = port.send(max(size for _, _, size in one.copies.values()), kernel.now)
+            left_s = port.send(max(size for _, _, size in one.copies.values()), kernel.now)
             kernel.at(left_s + self._edge_s, self._arrive, one)
 
     # ----------------------------------------------------------------------------------------------------- the tree
@@ -126,10 +128,13 @@ class Underlay:
         return above
 
     def _hops(self, one: str, other: str) -> int:
-        hops = 0
-        while one != other:
-            one, hops = self._next(one, other), hops + 1
-        return hops
+        found = self._distances.get((one, other))
+        if found is None:
+            at, found = one, 0
+            while at != other:
+                at, found = self._next(at, other), found + 1
+            self._distances[one, other] = found
+        return found
 
 
 def spans(children: Mapping[str, list[str]], root: str) -> dict[str, tuple[int, int]]:
