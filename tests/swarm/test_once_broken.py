@@ -32,6 +32,12 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         "who got the batch that was in doubt did not say to those who did not want it that it is over",
     ),
     ("recover", 1, 3900121, "a total batch of which only requests had gone by, there and back, was taken for sent"),
+    (
+        "freeze",
+        1,
+        4100118,
+        "a root that had slept took its child for dead, whose connection was closed by its own silence",
+    ),
     ("two", 1, 1200268, "what was released behind the lost broker was asked for again, and its root was elsewhere"),
     ("recover", 1, 1300185, "the same, and somebody had subscribed there: it was released a second time"),
     (

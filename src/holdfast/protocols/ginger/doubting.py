@@ -24,6 +24,8 @@ class DoubtingBroker(TakingInBroker):
         self._doubt_until = 0.0
         self._doubted: set[str] = set()
         """Whose connection was lost while we were in doubt who was given up."""
+        self._parted_asleep: set[str] = set()
+        """The same, if they have not come back since: they may have closed it since we were silent, and be alive."""
         self._probes: set[str] = set()
         self._aside: dict[str, Link] = {}
         """Sessions that wait for a connection while the one at the other end is asked something."""

@@ -68,6 +68,7 @@ class HealingBroker(OrphanBroker):
             self._end_probe(link.peer)
             return
         self._detached_at.pop(link.peer, None)
+        self._parted_asleep.discard(link.peer)
         self.hub.out.append(Report("attach" if fresh else "resume", peer=link.peer))
         self.log.say_again(link.peer)
         if link.kind == "broker":
@@ -164,6 +165,7 @@ class HealingBroker(OrphanBroker):
         elif link.peer in self._doubted or now < self._doubt_until:
             # The connection was there when we woke up, and only then turned out to be gone.
             self._doubted.discard(link.peer)
+            self._parted_asleep.add(link.peer)
             self._ask_around()
             self.hub.out.append(SetTimer(timer, max(self._doubt_until - now, self._patience_s(link.peer))))
         else:
@@ -309,7 +311,8 @@ class HealingBroker(OrphanBroker):
         # The same name may have begun anew already: then it is not our neighbour of today that is dead.
         lives_on = link is not None and self._epoch_of(link) > epoch
         contact = self.view.child_contact(name)
-        silent = link is not None and self._is_silent(link)
+        silent = name in self._parted_asleep or (link is not None and self._is_silent(link))
+        self._parted_asleep.discard(name)
         below = () if lives_on else self._forget_session(name, epoch)
         for flush in self._flushes:
             if flush.lose(name, epoch):
