@@ -42,6 +42,10 @@ ONCE_BROKEN: list[tuple[ReliableClass, int, str]] = [
     ("leave", 20197, "who was leaving set a place aside for what a later life knew of an earlier one"),
     ("bounds", 79009, "what had no room kept what would have made room from being taken"),
     ("bounds", 35, "a subscriber asked what lies in a place as fast as it was told that nobody knows"),
+    ("given-up", 50132, "what was a gap here counted as had where it was stored"),
+    ("given-up", 50430, "a message that came late hid those behind it from the repository's look at what is missing"),
+    ("positions", 50046, "what was on its way into the store when a subscription began was wanted after a restart"),
+    ("retention", 50381, "of what was forgotten only that was told which was asked for"),
     ("levels", 6224, "an acknowledgement of an earlier era was translated by the rows of the next"),
 ]
 

@@ -19,7 +19,8 @@ def void_rows(keeping: Keeping, first: int, last: int) -> list[Row]:
     """What lies under first..last without being a message: given up, never used, or forgotten."""
     rows = [row.part(first, last) for row in keeping.voids if row.first <= last and row.last >= first]
     if first < keeping.kept:
-        rows.append(Row(first, min(last, keeping.kept - 1) - first + 1, "", 0, FORGOTTEN))
+        # All of it, also what was not asked for: whoever is told how far lives were forgotten counts by it.
+        rows.append(Row(first, keeping.kept - first, "", 0, FORGOTTEN))
     return sorted(rows, key=lambda row: row.first)
 
 

@@ -131,7 +131,9 @@ class Dissemination:
 
     def _begin(self, event: Recovery, speaks: bool, now: float) -> Effects:
         """A subscription that is new here. Where it begins is said by the repository that steers it."""
-        keeping, end, fresh = self.keeping, self.keeping.end, speaks and not event.begun
+        keeping, end = self.keeping, self.keeping.end
+        # One that goes on is to hear of what was forgotten here before it had it; that is, if something was.
+        fresh = speaks and (event.anew or not event.begun or keeping.kept == 1)
         since_ns = self._since_ns(event.subscriber, now)
         # Better to begin too early, and repeat what is passed over, than too late.
         one = Subscription(event.subscriber, event.pattern, since_ns, keeping.kept - 1 if fresh else 0)
@@ -186,8 +188,9 @@ class Dissemination:
         for entry in (*keeping.staged, *keeping.committing):
             first = min(first, entry.first)
         for row in keeping.voids:
-            if row.publisher and number_of(row.cat) > has.get((row.publisher, life_of(row.cat)), 0):
-                first = min(first, row.first)
+            number, had = number_of(row.cat), has.get((row.publisher, life_of(row.cat)), 0)
+            if row.publisher and number + row.count - 1 > had:
+                first = min(first, row.first + max(0, had + 1 - number))
         for (publisher, life), chain in keeping.chains.items():
             number = has.get((publisher, life), 0)
             if number < chain.forgotten and keeping.kept > 1:
@@ -198,7 +201,8 @@ class Dissemination:
                 places = keeping.table.places_of(publisher, chain.cat(low), chain.cat(high))
                 if not places or places[0][0] != chain.cat(low):
                     return
-                first = min(first, places[0][1])
+                # The first of them may have come late, and lie behind the others.
+                first = min([first, *(begin for _, begin, _ in places)])
         if first - 1 > one.sync:
             one.acked.add(1, first - 1)
             self._pass_voids(one)
@@ -237,8 +241,10 @@ class Dissemination:
         for entry in (*keeping.staged, *keeping.committing):
             # It has left its place and is not in the table yet.
             who, number = (entry.publisher, life_of(entry.cat)), number_of(entry.cat)
-            low[who] = min(low.get(who, number), number)
-        had = ((who, low.get(who, chain.stored.prefix + 1) - 1) for who, chain in keeping.chains.items())
+            if entry.last > one.sync:
+                low[who] = min(low.get(who, number), number)
+        # What is not above its sync lies below it, stored or on its way: whoever begins there does not want it.
+        had = ((who, low.get(who, chain.top + 1) - 1) for who, chain in keeping.chains.items())
         return tuple((publisher, catenation(life, number)) for (publisher, life), number in had if number > 0)
 
     def _rectify(self, one: Subscription, position: int, cut: Cut = ()) -> Effects:
@@ -412,10 +418,15 @@ class Dissemination:
         return self._known
 
     def some_syncs(self, start: int) -> tuple[tuple[tuple[str, int, int], ...], int]:
-        """Where those are that we know of, for a sibling that knows others, from the n-th on; and where to go on."""
+        """Those that we know of, for a sibling that knows others, from the n-th on; and where to go on.
+
+        How far they are is for whoever steers them to say: what we believe may be from before one began anew.
+        """
+        name = self.keeping.name
         some = list(self.subscriptions.values())[start : start + RANGES_MAX]
         following = start + RANGES_MAX if start + RANGES_MAX < len(self.subscriptions) else 0
-        return tuple((one.name, one.sync, one.since_ns) for one in some), following
+        told = ((one.name, one.sync if one.steering == name else 0, one.since_ns) for one in some)
+        return tuple(told), following
 
     def syncs(self) -> tuple[tuple[str, int, int], ...]:
         """Where the subscribers are that we steer, those that have moved."""

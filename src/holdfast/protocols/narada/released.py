@@ -73,22 +73,14 @@ class Released:
     # ---- as a cut
 
     def cut(self) -> tuple[tuple[str, int], ...]:
-        """For each life the number up to which everything was released, or is a gap that was told.
+        """For each life the number up to which everything was released; nothing if there are too many lives.
 
-        Nothing if there are too many lives.
+        A gap that was told is not passed: another repository may have what was given up here.
         """
-        if len(self._lives) > RANGES_MAX:
+        lives = self._lives
+        if len(lives) > RANGES_MAX:
             return ()
-        return tuple((name, catenation(life, self._reached(name, life))) for name, life in self._lives)
-
-    def _reached(self, name: str, life: int) -> int:
-        tracker, gaps = self._lives[name, life], self._gaps.get((name, life))
-        if gaps is None:
-            return tracker.prefix
-        both = RangeTracker(ranges_max=2 * WINDOW, start=tracker.prefix)
-        for first, last in (*tracker.ranges(), *gaps.ranges(), *[(1, gaps.prefix)] * bool(gaps.prefix)):
-            both.add(first, last)
-        return both.prefix
+        return tuple((name, catenation(life, tracker.prefix)) for (name, life), tracker in lives.items())
 
     def cut_before(self, entries: Iterable[Entry]) -> tuple[tuple[str, int], ...]:
         """The same without these entries, and without what comes behind them."""

@@ -104,7 +104,7 @@ def judge(world: "ReliableWorld") -> Judgement:
             _check_complete(judgement, world.history, subscriber, releases, stored, retained)
             if not forgetful:
                 for host in members:
-                    _check_sync(judgement, host, subscriber, world.history, contents[host.name])
+                    _check_sync(judgement, host, subscriber, world.history, contents[host.name], retained)
     _check_forgotten(judgement, world, members)
     if retained:
         check_retention(judgement.add, world, members, forgotten)
@@ -252,6 +252,7 @@ def _check_sync(
     subscriber: "SubscriberHost",
     history: History,
     entries: list[Entry],
+    retained: bool,
 ) -> None:
     [managed] = host.machine.streams.values()
     known = managed.dissemination.subscriptions.get(subscriber.name)
@@ -259,6 +260,10 @@ def _check_sync(
         return
     got, pattern = {one.identity for one in history.releases[subscriber.name]}, subscriber.machine.pattern
     got |= {identity for told in history.gaps_told[subscriber.name] for identity in told.identities}
+    if retained:
+        # It began with what was kept where it began: what was published before is not for it, whoever has it.
+        since_s = history.beginnings[subscriber.name][0][2]
+        got |= {identity for identity, one in history.publications.items() if one.time_s < since_s}
     for entry in entries:
         if entry.last <= known.sync and matches(pattern, entry.batch.topic):
             missing = [identity for identity in identities(entry) if identity not in got]

@@ -25,8 +25,12 @@ def check_retention(
         heavy = retention.keep_bytes is not None and discard.weight_bytes > retention.keep_bytes
         if not old and not heavy:
             add("hasty", f"{discard.repository} forgot {discard.identities[0]} after {discard.age_s:.3f} s.")
-    for host in members:
-        _check_kept(add, world, host)
+    # A repository that cannot translate how far somebody is keeps what it may have to send: after a gap that was given
+    # up, or if that one has begun again without memory, it learns it when it steers it.
+    forgetful = any(one.lives > 1 and not one.config.remember for one in world.subscribers.values())
+    if not forgetful and not world.history.given_up:
+        for host in members:
+            _check_kept(add, world, host)
     for subscriber in world.subscribers.values():
         for told in world.history.gaps_told[subscriber.name]:
             _check_gap(add, world.history, subscriber, told, forgotten)
