@@ -1,9 +1,12 @@
 """What is said of stored messages to whoever asks, subscriber or sibling: the messages, and what lies between them."""
 
+from collections.abc import Iterable
+
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.events import FORGOTTEN, Resent, Row
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Effects
+from holdfast.protocols.trackers import Range
 
 SAY_BYTES_MAX = 512 << 10
 
@@ -22,6 +25,16 @@ def void_rows(keeping: Keeping, first: int, last: int) -> list[Row]:
         # All of it, also what was not asked for: whoever is told how far lives were forgotten counts by it.
         rows.append(Row(first, keeping.kept - first, "", 0, FORGOTTEN))
     return sorted(rows, key=lambda row: row.first)
+
+
+def never_rows(keeping: Keeping, asked: Iterable[Range]) -> list[Row]:
+    """What to tell a sibling that asks for messages where none will ever lie: the rows that say so, as a whole.
+
+    1. B tells A that a message lies under 56, loses its process, and with it the message: B did not wait for its disk.
+    2. B begins again behind 56, and says that nothing lies there. A does not hear it, and asks what lies behind 56.
+    3. A asks B for 56, for ever, if B has no more to say to that than that it has no such message.
+    """
+    return [row for row in keeping.voids if any(row.first <= last and row.last >= first for first, last in asked)]
 
 
 def resent(keeping: Keeping, asker: str, entries: list[Entry]) -> Effects:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast.model.reliable import Entry
-from holdfast.protocols.narada.answers import read_upto, resent, void_rows
+from holdfast.protocols.narada.answers import never_rows, read_upto, resent, void_rows
 from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.events import (
     GIVEN_UP,
@@ -239,7 +239,8 @@ class Bundle:
         keeping = self.keeping
         if event.repository != keeping.name:
             return []
-        effects: Effects = []
+        void = never_rows(keeping, event.ranges)
+        effects: Effects = [self._explained(event.asker, 0, 0, void[:ROWS_PAGE])] if void else []
         for first, last in event.ranges:
             if 1 <= first < keeping.kept:
                 gone = void_rows(keeping, first, min(last, keeping.kept - 1))
@@ -355,9 +356,8 @@ class Bundle:
                 continue
             chain = self.keeping.chains.get((row.publisher, life_of(row.cat)))
             number = number_of(row.cat)
-            parts = (
-                chain.taken.new_part(number, number + row.count - 1) if chain else [(number, number + row.count - 1)]
-            )
+            whole = (number, number + row.count - 1)
+            parts = chain.taken.new_part(*whole) if chain else [whole]
             for first, last in parts:
                 low, high = row.first + first - number, row.first + last - number
                 if found and found[-1][1] + 1 == low:
