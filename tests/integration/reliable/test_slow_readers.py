@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import holdfast
 from holdfast.client.durable import DurableSubscription
@@ -55,10 +56,19 @@ async def until_it_is_at(processes: Processes, client: str, brokers: tuple[str, 
         await asyncio.sleep(0.05)
 
 
-async def backlogs(processes: Processes) -> list[tuple[dict[str, int], dict[str, int]]]:
-    """What each broker holds for whom, and what it has left out."""
-    said = [await health_of(LOOPBACK, broker.health_port) for broker in processes.cluster.brokers]
-    return [(one["backlog_bytes"], one["left_out"]) for one in said if one]
+async def answer_of(processes: Processes, broker: str) -> dict[str, Any]:
+    """What that broker says of itself; a busy one is asked until it answers."""
+    while True:
+        said = await health_of(LOOPBACK, processes.cluster.broker(broker).health_port)
+        if said:
+            return said
+        await asyncio.sleep(0.05)
+
+
+async def backlogs(processes: Processes, brokers: tuple[str, ...]) -> list[tuple[dict[str, int], dict[str, int]]]:
+    """What each of those brokers holds for whom, and what it has left out."""
+    said = [await answer_of(processes, broker) for broker in brokers]
+    return [(one["backlog_bytes"], one["left_out"]) for one in said]
 
 
 def test_a_frozen_reader_and_one_that_reads_nothing_hold_nobody_up_and_miss_nothing(tmp_path: Path):
@@ -79,7 +89,7 @@ def test_a_frozen_reader_and_one_that_reads_nothing_hold_nobody_up_and_miss_noth
                 async with asyncio.timeout(3 * PATIENCE_S):
                     _, heard = await asyncio.gather(publish_everything(alice), read(live, COUNT))
                     assert heard == EVERYTHING
-                    held = await backlogs(processes)
+                    held = await backlogs(processes, ("0", "2"))
                     assert max(bytes_held for links, _ in held for bytes_held in links.values()) < (
                         LinkConfig().backlog_bytes_max
                     )
