@@ -45,7 +45,8 @@ ONCE_BROKEN: list[tuple[ReliableClass, int, str]] = [
     ("given-up", 50132, "what was a gap here counted as had where it was stored"),
     ("given-up", 50430, "a message that came late hid those behind it from the repository's look at what is missing"),
     ("positions", 50046, "what was on its way into the store when a subscription began was wanted after a restart"),
-    ("retention", 50381, "of what was forgotten only that was told which was asked for"),
+    ("retention", 50541, "of what was forgotten only that was told which was asked for"),
+    ("retention", 50403, "a driver that had forgotten a step of what had expired waited for its next round"),
     ("levels", 6224, "an acknowledgement of an earlier era was translated by the rows of the next"),
     ("levels", 50011, "who did not hear that nothing lies there any more asked for what was told and lost for ever"),
 ]

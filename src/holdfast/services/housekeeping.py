@@ -9,10 +9,9 @@ from holdfast.model.reliable import Retention
 from holdfast.protocols.narada import Repository
 from holdfast.protocols.narada.participant import Effects
 from holdfast.storage.stores import Store, StreamInfo
-from holdfast.storage.stores.expiry import Expired, expired
+from holdfast.storage.stores.expiry import STEP_S, Expired, expired
 
 EVERY_S = 1.0
-STEP_S = 0.02
 
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 Enter = Callable[[Callable[[], Effects]], None]

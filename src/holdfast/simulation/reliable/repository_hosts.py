@@ -28,7 +28,7 @@ from holdfast.simulation.reliable.harm import EVERYTHING, HarmedStore
 from holdfast.simulation.reliable.history import Discarded, History, Identity, identities
 from holdfast.simulation.reliable.hosts import Medium, ParticipantHost
 from holdfast.storage.stores import MemoryStore
-from holdfast.storage.stores.expiry import STEP_BYTES, expired
+from holdfast.storage.stores.expiry import STEP_BYTES, STEP_S, expired
 
 COMMIT_S = 0.001
 READ_S = 0.0005
@@ -154,9 +154,9 @@ class RepositoryHost(ParticipantHost):
     # ---------------------------------------------------------------------------------------------------- retention
 
     def _round(self) -> Effects:
-        """Look what has expired, as a driver does now and then."""
-        self.later(ROUND_S, self._round)
+        """Look what has expired, as a driver does now and then, and soon again if that was not all of it."""
         effects: Effects = []
+        more = False
         retention = self.retention or Retention()
         for stream in self.streams:
             unread = retention.keep_unread
@@ -164,6 +164,8 @@ class RepositoryHost(ParticipantHost):
             found = expired(self.store, stream, retention, limit, self._now_ns(), self.step_bytes)
             if found is not None:
                 effects += self.machine.forgotten(stream, found.before, found.whose, unread)
+                more = more or found.more
+        self.later(STEP_S if more else ROUND_S, self._round)
         return effects
 
     def _discard(self, discard: Discard) -> None:

@@ -9,6 +9,8 @@ from holdfast.storage.stores.store import Store
 
 STEP_BYTES = 4 << 20
 """So much is forgotten at a time: whoever wants something stored does not wait for more than that."""
+STEP_S = 0.02
+"""If there is more than a step of it, the next step comes so much later, and not with the next round."""
 
 
 class Expired(Struct, frozen=True):
