@@ -195,8 +195,9 @@ class Dissemination:
             number = has.get((publisher, life), 0)
             if number < chain.forgotten and keeping.kept > 1:
                 return
-            # What was given up and came late lies behind what came after it: it is not passed over either.
-            late = [part for given in chain.given for part in _common(chain.stored, given)]
+            # What was given up and came late lies behind what came after it: it is not passed over if it is lacking.
+            lacks = [(max(low, number + 1), high) for low, high in chain.given if high > number]
+            late = [part for given in lacks for part in _common(chain.stored, given)]
             for low, high in (*_seen_above(chain.stored, number)[:1], *late):
                 places = keeping.table.places_of(publisher, chain.cat(low), chain.cat(high))
                 if not places or places[0][0] != chain.cat(low):
