@@ -222,3 +222,15 @@ def test_a_log_that_need_not_be_walked_says_the_same_as_one_that_is():
             log.on_levels(peer, Levels((came[0], min(came)), (went[0], min(went))))
         assert skipping.survey() == walked.survey()
     assert 0 < len(skipping) < 400
+
+
+def test_a_request_that_came_back_is_owed_as_a_request_and_not_as_a_message():
+    log = log_with(1, "up")
+    asked, later = log.append(make_batch("p", 1, "t", TOTAL, [b"x"]), pending=True), log.append(batch("q"))
+    log.asked(asked, "up")
+    log.went(later, "up")
+    log.came(asked, "up", request=True)
+    log.released(asked)
+    log.renumber(asked)
+    assert asked.was_only_requested("up")
+    assert log.history("up") == [(later, 0), (asked, 2)]

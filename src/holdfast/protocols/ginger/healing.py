@@ -2,7 +2,7 @@
 
 The problem: a broker dies having passed some messages to some of its neighbours. The idea: whoever were its neighbours
 settle that among themselves before the new links carry anything else. Its children, brokers and clients alike, join its
-parent with what they keep (`recording`, `stability`); the parent merges, hands to each what it lacks, and opens the
+parent with what they keep (`orphans`, `stability`); the parent merges, hands to each what it lacks, and opens the
 links (`taking_in`). Only those links wait; everything else flows on. If the coordinator dies in the middle, nothing
 special happens: what was joined is unstable traffic like any other, and its holders join the next contact.
 
