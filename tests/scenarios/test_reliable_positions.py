@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.model.errors import LocalMisuse
 from holdfast.protocols.narada import BufferFull, Publisher, PublisherConfig, RepositoryConfig
-from holdfast.protocols.narada.events import Recovery, Resent, SubscriberNak
+from holdfast.protocols.narada.events import Recovery, Resent, Retransmit, SubscriberNak
 from holdfast.simulation.reliable import ReliableWorld
 from tests.support.reliable import STEERING, Ear, keeping, numbers, publish, stored, subscriber, world_of
 
@@ -54,6 +54,24 @@ def test_a_subscription_may_begin_anew():
     world.at(4.0, bob.start)
     world.run_until_drained(20.0)
     assert world.payloads("bob") == [*numbers(1, 10), b"9", b"10"]
+
+
+def test_a_subscription_may_begin_in_the_midst_of_a_batch_that_its_repository_lacks():
+    world = world_of(1)
+    # Of the first batch r1 hears neither the messages nor the order; then that there is a gap.
+    Ear(world).lose = lambda who, whom, event: (
+        (who, whom) == ("alice", "r1")
+        and (world.kernel.now < 1.2 or isinstance(event, Retransmit))
+        and 1.0 <= world.kernel.now < 1.5
+    )
+    alice = world.publisher("alice")
+    publish(world, alice, 1, 10, 1.0, gap_s=0.0)
+    publish(world, alice, 11, 11, 1.25)
+    world.run(1.3)
+    assert keeping(world, "r1").status_of_places() == [("alice", 1, number) for number in range(1, 11)]
+    world.subscriber("bob", subscriber("bob", start="seq", value=4))
+    world.run_until_drained(20.0)
+    assert world.payloads("bob") == numbers(4, 11)
 
 
 def test_a_live_subscription_that_changes_its_repository_gets_nothing_older():

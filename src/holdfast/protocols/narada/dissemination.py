@@ -231,18 +231,15 @@ class Dissemination:
         keeping, low = self.keeping, dict[tuple[str, int], int]()
         if one.sync + 1 < keeping.table_from or len(keeping.chains) > RANGES_MAX:
             return keeping.forgotten() if one.sync + 1 >= keeping.kept else ()
-        for row in keeping.table.between(one.sync + 1, keeping.end):
-            if row.kind == MESSAGES:
-                who, number = (row.publisher, life_of(row.cat)), number_of(row.cat)
-                low[who] = min(low.get(who, number), number)
-        for chain, place in keeping.place_rows():
-            if place.first > one.sync:
-                who = (chain.publisher, chain.life)
-                low[who] = min(low.get(who, place.number), place.number)
-        for entry in (*keeping.staged, *keeping.committing):
-            # It has left its place and is not in the table yet.
-            who, number = (entry.publisher, life_of(entry.cat)), number_of(entry.cat)
-            if entry.last > one.sync:
+        rows, places = keeping.table.between(one.sync + 1, keeping.end), keeping.place_rows()
+        rows += [Row(place.first, place.count, chain.publisher, chain.cat(place.number)) for chain, place in places]
+        # What is under way to the store has left its place and is not in the table yet.
+        under_way = (*keeping.staged, *keeping.committing)
+        rows += [Row(entry.first, entry.count, entry.publisher, entry.cat) for entry in under_way]
+        for row in rows:
+            if row.kind == MESSAGES and row.last > one.sync:
+                # Whoever begins in the midst of it wants the rest.
+                who, number = (row.publisher, life_of(row.cat)), number_of(row.part(one.sync + 1, row.last).cat)
                 low[who] = min(low.get(who, number), number)
         # What is not above its sync lies below it, stored or on its way: whoever begins there does not want it.
         had = ((who, low.get(who, chain.top + 1) - 1) for who, chain in keeping.chains.items())

@@ -29,10 +29,7 @@ from holdfast.model.topics import check_pattern, matches
 from holdfast.protocols.narada.backlog import Backlog
 from holdfast.protocols.narada.config import SubscriberConfig
 from holdfast.protocols.narada.events import (
-    FORGOTTEN,
-    GIVEN_UP,
     MESSAGES,
-    SKIPPED,
     ControlEvent,
     Cut,
     Migrate,
@@ -66,6 +63,7 @@ from holdfast.protocols.narada.participant import (
 from holdfast.protocols.narada.pieces import Pieces
 from holdfast.protocols.narada.released import Released
 from holdfast.protocols.narada.steering import PROBE_TIMER, Steering
+from holdfast.protocols.narada.voids import pass_void
 from holdfast.protocols.node import CancelTimer, Persist, Report, SetTimer
 
 DUE_TIMER, ACK_TIMER = "due", "ack"
@@ -297,14 +295,6 @@ class Subscriber:
         for row in rows:
             self.backlog.add_row(row, forgotten)
 
-    def _forgotten(self, row: Row) -> Effects:
-        """Retention has taken what is due: what of it was not released is a gap, and what comes is behind it."""
-        return [
-            Gap(self.config.stream, publisher, first, last, forgotten=True)
-            for publisher, cat in self.backlog.gone(row)
-            for first, last in self.released.forget(publisher, cat, row.last - self.backlog.position + 1)
-        ]
-
     # ------------------------------------------------------------------------------------------------------ releasing
 
     def _go_on(self, now: float) -> Effects:
@@ -359,29 +349,25 @@ class Subscriber:
         row = backlog.row()
         if row is None:
             return False
-        if row.kind == MESSAGES and not self._release_row(row, effects):
+        if row.kind != MESSAGES:
+            effects += pass_void(self.config.stream, row, backlog, self.released)
+        elif not self._release_row(row, effects):
             return False
-        if row.kind == GIVEN_UP:
-            for first, last in self.released.pass_over(row.publisher, row.cat, row.count):
-                effects.append(Gap(self.config.stream, row.publisher, first, last))
-        elif row.kind == FORGOTTEN:
-            effects += self._forgotten(row)
-        elif row.publisher and row.kind == SKIPPED:
-            # We acknowledged it in an earlier life. Another repository may not know that.
-            self.released.add(row.publisher, row.cat, row.count)
         backlog.advance(row.last + 1)
         return True
 
     def _release_row(self, row: Row, effects: Effects) -> bool:
-        if not matches(self.pattern, row.topic) or not self.released.new_part(row.publisher, row.cat, row.count):
-            self.released.add(row.publisher, row.cat, row.count)
+        # A row may begin before we do: what lies there is not wanted, and not the first that we see of its publisher.
+        due = row.part(self.backlog.position, row.last)
+        if not matches(self.pattern, row.topic) or not self.released.new_part(row.publisher, due.cat, due.count):
+            self.released.add(row.publisher, due.cat, due.count)
             self._pieces.discard(row.publisher, row.seq, row.count, row.crc)
             return True
         batch = self._pieces.take(row.publisher, row.seq, row.count, row.crc)
         if batch is None:
             return False
         self._fetching = False
-        self._release(Entry(row.first, row.cat, batch, 0), effects)
+        self._release(Entry(row.first, row.cat, batch, 0).part(due.first, due.last), effects)
         return True
 
     def _release(self, entry: Entry, effects: Effects) -> None:

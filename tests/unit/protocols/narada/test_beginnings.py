@@ -1,0 +1,50 @@
+"""Where a subscriber begins, and what it says of itself to the next repository."""
+
+from holdfast.model.batches import Batch, make_batch
+from holdfast.protocols.narada import Subscriber
+from holdfast.protocols.narada.events import (
+    GIVEN_UP,
+    MESSAGES,
+    ControlEvent,
+    ProbeReply,
+    Rectify,
+    Row,
+    catenation,
+    encode,
+    inbox_topic,
+)
+from holdfast.protocols.narada.fingerprints import fingerprint
+from holdfast.protocols.narada.participant import Effects, Gap, Release
+from holdfast.protocols.narada.steering import PROBE_TIMER
+from tests.support.reliable import subscriber
+
+FIVE = make_batch("alice", 1, "orders", 1, [b"1", b"2", b"3", b"4", b"5"])
+
+
+def _said(event: ControlEvent) -> Batch:
+    return Batch("r1", 1, inbox_topic("orders", "bob"), 0, encode(event))
+
+
+def _steered_from(first: int, row: Row) -> tuple[Subscriber, Effects]:
+    """Bob is told by r1 to begin there, and what lies there."""
+    bob = Subscriber(subscriber("bob", start="seq", value=first))
+    bob.start(0.0)
+    bob.heard(_said(ProbeReply("orders", "r1", 1)), 0.01)
+    bob.timer(PROBE_TIMER, 0.2)
+    bob.heard(FIVE, 0.3)
+    rectify = Rectify("orders", "r1", 1, first - 1, first, row.last, row.last, (row,))
+    return bob, bob.heard(_said(rectify), 0.4)
+
+
+def test_of_a_batch_in_whose_midst_a_subscription_begins_the_rest_is_released_and_nothing_before_it_is_missing():
+    row = Row(1, 5, "alice", catenation(1, 1), MESSAGES, "orders", 1, fingerprint(FIVE))
+    bob, effects = _steered_from(4, row)
+    [release] = [effect for effect in effects if isinstance(effect, Release)]
+    assert (release.entry.first, release.entry.batch.payload_list()) == (4, [b"4", b"5"])
+    assert bob.released.cut() == (("alice", catenation(1, 5)),)
+
+
+def test_of_places_that_were_given_up_and_in_whose_midst_a_subscription_begins_the_rest_is_a_gap():
+    _, effects = _steered_from(4, Row(1, 5, "alice", catenation(1, 1), GIVEN_UP))
+    gaps = [effect for effect in effects if isinstance(effect, Gap)]
+    assert gaps == [Gap("orders", "alice", catenation(1, 4), catenation(1, 5))]
