@@ -1,8 +1,11 @@
 """What the paper leaves open (papers/ERRATA, NaradaBrokering 1 to 4) and what brokers and disks may do."""
 
+import pytest
+
 from holdfast.model.reliable import Level
 from holdfast.protocols.narada import PublisherConfig, RepositoryConfig
 from holdfast.protocols.narada.events import (
+    ControlEvent,
     Gossip,
     Order,
     PublisherAck,
@@ -99,6 +102,34 @@ def test_2_what_was_given_up_and_turns_up_at_another_repository_comes_late():
     assert stored(world, "r2") == numbers(1, 3)
     assert stored(world, "r1") == [b"1", b"3", b"2"]
     assert sorted(world.payloads("bob")) == numbers(1, 3)
+
+
+@pytest.mark.parametrize("remember", [True, False])
+@pytest.mark.parametrize("away_s", [(1.8, 2.5), (3.4, 3.5)])
+def test_2_a_gap_counts_as_had_neither_before_nor_after_it_was_told(remember: bool, away_s: tuple[float, float]):
+    # Bob is away while r1 gives up the first of alice's messages, or for a moment afterwards; r2 has it.
+    world = world_of(2)
+    ear = Ear(world)
+    bob = world.subscriber("bob", subscriber("bob", remember=remember))
+    carol, alice = world.publisher("carol"), world.publisher("alice")
+
+    def lose(who: str, whom: str, event: ControlEvent | None) -> bool:
+        if (who, whom) == ("alice", "r1"):
+            return (event is None and world.kernel.now < 1.205) or isinstance(event, Retransmit)
+        return (who, whom) == ("r2", "bob") or ({who, whom} == {"r1", "r2"} and world.kernel.now < 4.0)
+
+    ear.lose = lose
+    publish(world, carol, 1, 1, 1.0)
+    publish(world, alice, 2, 3, 1.2)
+    world.at(1.5, alice.crash)
+    world.at(2.0, lambda: world.repositories["r1"].give_up("orders", "alice"))
+    world.at(away_s[0], bob.crash)
+    world.at(away_s[1], bob.start)
+    world.run_until_drained(30.0)
+    assert stored(world, "r1") == [b"1", b"3", b"2"]
+    assert world.payloads("bob") == [b"1", b"3", b"2"]
+    assert world.history.gaps["bob"] == [("alice", 1, 1, 1)]
+    assert world.check().ok
 
 
 def test_3_an_acknowledgement_that_comes_before_its_gossip_is_kept_until_that_comes():

@@ -44,6 +44,8 @@ ONCE_BROKEN: list[tuple[ReliableClass, int, str]] = [
     ("bounds", 35, "a subscriber asked what lies in a place as fast as it was told that nobody knows"),
     ("given-up", 50132, "what was a gap here counted as had where it was stored"),
     ("given-up", 50430, "a message that came late hid those behind it from the repository's look at what is missing"),
+    ("given-up", 70231, "a repository told a reader that it had had the gaps which lay below its sync"),
+    ("given-up", 70416, "and what was given up above it, where something later of that publisher lay"),
     ("positions", 50046, "what was on its way into the store when a subscription began was wanted after a restart"),
     ("positions", 70062, "of a batch in whose midst a subscription began the first half came at the next repository"),
     ("retention", 50541, "of what was forgotten only that was told which was asked for"),

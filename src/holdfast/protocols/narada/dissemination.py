@@ -23,6 +23,7 @@ from holdfast.protocols.narada.events import (
     RANGES_MAX,
     SKIPPED,
     Cut,
+    Lacks,
     Persistent,
     Ranges,
     Recovery,
@@ -32,12 +33,12 @@ from holdfast.protocols.narada.events import (
     SubscriberAck,
     SubscriberNak,
     Sync,
-    catenation,
     encode,
     life_of,
     number_of,
     stable_topic,
 )
+from holdfast.protocols.narada.had import had
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Effects, Locate, Read, Say
 from holdfast.protocols.narada.rows import RowTable
@@ -226,40 +227,22 @@ class Dissemination:
         found = self.keeping.table.places_of(row.publisher, later, top) if later <= top else []
         return any(one.acked.contains(first) for _, first, _ in found)
 
-    def _had(self, one: Subscription) -> Cut:
-        """What the subscriber has acknowledged, by identity: if it has forgotten that, another one may not know it."""
-        keeping, low = self.keeping, dict[tuple[str, int], int]()
-        if one.sync + 1 < keeping.table_from or len(keeping.chains) > RANGES_MAX:
-            return keeping.forgotten() if one.sync + 1 >= keeping.kept else ()
-        rows, places = keeping.table.between(one.sync + 1, keeping.end), keeping.place_rows()
-        rows += [Row(place.first, place.count, chain.publisher, chain.cat(place.number)) for chain, place in places]
-        # What is under way to the store has left its place and is not in the table yet.
-        under_way = (*keeping.staged, *keeping.committing)
-        rows += [Row(entry.first, entry.count, entry.publisher, entry.cat) for entry in under_way]
-        for row in rows:
-            if row.kind == MESSAGES and row.last > one.sync:
-                # Whoever begins in the midst of it wants the rest.
-                who, number = (row.publisher, life_of(row.cat)), number_of(row.part(one.sync + 1, row.last).cat)
-                low[who] = min(low.get(who, number), number)
-        # What is not above its sync lies below it, stored or on its way: whoever begins there does not want it.
-        had = ((who, low.get(who, chain.top + 1) - 1) for who, chain in keeping.chains.items())
-        return tuple((publisher, catenation(life, number)) for (publisher, life), number in had if number > 0)
-
     def _rectify(self, one: Subscription, position: int, cut: Cut = ()) -> Effects:
         """R2S-Rectify: its sync, and what lies behind it, or from the position on that it asks for."""
         keeping = self.keeping
         first = position or one.sync + 1
+        lacks: Lacks = ()
         if not position and not cut and one.sync:
-            cut = self._had(one)
+            cut, lacks = had(keeping, one.sync)
         if first > keeping.end:
-            return [self._rows_to(one, first, keeping.end, (), cut)]
+            return [self._rows_to(one, first, keeping.end, (), cut, lacks)]
         rows, upto = self._recent(first)
         if not rows:
-            head = [] if position else [self._rows_to(one, first, first - 1, (), cut)]
+            head = [] if position else [self._rows_to(one, first, first - 1, (), cut, lacks)]
             return [*head, *self._read(one.name, first, keeping.end)]
         if not position:
             rows = [_skipped(row, one.acked) for row in rows]
-        return [self._rows_to(one, first, upto, tuple(rows), cut)]
+        return [self._rows_to(one, first, upto, tuple(rows), cut, lacks)]
 
     def _recent(self, first: int) -> tuple[list[Row], int]:
         """The rows from there on, if they are among the latest."""
@@ -270,11 +253,13 @@ class Dissemination:
         found = found[:ROWS_PAGE]
         return found, found[-1].last if found else 0
 
-    def _rows_to(self, one: Subscription, first: int, upto: int, rows: tuple[Row, ...], cut: Cut) -> Say:
+    def _rows_to(
+        self, one: Subscription, first: int, upto: int, rows: tuple[Row, ...], cut: Cut = (), lacks: Lacks = ()
+    ) -> Say:
         keeping = self.keeping
         forgotten = keeping.forgotten() if first < keeping.kept else ()
         where = (one.sync, first, upto, keeping.end)
-        event = Rectify(keeping.stream, keeping.name, keeping.era, *where, rows, cut, keeping.session, forgotten)
+        event = Rectify(keeping.stream, keeping.name, keeping.era, *where, rows, cut, keeping.session, forgotten, lacks)
         return keeping.say_to(one.name, event)
 
     # ------------------------------------------------------------------------------------------------- retransmissions
@@ -305,7 +290,7 @@ class Dissemination:
         upto = read_upto(entries, last, self.keeping.config.read_bytes_max)
         rows = void_rows(self.keeping, first, upto)
         if rows or not entries:
-            effects.append(self._rows_to(one, first, upto, tuple(rows), ()))
+            effects.append(self._rows_to(one, first, upto, tuple(rows)))
         return effects
 
     # ------------------------------------------------------------------------------------------------ acknowledgements
@@ -486,7 +471,7 @@ def _common(tracker: RangeTracker, part: Range) -> list[Range]:
 
 
 def _skipped(row: Row, acked: RangeTracker) -> Row:
-    """A row that the subscriber has acknowledged already is nothing that it need release."""
-    if acked.new_part(row.first, row.last):
+    """Messages that the subscriber has acknowledged already are nothing that it need release. A gap is not had."""
+    if row.kind != MESSAGES or acked.new_part(row.first, row.last):
         return row
     return Row(row.first, row.count, row.publisher, row.cat, SKIPPED)

@@ -34,6 +34,8 @@ Past = Annotated[tuple[Number, ...], Meta(max_length=LIVES_TOLD_MAX)]
 Ranges = Annotated[tuple[tuple[Number, Number], ...], Meta(max_length=RANGES_MAX)]
 Cut = Annotated[tuple[tuple[Name, Number], ...], Meta(max_length=RANGES_MAX)]
 """For each publisher and life, the catenation number up to which everything is meant."""
+Lacks = Annotated[tuple[tuple[Name, Number, Number], ...], Meta(max_length=RANGES_MAX)]
+"""Publisher, first and last catenation number of messages that are not meant though a cut reaches above them."""
 
 MESSAGES, GIVEN_UP, SKIPPED, SET_ASIDE, FORGOTTEN = range(5)
 
@@ -242,6 +244,8 @@ class Rectify(Struct, frozen=True, array_like=True, tag=21):
     """Which life of the repository says so, if it does not wait for its disk: it may have lost what it told before."""
     forgotten: Cut = ()
     """If retention has reached what the subscriber had not read: up to where messages were forgotten."""
+    lacks: Lacks = ()
+    """Of what the cut says, what was given up: the subscriber passed over it, and if it turns up, it is new."""
 
 
 class SubscriberAck(Struct, frozen=True, array_like=True, tag=22):

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.model.reliable import Entry
-from holdfast.protocols.narada.events import RANGES_MAX, catenation, life_of, number_of
+from holdfast.protocols.narada.chains import without
+from holdfast.protocols.narada.events import RANGES_MAX, Lacks, catenation, life_of, number_of
 from holdfast.protocols.trackers import Range, RangeTracker
 
 Saved = list[tuple[str, int, int, list[Range]]]
@@ -91,13 +92,20 @@ class Released:
                 cut[who] = min(cut[who], entry.cat - 1)
         return tuple((publisher, cat) for (publisher, _), cat in cut.items())
 
-    def skip(self, cut: tuple[tuple[str, int], ...]) -> None:
-        """Nothing up to these numbers is wanted."""
+    def skip(self, cut: tuple[tuple[str, int], ...], lacks: Lacks = ()) -> None:
+        """Nothing up to these numbers is wanted, but for what is lacking: that was passed over as a gap."""
         for publisher, cat in cut:
             life, number = life_of(cat), number_of(cat)
-            tracker = self._tracker(publisher, life, number + 1)
-            if number > tracker.prefix:
-                tracker.add(1, number)
+            gaps = [
+                (number_of(first), number_of(last))
+                for name, first, last in lacks
+                if (name, life_of(first)) == (publisher, life)
+            ]
+            tracker = self._tracker(publisher, life, 1 if gaps else number + 1)
+            for low, high in without((1, number), gaps) if number > tracker.prefix else ():
+                tracker.add(low, high)
+            for low, high in gaps:
+                self.pass_over(publisher, catenation(life, low), high - low + 1)
 
     # ---- across restarts
 

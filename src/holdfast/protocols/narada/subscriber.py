@@ -287,7 +287,7 @@ class Subscriber:
             self._begun = True
             effects.append(Begun(self.config.stream, event.repository))
         if event.cut:
-            self.released.skip(event.cut)
+            self.released.skip(event.cut, event.lacks)
         self._take_rows(event.rows, event.forgotten)
         return [*effects, *self._go_on(now), *self._schedule_ack()]
 

@@ -196,6 +196,14 @@ def test_what_was_released_is_known_across_restarts_and_a_gap_is_told_once():
     assert again.cut() == (("alice", catenation(1, 3)),)
 
 
+def test_what_a_repository_says_was_had_does_not_hide_what_was_given_up():
+    released, gap = Released(), ("alice", catenation(1, 2), catenation(1, 3))
+    released.skip((("alice", catenation(1, 5)),), (gap, ("alice", catenation(2, 1), catenation(2, 1))))
+    assert released.new_part("alice", catenation(1, 1), 6) == [gap[1:], (catenation(1, 6), catenation(1, 6))]
+    assert released.pass_over("alice", catenation(1, 2), 2) == []  # It was told when it was passed.
+    assert released.cut() == (("alice", catenation(1, 1)),)
+
+
 def test_what_lies_before_the_first_that_was_seen_is_not_wanted():
     released = Released()
     released.add("alice", catenation(1, 10), 1)

@@ -1,0 +1,55 @@
+"""What a subscriber has had of each publisher's lives, by what a repository knows of it: its sync.
+
+A subscriber without memory is told so when it comes back, for another repository may not know it.
+"""
+
+from collections.abc import Iterator
+
+from holdfast.protocols.narada.events import MESSAGES, RANGES_MAX, Cut, Lacks, Row, catenation, life_of, number_of
+from holdfast.protocols.narada.keeping import Keeping
+
+Life = tuple[str, int]
+
+
+def had(keeping: Keeping, sync: int) -> tuple[Cut, Lacks]:
+    """Up to where everything of each life lies at or below that sequence number; and what of it was given up.
+
+    A gap that was passed is not had: if it turns up, it is new, wherever it comes from.
+    """
+    if sync + 1 < keeping.table_from or len(keeping.chains) > RANGES_MAX:
+        return (keeping.forgotten() if sync + 1 >= keeping.kept else ()), ()
+    low: dict[Life, int] = {}
+    for row in _rows(keeping, sync):
+        if row.last > sync:
+            # Whoever begins in the midst of it wants the rest.
+            who, number = (row.publisher, life_of(row.cat)), number_of(row.part(sync + 1, row.last).cat)
+            low[who] = min(low.get(who, number), number)
+    # What is not above its sync lies below it, stored or on its way: whoever begins there does not want it.
+    reached = {who: low.get(who, chain.top + 1) - 1 for who, chain in keeping.chains.items()}
+    lacks = tuple(_given_up(keeping, reached))
+    if len(lacks) > RANGES_MAX:
+        return (), ()
+    # Where the first message of a life is to come, what is seen first of it need not be the first.
+    told = ((who, number) for who, number in reached.items() if number > 0 or who in low)
+    return tuple((publisher, catenation(life, number)) for (publisher, life), number in told), lacks
+
+
+def _rows(keeping: Keeping, sync: int) -> Iterator[Row]:
+    """Whose messages lie above that sequence number, are to come there, or were given up."""
+    yield from (row for row in keeping.table.between(sync + 1, keeping.end) if row.kind == MESSAGES)
+    yield from (row for row in keeping.voids if row.publisher)
+    for chain, place in keeping.place_rows():
+        yield Row(place.first, place.count, chain.publisher, chain.cat(place.number))
+    for entry in (*keeping.staged, *keeping.committing):
+        # It has left its place and is not in the table yet.
+        yield Row(entry.first, entry.count, entry.publisher, entry.cat)
+
+
+def _given_up(keeping: Keeping, reached: dict[Life, int]) -> Iterator[tuple[str, int, int]]:
+    """Of what lies at or below these numbers, what was given up and has not come late."""
+    for who, upto in reached.items():
+        chain = keeping.chains[who]
+        for first, last in chain.given:
+            low, high = max(first, chain.forgotten + 1), min(last, upto)
+            for number, end in chain.stored.new_part(low, high) if low <= high else ():
+                yield chain.publisher, chain.cat(number), chain.cat(end)
