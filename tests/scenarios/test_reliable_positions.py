@@ -56,6 +56,51 @@ def test_a_subscription_may_begin_anew():
     assert world.payloads("bob") == [*numbers(1, 10), b"9", b"10"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "first"),
+    [
+        ({"start": "start"}, 4),
+        ({"start": "seq", "value": 8}, 8),
+        ({"start": "time", "value": 3_035_000_000}, 8),
+        ({"start": "live"}, 11),
+    ],
+)
+def test_one_with_memory_that_begins_anew_gets_nothing_from_before_there_and_nothing_twice(
+    settings: dict[str, object], first: int
+):
+    world = world_of(2)
+    alice, bob = world.publisher("alice"), world.subscriber("bob", subscriber("bob", remember=True))
+    publish(world, alice, 1, 3, 1.0)
+    world.at(2.0, bob.crash)
+    publish(world, alice, 4, 10, 3.0)
+    # After a restart, a repository does not know by heart what lies before where it is.
+    world.at(4.0, world.crash("r1", "r2"))
+    world.at(4.1, world.recover("r1", "r2"))
+    bob.config = subscriber("bob", remember=True, anew=True, **settings)
+    world.at(6.0, bob.start)
+    world.run(7.0)
+    publish(world, alice, 11, 11, 7.0)
+    world.at(8.0, world.crash(str(bob.machine.status()["steering"])))
+    world.at(12.0, world.recover("r1", "r2"))
+    world.run_until_drained(30.0)
+    assert bob.machine.status()["failovers"] == 1
+    assert world.payloads("bob") == [*numbers(1, 3), *numbers(first, 11)]
+
+
+def test_where_one_began_does_not_matter_to_a_repository_that_has_not_heard_of_it():
+    world = world_of(2)
+    apart = ({"r1", "r2"}, {"bob", "r2"})
+    Ear(world).lose = lambda who, whom, _: {who, whom} in apart and world.kernel.now < 1.5
+    alice = world.publisher("alice")
+    world.subscriber("bob", subscriber("bob", start="seq", value=8))
+    publish(world, alice, 1, 5, 1.0)
+    world.at(1.5, world.crash("r1"))
+    publish(world, alice, 6, 10, 1.6)
+    world.at(5.0, world.recover("r1"))
+    world.run_until_drained(30.0)
+    assert world.payloads("bob") == numbers(1, 10)
+
+
 def test_a_subscription_may_begin_in_the_midst_of_a_batch_that_its_repository_lacks():
     world = world_of(1)
     # Of the first batch r1 hears neither the messages nor the order; then that there is a gap.

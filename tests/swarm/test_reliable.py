@@ -48,6 +48,7 @@ ONCE_BROKEN: list[tuple[ReliableClass, int, str]] = [
     ("given-up", 70416, "and what was given up above it, where something later of that publisher lay"),
     ("positions", 50046, "what was on its way into the store when a subscription began was wanted after a restart"),
     ("positions", 70062, "of a batch in whose midst a subscription began the first half came at the next repository"),
+    ("positions", 70050, "what lay between what was remembered and where a subscription began anew came late"),
     ("retention", 50541, "of what was forgotten only that was told which was asked for"),
     ("retention", 50403, "a driver that had forgotten a step of what had expired waited for its next round"),
     ("retention", 92016, "what came late, after it had been given up, was kept for readers that had had it elsewhere"),

@@ -55,7 +55,7 @@ class SubscriberConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The sequence number, or the time in nanoseconds, to start from."""
     anew: bool = False
     remember: bool = False
-    """Whether every release is followed by a `Persist` of what has been released."""
+    """Whether the beginning and every release is followed by a `Persist` of what was released, or is not wanted."""
     buffer_bytes_max: PositiveInt = 8 << 20
     """Messages that wait for their persistence events; beyond it the oldest go, and are asked for when they are due."""
     rows_max: PositiveInt = 4096

@@ -134,7 +134,8 @@ class Dissemination:
         """A subscription that is new here. Where it begins is said by the repository that steers it."""
         keeping, end = self.keeping, self.keeping.end
         # One that goes on is to hear of what was forgotten here before it had it; that is, if something was.
-        fresh = speaks and (event.anew or not event.begun or keeping.kept == 1)
+        begins = event.anew or not event.begun
+        fresh = speaks and (begins or keeping.kept == 1)
         since_ns = self._since_ns(event.subscriber, now)
         # Better to begin too early, and repeat what is passed over, than too late.
         one = Subscription(event.subscriber, event.pattern, since_ns, keeping.kept - 1 if fresh else 0)
@@ -143,14 +144,16 @@ class Dissemination:
             self._adopt(one)
             self._jump(one, event.cut)
             return self._rectify(one, event.position) if speaks else []
-        if event.start == "time" and not event.cut:
+        # Where one that goes on began is a matter of another repository, and its numbers are not ours.
+        start = event.start if begins else "start"
+        if start == "time":
             token = self._token("locate", event)
             return [Locate(token, keeping.stream, event.value)] if token else []
-        if event.start == "seq":
+        if start == "seq":
             one.acked = RangeTracker(SYNC_RANGES_MAX, start=max(one.sync, min(event.value - 1, end)))
         self._adopt(one)
         self._jump(one, event.cut)
-        if event.start == "live" and not event.cut:
+        if start == "live":
             one.acked = RangeTracker(SYNC_RANGES_MAX, start=end)
             return self._rectify(one, 0, self._everything())
         return self._rectify(one, 0, keeping.forgotten())

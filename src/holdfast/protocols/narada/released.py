@@ -8,27 +8,48 @@ the subscription, or was acknowledged in an earlier life of the subscriber.
 from collections.abc import Iterable
 
 import msgspec
+from msgspec import Struct
 
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.chains import without
 from holdfast.protocols.narada.events import RANGES_MAX, Lacks, catenation, life_of, number_of
 from holdfast.protocols.trackers import Range, RangeTracker
 
-Saved = list[tuple[str, int, int, list[Range]]]
 WINDOW = 4096
 
+
+class Saved(Struct, array_like=True):
+    """A life as it is remembered; a negative one stands for what was told as a gap of it."""
+
+    publisher: str
+    life: int
+    prefix: int
+    ranges: list[Range]
+    unseen: bool = False
+
+
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Saved)
+_decoder = msgspec.msgpack.Decoder(list[Saved])
 
 
 class Released:
     """The identities of what was released, or is not wanted."""
 
-    __slots__ = ("_gaps", "_lives")
+    __slots__ = ("_gaps", "_lives", "_unseen")
 
     def __init__(self) -> None:
         self._lives: dict[tuple[str, int], RangeTracker] = {}
         self._gaps: dict[tuple[str, int], RangeTracker] = {}
+        self._unseen: set[tuple[str, int]] = set()
+        """Lives of which nothing was seen since the subscription began anew."""
+
+    def begin_anew(self) -> None:
+        """The subscription begins anew, anywhere: of each life, what lies before what is seen first is not wanted.
+
+        What was released stays so. Without this, what lies between that and the new beginning would count as missing,
+        and the next repository would send it, behind what has come by then.
+        """
+        self._unseen = set(self._lives)
 
     def new_part(self, publisher: str, cat: int, count: int) -> list[Range]:
         """Which of these messages were not released yet, as ranges of catenation numbers."""
@@ -61,7 +82,8 @@ class Released:
         Of a life of which nothing was seen it is at most so many: what lay before was not for us.
         """
         life, number = life_of(cat), number_of(cat)
-        low = 1 if (publisher, life) in self._lives else max(1, number - count_max + 1)
+        seen = (publisher, life) in self._lives and (publisher, life) not in self._unseen
+        low = 1 if seen else max(1, number - count_max + 1)
         new = self._tracker(publisher, life, low).add(low, number)
         return [(catenation(life, first), catenation(life, last)) for first, last in new]
 
@@ -69,6 +91,10 @@ class Released:
         tracker = self._lives.get((publisher, life))
         if tracker is None:
             tracker = self._lives[publisher, life] = RangeTracker(ranges_max=WINDOW, start=number - 1)
+        if self._unseen and (publisher, life) in self._unseen:
+            self._unseen.remove((publisher, life))
+            if number > 1:
+                tracker.add(1, number - 1)
         return tracker
 
     # ---- as a cut
@@ -110,17 +136,21 @@ class Released:
     # ---- across restarts
 
     def save(self) -> bytes:
-        lives = [(name, life, tracker.prefix, tracker.ranges()) for (name, life), tracker in self._lives.items()]
-        # What was told as a gap goes with them, under a life that cannot be.
-        gaps = [(name, -1 - life, gaps.prefix, gaps.ranges()) for (name, life), gaps in self._gaps.items()]
+        lives = [
+            Saved(name, life, tracker.prefix, tracker.ranges(), (name, life) in self._unseen)
+            for (name, life), tracker in self._lives.items()
+        ]
+        gaps = [Saved(name, -1 - life, gaps.prefix, gaps.ranges()) for (name, life), gaps in self._gaps.items()]
         return _encoder.encode(lives + gaps)
 
     def restore(self, value: bytes) -> None:
-        for name, said, prefix, ranges in _decoder.decode(value):
-            trackers, life = (self._lives, said) if said >= 0 else (self._gaps, -1 - said)
-            tracker = trackers[name, life] = RangeTracker(ranges_max=WINDOW, start=prefix)
-            for first, last in ranges:
+        for saved in _decoder.decode(value):
+            trackers, life = (self._lives, saved.life) if saved.life >= 0 else (self._gaps, -1 - saved.life)
+            tracker = trackers[saved.publisher, life] = RangeTracker(ranges_max=WINDOW, start=saved.prefix)
+            for first, last in saved.ranges:
                 tracker.add(first, last)
+            if saved.unseen:
+                self._unseen.add((saved.publisher, life))
 
     def __len__(self) -> int:
         return len(self._lives)

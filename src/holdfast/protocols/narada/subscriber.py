@@ -282,12 +282,14 @@ class Subscriber:
         self.backlog.begin(event.first)
         self.backlog.end = max(self.backlog.end, event.end)
         self.synced = event.first - 1
-        effects: Effects = []
-        if not self._begun:
-            self._begun = True
-            effects.append(Begun(self.config.stream, event.repository))
-        if event.cut:
-            self.released.skip(event.cut, event.lacks)
+        begins, self._begun = not self._begun, True
+        if begins and self.config.anew:
+            self.released.begin_anew()
+        self.released.skip(event.cut, event.lacks)
+        effects: Effects = [Begun(self.config.stream, event.repository)] if begins else []
+        if begins and self.config.remember:
+            # What is not wanted is not wanted either by whoever goes on under this name.
+            effects.append(Persist(MEMORY_KEY, self.released.save()))
         self._take_rows(event.rows, event.forgotten)
         return [*effects, *self._go_on(now), *self._schedule_ack()]
 
