@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.protocols.narada import dissemination
-from holdfast.protocols.narada.events import catenation
+from holdfast.protocols.narada.events import ControlEvent, Retransmit, catenation
 from holdfast.simulation.reliable import ReliableWorld
 from tests.support.reliable import (
     Ear,
@@ -102,6 +102,31 @@ def test_a_sibling_that_was_away_or_is_new_does_not_wait_for_what_is_gone():
     world.subscriber("bob", subscriber("bob"))
     world.run(45.0)
     assert world.payloads("bob") == numbers(21, 32)
+
+
+@pytest.mark.parametrize("silent_until_s", [12.0, 60.0])
+def test_what_one_sibling_has_forgotten_is_waited_for_until_the_others_have_said_what_they_have(silent_until_s: float):
+    # r3 has a place for the second message when it goes down. r1 has forgotten it when it comes back; r2 has it.
+    world = world_of(3)
+    ear = Ear(world)
+
+    def lose(who: str, whom: str, event: ControlEvent | None) -> bool:
+        now, pair = world.kernel.now, {who, whom}
+        if (who, whom) == ("alice", "r3"):
+            return (event is None and 1.009 < now < 1.011) or isinstance(event, Retransmit)
+        return (pair == {"r1", "r3"} and now < 2.0) or (pair == {"r2", "r3"} and now < silent_until_s)
+
+    ear.lose = lose
+    alice = world.publisher("alice")
+    publish(world, alice, 1, 3, 1.0)
+    world.at(1.5, world.crash("r3"))
+    world.run(8.0)
+    forget(world, "r1", 4)
+    world.recover("r3")()
+    world.run(20.0)
+    heard = silent_until_s < 20.0
+    assert stored(world, "r3") == (numbers(1, 3) if heard else [b"1", b"3"])
+    assert keeping(world, "r3").status_of_places() == []  # It does not wait for somebody that is not there, either.
 
 
 def test_a_sibling_that_lost_every_word_of_it_is_told_when_it_asks():

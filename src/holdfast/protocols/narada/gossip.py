@@ -97,13 +97,11 @@ class Bundle:
         self.dissemination.on_gossip(member.name, event.syncs, member.table)
         if event.asks:
             self._answer_due = True
-        if event.upto and member.known.prefix > known:
-            # There may be more to be explained: ask at once.
-            member.asked_at, member.asked_s = -1e9, keeping.config.fetch_s
-        elif event.first <= known + 1 <= event.upto and not any(
-            row.first <= known + 1 <= row.last for row in event.rows
-        ):
-            member.hole_at = known
+        if event.upto:
+            member.note_told(event, known)
+            if member.known.prefix > known:
+                # There may be more to be explained: ask at once.
+                member.asked_at, member.asked_s = -1e9, keeping.config.fetch_s
         if event.upto and member.name == self.assistant and keeping.state == "learning":
             self._set_aside(event, now)
 
@@ -272,7 +270,7 @@ class Bundle:
         member = self.members.get(event.repository)
         if member is not None and strange and keeping.state != "learning":
             # There was no room when we were told of that life: let it be told again.
-            member.known, member.table = member.known_anew(), RowTable(keeping.config.table_rows_max)
+            member.begin_anew()
         if member is not None and len(keeping.staged) > staged and not event.more:
             # There may be more than was read at once: ask for what is still missing. If this was nothing new, it comes
             # in answer to a question that was repeated: to ask again at once would go on for ever.
@@ -394,7 +392,7 @@ class Bundle:
         if state == "learning" and keeping.state != state:
             # What others told meanwhile was not looked at: let them explain it again.
             for one in self.members.values():
-                one.known, one.table = one.known_anew(), RowTable(keeping.config.table_rows_max)
+                one.begin_anew()
         return keeping.state != state
 
     def _is_full(self, assistant: Member) -> bool:

@@ -1,11 +1,12 @@
 """What a repository knows of another one of its bundle: how far that one is, and what lies under its numbers."""
 
 from holdfast.protocols.narada.config import RepositoryConfig
-from holdfast.protocols.narada.events import SET_ASIDE, Row
+from holdfast.protocols.narada.events import SET_ASIDE, Gossip, Row
 from holdfast.protocols.narada.rows import RowTable
 from holdfast.protocols.trackers import RangeTracker, WindowFull
 
 KNOWN_RANGES_MAX = 4096
+NEVER = -1e9
 
 
 class Member:
@@ -15,7 +16,7 @@ class Member:
         self.name, self.era = name, era
         self.end = 0
         self.serving = False
-        self.heard_at = -1e9
+        self.heard_at = NEVER
         self.cover = cover
         """We have everything that lies at or below that number of its."""
         self.covers_us = 0
@@ -25,22 +26,40 @@ class Member:
         """Of which of its numbers we know what lies there."""
         self.hole_at = -1
         """Behind that number it has set a place aside itself: it was asked, and could not say what lies there."""
+        self.explained = 0
+        """Up to there it has told what lies under its numbers: what we do not know it had set aside itself by then."""
         self.lagging_since: float | None = None
-        self.asked_at = -1e9
+        self.asked_at = NEVER
         self.asked_s = config.fetch_s
         self.forgotten: dict[tuple[str, int], int] = {}
         """By publisher and life: up to where it has forgotten everything, as far as it said so."""
         self.known_digest = 0
         """Of the subscriptions that it knows."""
-        self.told_at = -1e9
+        self.told_at = NEVER
         """When it was last told of those that we know."""
         self.told = 0
         """How many of them it was told of in this round."""
         self.turn = 0
         """Which of our questions comes first the next time."""
 
-    def known_anew(self) -> RangeTracker:
+    def _known_anew(self) -> RangeTracker:
         return RangeTracker(ranges_max=KNOWN_RANGES_MAX, start=self.cover)
+
+    def is_explained(self) -> bool:
+        """Whether it has told what lies under all of its numbers, but for places that it has set aside itself."""
+        return self.heard_at > NEVER and max(self.known.prefix, self.explained) >= self.end
+
+    def note_told(self, event: Gossip, known: int) -> None:
+        """It has told all that lies between two of its numbers; before that everything up to `known` was known."""
+        told = [row for row in event.rows if row.last > self.cover and row.kind != SET_ASIDE]
+        if event.first <= max(known, self.explained) + 1 and all(self.known.contains(row.last) for row in told):
+            self.explained = max(self.explained, event.upto)
+        if event.first <= known + 1 <= event.upto and not any(row.first <= known + 1 <= row.last for row in event.rows):
+            self.hole_at = known
+
+    def begin_anew(self) -> None:
+        """Forget what lies where, above what we cover: let it be told again."""
+        self.known, self.table, self.explained = self._known_anew(), RowTable(self.table.rows_max), 0
 
     def learn(self, row: Row) -> None:
         if row.kind == SET_ASIDE or row.last <= self.cover:
@@ -54,7 +73,7 @@ class Member:
         if self.table.lost_high:
             # What did not fit is not known: it will be explained when what lies below was dealt with.
             self.table.lost_high = False
-            self.known = self.known_anew()
+            self.known, self.explained = self._known_anew(), 0
             for first, last in self.table.ranges():
                 if last > self.cover:
                     self.known.add(max(first, self.cover + 1), last)

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.events import Cut, life_of, number_of
-from holdfast.protocols.narada.gossip import Bundle
+from holdfast.protocols.narada.gossip import GONE_BEATS, Bundle
 from holdfast.protocols.narada.keeping import Keeping
+from holdfast.protocols.narada.members import Member
 from holdfast.protocols.narada.participant import Discard, Effects
 
 
@@ -24,6 +25,9 @@ class Retaining:
         self.keeping, self.dissemination, self.bundle = keeping, dissemination, bundle
         self._before = 0
         self._now = 0.0
+        self._since: float | None = None
+        self._patience_s = GONE_BEATS * keeping.config.beat_s
+        """After so long at the latest everybody has been heard of that is there."""
 
     def limit(self, keep_unread: bool) -> int:
         """The sequence number below which everything may go."""
@@ -44,16 +48,27 @@ class Retaining:
         return min((one.covers_us + 1 for one in there), default=keeping.next)
 
     def look(self, now: float) -> None:
-        """Give up the places of what somebody has forgotten, and nobody is known to have: they will not be filled."""
-        self._now = now
+        """Give up the places of what somebody has forgotten, and nobody that is there has: they will not be filled."""
+        self._now, self._since = now, now if self._since is None else self._since
         keeping, members = self.keeping, list(self.bundle.members.values())
         for chain, place in list(keeping.place_rows()) if keeping.serving else ():
             who = (chain.publisher, chain.life)
             upto = min(place.last, max((one.forgotten.get(who, 0) for one in members), default=0))
             kept_by = [one for one in members if one.forgotten.get(who, 0) < upto]
             cats = (chain.publisher, chain.cat(place.number), chain.cat(upto))
-            if place.number <= upto and not any(one.table.places_of(*cats) for one in kept_by):
+            if place.number <= upto and not any(self._may_have(one, *cats) for one in kept_by):
                 keeping.give_up(chain, place.number, upto)
+
+    def _may_have(self, member: Member, publisher: str, cat_first: int, cat_last: int) -> bool:
+        """Whether it has some of these, or has not told yet what lies under all of its numbers.
+
+        1. C comes back with a place. A tells it that it has forgotten what belongs there; B has not told anything yet.
+        2. C gives the place up. B tells that it has the message; C gets it, behind what its publisher said later.
+        """
+        if member.table.places_of(publisher, cat_first, cat_last):
+            return True
+        there = self.bundle.is_there(member, self._now) or self._now - (self._since or 0.0) < self._patience_s
+        return there and not member.is_explained()
 
     def forget(self, before: int, whose: Cut) -> Effects:
         """Everything below goes; these are the last that go of each life of each publisher."""
