@@ -38,6 +38,18 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         4100118,
         "a root that had slept took its child for dead, whose connection was closed by its own silence",
     ),
+    (
+        "freeze",
+        1,
+        5200160,
+        "a root that had slept read that a connection was closed before it looked at the clock, and accused its child",
+    ),
+    (
+        "partition",
+        1,
+        5200301,
+        "a lost broker was back before its repair had ended, and until it was let in nobody asked for what it wanted",
+    ),
     ("two", 1, 1200268, "what was released behind the lost broker was asked for again, and its root was elsewhere"),
     ("recover", 1, 1300185, "the same, and somebody had subscribed there: it was released a second time"),
     (

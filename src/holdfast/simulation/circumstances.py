@@ -15,8 +15,12 @@ SUSPECT_SURELY_S = 5.0
 its place, and these calls may end connections that it has begun itself."""
 
 
-def network_of(seed: int, hasty: bool) -> NetworkConfig:
-    """Every direction of every link has its own speed, mostly; some networks are narrow."""
+def network_of(seed: int, hasty: bool, failure: FailureClass | None = None) -> NetworkConfig:
+    """Every direction of every link has its own speed, mostly; some networks are narrow.
+
+    A frame may take so long that its sender is given up: one more loss. Where the network is parted, that is one too
+    many. Whoever keeps what the others lack is the only one who does, and has yet to hand it over when they are back.
+    """
     chance = stream(seed, "network")
     latencies: tuple[Latency, ...] = (
         Constant(2.0),
@@ -31,6 +35,7 @@ def network_of(seed: int, hasty: bool) -> NetworkConfig:
         speeds=SPEEDS if chance.random() < 0.8 else (),
         bytes_per_s=chance.choice((None, None, None, None if hasty else 20_000.0)),
         codec_check=chance.random() < 0.1,
+        latency_ms_max=SILENCE_S / 2 * 1000 if failure == "partition" else None,
     )
 
 

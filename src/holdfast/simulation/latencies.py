@@ -63,3 +63,8 @@ def sampler(latency: Latency, make_chance: Callable[[], Random]) -> Sampler:
         return lambda: least_s + mean_s * exponential(1.0)
     median_s, sigma, gauss = latency.median_ms / 1000, latency.sigma, chance.gauss
     return lambda: max(median_s * exp(sigma * gauss(0.0, 1.0)), LATENCY_S_MIN)
+
+
+def at_most(sample: Sampler, longest_s: float) -> Sampler:
+    """The same draws, the longest of them cut short."""
+    return lambda: min(sample(), longest_s)

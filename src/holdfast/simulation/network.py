@@ -23,7 +23,7 @@ from holdfast.model.messages import Data, Frame, Hello
 from holdfast.model.wire import HEADER_BYTES, decode, encode
 from holdfast.simulation.carriers import Port, Underlay, Weigh, wire_weight
 from holdfast.simulation.kernel import Action, Entry, Kernel, stream
-from holdfast.simulation.latencies import Latency, Sampler, Uniform, sampler
+from holdfast.simulation.latencies import Latency, Sampler, Uniform, at_most, sampler
 
 if TYPE_CHECKING:
     from holdfast.simulation.hosts import Host
@@ -49,6 +49,8 @@ class NetworkConfig(Struct, frozen=True, forbid_unknown_fields=True):
     client_latency: Latency = Uniform(0.2, 1.0)
     speeds: tuple[Factor, ...] = ()
     """Each direction of each link draws one of these factors for its latency, for good."""
+    latency_ms_max: Annotated[float, Meta(gt=0, le=3_600_000)] | None = None
+    """Whatever is drawn, and whatever the factor: no frame takes longer, unless a link is slowed down by a command."""
     bytes_per_s: BytesPerS | None = None
     codec_check: bool = False
     """Send every frame through the wire codec and demand that the same frame comes out."""
@@ -354,7 +356,10 @@ class Network:
             latency, bytes_per_s = link.latency or latency, link.bytes_per_s or bytes_per_s
             factor *= own_factor
         port = Port(bytes_per_s) if bytes_per_s is not None else self._ports.get(pair[0]) if between_brokers else None
-        return Path(sampler(latency, lambda: stream(self.seed, f"latency {name}")), factor, port)
+        sample = sampler(latency, lambda: stream(self.seed, f"latency {name}"))
+        if config.latency_ms_max is not None:
+            sample = at_most(sample, config.latency_ms_max / 1000 / factor)
+        return Path(sample, factor, port)
 
     # --------------------------------------------------------------------------------------------------- dialling
 

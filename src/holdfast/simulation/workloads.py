@@ -295,7 +295,7 @@ class _Author:
             suspect_s=suspect_s_of(self.seed, self.trouble.failure, self.hasty, self.info.shares_fate),
             degree_max=self.trouble.degree_max,
             move_pause_s=self._move_pause_s() if self.trouble.degree_max else None,
-            network=network_of(self.seed, self.hasty),
+            network=network_of(self.seed, self.hasty, self.trouble.failure),
             session=session_of(self.seed, self.trouble.failure, self.hasty),
             clients=self._consumers(),
             timetable=timetable,

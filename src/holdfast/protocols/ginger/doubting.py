@@ -46,6 +46,9 @@ class DoubtingBroker(TakingInBroker):
         self.hub.out.append(Report("slept", detail=f"{slept_s:.1f} s"))
         for link in self.hub.links.values():
             link.heard_at = now
+            if link.kind == "broker" and not link.is_open:
+                # What came while we slept was read before anybody looked at the clock, the end of connections, too.
+                self._doubted.add(link.peer)
         self._ask_around()
 
     def _ask_around(self) -> None:

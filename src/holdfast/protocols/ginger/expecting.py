@@ -166,7 +166,8 @@ class ExpectingBroker(RecordingBroker):
 
     def _ask_for_less(self) -> None:
         """When nobody is missed any more."""
-        missed = any(absence.missing for absence in self.absences) or any(flush.overdue for flush in self._flushes)
+        missed = any(flush.overdue or flush.missing for flush in self._flushes)
+        missed = missed or any(absence.missing for absence in self.absences)
         if not missed:
             self.interests.drop(THE_ABSENT)
             self.confirmations.drop(THE_ABSENT)
@@ -280,8 +281,10 @@ class ExpectingBroker(RecordingBroker):
     def _is_expected(self, name: str) -> bool:
         """Whether what that node lacks is here: it is waited for, or was missed, or is itself the one who was lost."""
         for flush in self._flushes:
-            if flush.key == name:
+            if flush.key == name and flush.waiting:
+                # The lost one itself is back. Until it is let in, those behind it want what they wanted.
                 flush.wait_no_longer()
+                self._ask_for_all()
         waited_for = any(name in flush.waiting or flush.key == name or name in flush.missing for flush in self._flushes)
         return waited_for or self.absences.of(name) is not None
 
