@@ -25,8 +25,10 @@ from holdfast.protocols.narada import released as memory
 from holdfast.protocols.narada import subscriber as subscribers
 from holdfast.protocols.narada.chains import Chain
 from holdfast.protocols.narada.config import SubscriberConfig
+from holdfast.protocols.narada.events import FORGOTTEN
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Release
+from holdfast.protocols.narada.voids import pass_void
 from holdfast.protocols.trackers import RangeTracker
 from holdfast.simulation.reliable import hosts, repository_hosts
 from holdfast.simulation.reliable.swarm import ReliableClass, run_reliable
@@ -247,7 +249,10 @@ def _retention_asks_nobody(patch: Patch) -> None:
 
 
 def _what_is_forgotten_is_kept_quiet(patch: Patch) -> None:
-    patch.setattr(subscribers.Subscriber, "_forgotten", lambda *_: [])
+    def quiet(stream, row, backlog, known):
+        return [] if row.kind == FORGOTTEN else pass_void(stream, row, backlog, known)
+
+    patch.setattr(subscribers, "pass_void", quiet)
 
 
 def _everything_is_old(patch: Patch) -> None:
