@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.model.reliable import Retention
 from holdfast.protocols.narada import dissemination
 from holdfast.protocols.narada.events import ControlEvent, Retransmit, catenation
 from holdfast.simulation.reliable import ReliableWorld
@@ -102,6 +103,22 @@ def test_a_sibling_that_was_away_or_is_new_does_not_wait_for_what_is_gone():
     world.subscriber("bob", subscriber("bob"))
     world.run(45.0)
     assert world.payloads("bob") == numbers(21, 32)
+
+
+def test_what_lies_behind_a_place_that_was_filled_late_goes_when_that_is_old():
+    world = ReliableWorld(1)
+    world.repository("r1", retention=Retention(keep_s=3.0))
+    ear, alice = Ear(world), world.publisher("alice")
+    ear.lose = lambda _, __, event: (
+        (event is None and 1.009 < world.kernel.now < 1.011)
+        or (isinstance(event, Retransmit) and world.kernel.now < 5.0)
+    )
+    publish(world, alice, 1, 3, 1.0)
+    world.run_until_drained(20.0)
+    assert stored(world, "r1") == numbers(2, 3)  # The third is older than the second, and than it need be.
+    assert world.check().ok
+    world.run(world.kernel.now + 3.0)
+    assert stored(world, "r1") == []
 
 
 @pytest.mark.parametrize("silent_until_s", [12.0, 60.0])

@@ -1,6 +1,7 @@
 """Whether retention took what it may take, and nothing else: by ages and weights, and by what readers were told."""
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.model.reliable import Retention
@@ -41,8 +42,10 @@ def _check_kept(add: Add, world: "ReliableWorld", host: "RepositoryHost") -> Non
     retention, now = host.retention or Retention(), world.kernel.now
     entries = host.store.read(world.stream, 1, 1 << 60, 1 << 60)
     ages_s = [now - entry.time_ns / 1e9 for entry in entries]
-    if retention.keep_s is not None and any(age_s > retention.keep_s + LATE_S for age_s in ages_s):
-        add("kept", f"{host.name} has something that it stored {max(ages_s):.3f} s ago.")
+    # What filled a place late is younger than what lies behind it, and that goes no sooner than it does.
+    due_s = list(accumulate(ages_s, min))
+    if retention.keep_s is not None and any(age_s > retention.keep_s + LATE_S for age_s in due_s):
+        add("kept", f"{host.name} has something that it stored {max(due_s):.3f} s ago.")
     weight = sum(entry.batch.cost_bytes for entry in entries)
     if retention.keep_bytes is not None and weight > retention.keep_bytes and min(ages_s) > LATE_S:
         add("kept", f"{host.name} has {weight} bytes.")
