@@ -50,6 +50,18 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         5200301,
         "a lost broker was back before its repair had ended, and until it was let in nobody asked for what it wanted",
     ),
+    (
+        "partition",
+        1,
+        5200402,
+        "what nobody behind the lost broker had wanted stood behind later messages that still went by to it",
+    ),
+    (
+        "adjacent",
+        2,
+        5200576,
+        "a batch that was released before its publisher wanted it was forgotten before that one knew of the release",
+    ),
     ("two", 1, 1200268, "what was released behind the lost broker was asked for again, and its root was elsewhere"),
     ("recover", 1, 1300185, "the same, and somebody had subscribed there: it was released a second time"),
     (

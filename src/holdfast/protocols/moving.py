@@ -13,8 +13,6 @@ breaks before it is: the contact may have taken us in, and whoever began anew th
 While a client is away nothing changes in what it keeps: what it publishes waits. So it says the same to every contact.
 """
 
-from typing import Literal
-
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import (
@@ -101,7 +99,7 @@ class MovingClient(ClientNode):
         elif self._log is None:
             super()._send_batch(batch)
         else:
-            self._log.asked(self._log.append(batch), HERE)
+            self._log.asked(self._log.append(batch, pending=batch.guarantee == TOTAL), HERE)
             super()._send_batch(batch)
 
     def _send_request(self, token: int, message: SessionMessage) -> None:
@@ -144,6 +142,7 @@ class MovingClient(ClientNode):
             # Two of our own that its broker has merged; of those that others want in part, we keep the whole.
             self._log.change(record, batch)
         self._came(self._log, record)
+        self._log.released(record)
         self._log.renumber(record)
         self._hand_over(link, message, batch if last < batch.first else batch.part(last + 1, batch.last))
 
@@ -171,6 +170,7 @@ class MovingClient(ClientNode):
     def link_levels(self, link: Link, levels: Levels) -> None:
         if self._log is not None and link.peer == self._broker and not self._fenced:
             self._log.on_levels(HERE, levels)
+            self._log.release_heard(HERE)
             self._levels_came = True
 
     def settle(self, now: float) -> Effects:
@@ -261,7 +261,7 @@ class MovingClient(ClientNode):
             self._log.link(HERE)
         self._fenced = True
         self._joined = [
-            Unstable(_flag(record.batch, self.name, HERE in record.ins), record.batch, after, record.number)
+            Unstable(record.flag_of_client(self.name, HERE), record.batch, after, record.number)
             for record, after in self._log.history(HERE)
         ]
         for unstable in self._joined:
@@ -490,10 +490,3 @@ class MovingClient(ClientNode):
             self._hub.out.append(SetTimer(MOVE_TIMER, self.config.move_s))
             return
         super().link_ended(link, reason)
-
-
-def _flag(batch: Batch, own: str, came_back: bool) -> Literal["s", "r", "t"]:
-    """What a client had to do with a record. What it published and got back it has received, like anyone else."""
-    if batch.publisher != own or came_back:
-        return "r"
-    return "t" if batch.guarantee == TOTAL else "s"

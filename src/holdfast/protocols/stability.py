@@ -14,8 +14,8 @@ the only bridge between an earlier one that is not and a later one that depends 
 
 Positions count the records on one direction of one link, alike at both ends. A record that waits (a total batch that
 is requested and not released) has its position from its request on and is level 0 until it is released. Whoever has
-passed a request on says so: level 0 of what it sent ends before the first of its records that waits. And whoever was
-asked has level 0 of the record until those who asked it know that it is released.
+passed a request on says so: level 0 of what it sent, and of what came to it, ends before the first of its records that
+waits. And whoever was asked has level 0 of the record until those who asked it know that it is released.
 """
 
 from bisect import bisect_left
@@ -171,6 +171,13 @@ class StabilityLog:
             record.pending = False
             self._changed = True
 
+    def release_heard(self, peer: str) -> None:
+        """Of a client, which nobody tells: what it asked for is released when its broker has processed it."""
+        reached = self.flows[peer].acked[0]
+        for record in self._log:
+            if record.pending and record.outs.get(peer, reached + 1) <= reached:
+                self.released(record)
+
     def renumber(self, record: Record) -> None:
         """The record is processed now, in its turn.
 
@@ -295,8 +302,10 @@ class StabilityLog:
             record.outs.pop(peer, None)
             place = places.get(record.record_id)
             if place is None:
+                # It is not known there. If it is asked for again, that is another record.
                 record.places.pop(peer, None)
                 record.asked.pop(peer, None)
+                record.pending = False
             else:
                 record.outs[peer] = place
 
@@ -344,6 +353,7 @@ class StabilityLog:
                 _lower(went, record.outs, level)
             if record.pending:
                 _lower(went, record.outs, 0)
+                _lower(came, {peer: record.ins[peer] for peer in record.requested if peer in record.ins}, 0)
         news = {}
         for peer, flow in self.flows.items():
             levels = Levels(tuple(came[peer]), tuple(went[peer]))

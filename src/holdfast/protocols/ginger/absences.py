@@ -140,16 +140,17 @@ class Absences:
 
     def history(self, absence: Absence) -> OwnHistory:
         """Everything that this broker has to do with what the absent may lack."""
-        before = absence.history
-        entries, batches, numbers = list(before.entries), dict(before.batches), dict(before.numbers)
-        pages = list(self._diary)[absence.start - self._first :]
+        before, pages = absence.history, list(self._diary)[absence.start - self._first :]
+        batches, numbers = dict(before.batches), dict(before.numbers)
+        fresh: deque[Contribution] = deque()
         for batch, number in pages:
             record_id = (batch.publisher, batch.first)
             if record_id not in batches:
-                entries.append((record_id, Flag.SENT, len(entries), number))
+                fresh.append((record_id, Flag.SENT, 0, number))
                 batches[record_id] = batch
                 numbers[record_id] = number
-        return OwnHistory(entries, batches, numbers, before.requests)
+        since = {(batch.publisher, batch.first) for batch, _ in pages}
+        return OwnHistory(_in_turn(before.entries, fresh, since), batches, numbers, before.requests)
 
     def end(self, absence: Absence) -> None:
         """Nobody is waited for any more."""
@@ -173,6 +174,25 @@ class Absences:
         if self.bytes > self._bytes_max and not late:
             late = [min(self._all.values(), key=lambda one: one.start)]
         return late
+
+
+def _in_turn(entries: list[Contribution], fresh: deque[Contribution], since: set[RecordId]) -> list[Contribution]:
+    """What went by on the link, and what was processed `since` it was lost and did not go by, in processing order.
+
+    What those out of reach had wanted still goes by on the link until it is known that they do not come.
+    """
+    order: list[Contribution] = []
+    places = [0]
+    for place, (record_id, flag, after, number) in enumerate(entries):
+        while fresh and record_id in since and fresh[0][3] < number:
+            one = fresh.popleft()
+            order.append((one[0], Flag.SENT, len(order), one[3]))
+        # All that went by before it was sent still has; what is sent now comes behind everything.
+        earlier = len(order) if flag is Flag.SENT and after == place else places[min(after, place)]
+        order.append((record_id, flag, len(order) + 1 if after > place else earlier, number))
+        places.append(len(order))
+    order += [(one[0], Flag.SENT, len(order) + place, one[3]) for place, one in enumerate(fresh)]
+    return order
 
 
 def take_up(log: StabilityLog, peer: str, history: OwnHistory) -> None:

@@ -23,7 +23,7 @@ Lacks = Callable[[str, Batch], bool]
 class Joiner:
     """Somebody who asks to be taken in, with what it knows."""
 
-    __slots__ = ("_held", "_held_last", "join", "records", "taken")
+    __slots__ = ("_held", "_held_last", "_not_for_it", "join", "records", "taken")
 
     def __init__(self, join: Join, records: list[Unstable]) -> None:
         self.join, self.records = join, records
@@ -34,6 +34,9 @@ class Joiner:
 
     def _note_held(self) -> None:
         self._held = {(one.batch.publisher, one.batch.first) for one in self.records}
+        done = [one.batch for one in self.records if one.flag == "d" and self.is_client]
+        self._not_for_it = {(batch.publisher, batch.first) for batch in done}
+        """Of a client: what it published, and what was released when it did not want it. It may want it now."""
         self._held_last = last_of(one.batch for one in self.records)
 
     def see_wholes(self, wholes: Mapping[str, list[Batch]]) -> None:
@@ -68,7 +71,7 @@ class Joiner:
         for place, one in enumerate(self.records):
             batch = one.batch
             found = [whole for whole in own if whole.first <= batch.first and batch.last <= whole.last]
-            if found and one.flag == "t":
+            if found and one.flag in ("t", "d"):
                 self.records[place] = Unstable(one.flag, found[0], one.after, one.number)
         self._note_held()
 
@@ -103,7 +106,8 @@ class Joiner:
         2. 6 delivers it, tells 10 that it is done, and dies; its clients have not got it yet.
         3. Only 10 has the batch, and will not ask for it again.
         """
-        return [one.batch for place, one in enumerate(self.records) if one.flag == "d" and one.after <= place]
+        done = [one.batch for place, one in enumerate(self.records) if one.flag == "d" and one.after <= place]
+        return [] if self.is_client else done
 
     def asked_in_vain(self) -> list[RecordId]:
         """Of a broker: what the lost one had asked it for, and what was done without it."""
@@ -130,6 +134,8 @@ class Joiner:
         Who was out of reach was in no cut: in a reunion total batches are handed over like all others.
         """
         own = self.is_client and self.join.twig.name == batch.publisher
+        if own and (batch.publisher, batch.first) in self._not_for_it:
+            return None
         outside = not self.is_client and (batch.publisher, batch.first) not in self.join.cuts
         if batch.guarantee == TOTAL and outside and not reunion:
             return None
