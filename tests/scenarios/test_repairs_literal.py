@@ -6,10 +6,11 @@ of. A scenario that these survived would prove nothing.
 
 from holdfast.model.errors import HoldfastError
 from holdfast.model.messages import Join, Twig
+from holdfast.protocols.client_log import HERE
 from holdfast.protocols.ginger import HealingBroker
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.links import Link
-from holdfast.protocols.moving import HERE, MovingClient
+from holdfast.protocols.moving import MovingClient
 from holdfast.protocols.stability import StabilityLog
 from holdfast.simulation.faults import Crash, Freeze, Publish, When
 from holdfast.simulation.world import Simulation

@@ -62,6 +62,7 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         5200576,
         "a batch that was released before its publisher wanted it was forgotten before that one knew of the release",
     ),
+    ("root", 1, 5300270, "a client took a batch for released without it that was still on its way to it"),
     ("two", 1, 1200268, "what was released behind the lost broker was asked for again, and its root was elsewhere"),
     ("recover", 1, 1300185, "the same, and somebody had subscribed there: it was released a second time"),
     (

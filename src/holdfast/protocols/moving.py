@@ -14,7 +14,6 @@ While a client is away nothing changes in what it keeps: what it publishes waits
 """
 
 from holdfast.model.batches import Batch
-from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import (
     Join,
     Levels,
@@ -28,13 +27,13 @@ from holdfast.model.messages import (
     View,
 )
 from holdfast.model.terms import Contact
+from holdfast.protocols.client_log import HERE, ClientLog
 from holdfast.protocols.clients import GIVE_UP_TIMER, ClientNode
 from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Accepted, Disconnect, Effects, Report, Send, SetTimer
 from holdfast.protocols.records import Record
-from holdfast.protocols.stability import StabilityLog
 from holdfast.protocols.treeview import contacts_in
 
 MOVE_TIMER = "move"
@@ -45,8 +44,6 @@ DOUBLINGS_MAX = 6
 """How often patience is doubled with those that do not answer: contacts, and our own broker when it is there again."""
 SLEEP_BEATS = 3
 """A heartbeat that comes so many times too late shows that this client has not run meanwhile."""
-HERE = "broker"
-"""The one neighbour that a client's log knows, whoever it is."""
 
 
 class MovingClient(ClientNode):
@@ -55,7 +52,7 @@ class MovingClient(ClientNode):
     def __init__(self, config: ClientConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
         self._incarnation = incarnation
-        self._log: StabilityLog | None = None
+        self._log: ClientLog | None = None
         self._processed: dict[str, int] = {}
         self._contacts: tuple[Contact, ...] = ()
         self._home = ""
@@ -99,7 +96,7 @@ class MovingClient(ClientNode):
         elif self._log is None:
             super()._send_batch(batch)
         else:
-            self._log.asked(self._log.append(batch, pending=batch.guarantee == TOTAL), HERE)
+            self._log.publish(batch)
             super()._send_batch(batch)
 
     def _send_request(self, token: int, message: SessionMessage) -> None:
@@ -146,7 +143,7 @@ class MovingClient(ClientNode):
         self._log.renumber(record)
         self._hand_over(link, message, batch if last < batch.first else batch.part(last + 1, batch.last))
 
-    def _came(self, log: StabilityLog, record: Record | None) -> None:
+    def _came(self, log: ClientLog, record: Record | None) -> None:
         log.came(record, HERE)
         if self._hold:
             self._hold -= 1
@@ -170,7 +167,6 @@ class MovingClient(ClientNode):
     def link_levels(self, link: Link, levels: Levels) -> None:
         if self._log is not None and link.peer == self._broker and not self._fenced:
             self._log.on_levels(HERE, levels)
-            self._log.release_heard(HERE)
             self._levels_came = True
 
     def settle(self, now: float) -> Effects:
@@ -183,7 +179,7 @@ class MovingClient(ClientNode):
                 self._note_held(self._log)
         return super().settle(now)
 
-    def _note_held(self, log: StabilityLog) -> None:
+    def _note_held(self, log: ClientLog) -> None:
         kept = (record.batch.first for record in log.records() if record.batch.publisher == self.name)
         first_kept = min(next(kept, self.next_seq), self._first_unsent())
         self.held_seq = max(self.held_seq, min(self.accepted_seq, first_kept - 1))
@@ -257,7 +253,7 @@ class MovingClient(ClientNode):
     def _join(self, link: Link, tolerance: int) -> None:
         """The first words on a new session; from here on the old one waits."""
         if self._log is None:
-            self._log = StabilityLog(tolerance)
+            self._log = ClientLog(tolerance)
             self._log.link(HERE)
         self._fenced = True
         self._joined = [

@@ -171,13 +171,6 @@ class StabilityLog:
             record.pending = False
             self._changed = True
 
-    def release_heard(self, peer: str) -> None:
-        """Of a client, which nobody tells: what it asked for is released when its broker has processed it."""
-        reached = self.flows[peer].acked[0]
-        for record in self._log:
-            if record.pending and record.outs.get(peer, reached + 1) <= reached:
-                self.released(record)
-
     def renumber(self, record: Record) -> None:
         """The record is processed now, in its turn.
 

@@ -2,6 +2,9 @@
 
 Two queries at once over the same recording: one archives it, the other publishes it. When one fails, because its
 workers were killed, both are started again. When there is a file PLACE/finish they do what is left, and the job ends.
+
+A Java that a failure has left unable to run anything is not worth asking again and again: a class whose loading was
+interrupted stays unusable. After some failures in a row without any progress the job ends, to be started anew.
 """
 
 import sys
@@ -18,6 +21,7 @@ from holdfast.pipeline.session import spark_session
 MESSAGES_PER_BATCH = 1000
 ROWS_PER_PARTITION = 400
 """Three tasks a micro-batch, each of which has a publisher of its own."""
+FRUITLESS_MAX = 3
 
 
 def start(spark: SparkSession, recording: str, place: Path, address: str, once: bool) -> list[StreamingQuery]:
@@ -43,25 +47,41 @@ def is_over(queries: list[StreamingQuery], finish: Path, once: bool) -> bool:
             return False
 
 
-def has_finished(spark: SparkSession, recording: str, place: Path, address: str) -> bool:
-    finish = place / "finish"
-    once = finish.exists()
-    try:
-        queries = start(spark, recording, place, address, once)
-        return is_over(queries, finish, once)
-    except (PySparkException, Py4JError):
-        # A worker that was to plan the query is among the dead.
-        return False
-    finally:
-        for query in spark.streams.active:
-            query.stop()
+class Life:
+    """One process of the job: how often in a row it has failed, and the query that failed had done nothing."""
+
+    def __init__(self, spark: SparkSession, recording: str, place: Path, address: str) -> None:
+        self._spark, self._recording, self._place, self._address = spark, recording, place, address
+        self._fruitless = 0
+
+    @property
+    def is_hopeless(self) -> bool:
+        return self._fruitless >= FRUITLESS_MAX
+
+    def has_finished(self) -> bool:
+        finish = self._place / "finish"
+        once = finish.exists()
+        queries: list[StreamingQuery] = []
+        try:
+            queries = start(self._spark, self._recording, self._place, self._address, once)
+            return is_over(queries, finish, once)
+        except (PySparkException, Py4JError):
+            # A worker that was to plan the query is among the dead.
+            failed = [query for query in queries if query.exception() is not None]
+            rows = sum(progress["numInputRows"] for query in failed for progress in query.recentProgress)
+            self._fruitless = 0 if rows else self._fruitless + 1
+            return False
+        finally:
+            for query in self._spark.streams.active:
+                query.stop()
 
 
 def main(recording: str, place: Path, address: str) -> None:
     with spark_session("local[1]", quick=True, memory="512m") as spark:
-        done = False
-        while not done:
-            done = has_finished(spark, recording, place, address)
+        life = Life(spark, recording, place, address)
+        while not life.has_finished():
+            if life.is_hopeless:
+                sys.exit(f"{FRUITLESS_MAX} failures in a row without any progress: start this job anew")
 
 
 if __name__ == "__main__":
