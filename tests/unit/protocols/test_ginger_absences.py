@@ -153,3 +153,20 @@ def test_two_that_never_can_answer_do_not_keep_the_others_from_their_turns():
         asked += name
         (absence.could_not_answer if name in "ab" else absence.had_its_turn)(name)
     assert asked == "ababcdababcd"
+
+
+def test_what_still_went_by_to_the_lost_and_what_did_not_stand_in_processing_order():
+    # 1 and 3 were wanted there, and counted as sent until it was known that nobody comes; 2 and 4 were not.
+    absences, log = Absences(1 << 20), StabilityLog(1)
+    log.link("b")
+    log.went(log.append(batch(1)), "b")
+    absence = begun(absences, "b", "c")
+    for seq in (2, 3, 4):
+        record = log.append(batch(seq))
+        absences.note(record.batch, record.number)
+        if seq == 3:
+            log.went(record, "b")
+    absence.history = own_history(log.history("b"), "b")
+    entries = absences.history(absence).entries
+    assert [seq for (_, seq), *_ in entries] == [1, 2, 3, 4]
+    assert [after for _, _, after, _ in entries] == [0, 1, 2, 3]

@@ -1,0 +1,71 @@
+"""When a client knows that a total batch which it asked for is released."""
+
+from typing import Literal
+
+from holdfast.model.batches import Batch, make_batch
+from holdfast.model.guarantees import FIFO, TOTAL
+from holdfast.model.messages import Levels
+from holdfast.protocols.client_log import HERE, ClientLog
+
+
+def published(*guarantees: int) -> ClientLog:
+    log = ClientLog(1)
+    log.link(HERE)
+    for seq, guarantee in enumerate(guarantees, 1):
+        log.publish(make_batch("me", seq, "t", guarantee, [b"x"]))
+    log.survey()
+    return log
+
+
+def flags(log: ClientLog) -> list[Literal["s", "r", "t", "d"]]:
+    return [record.flag_of_client("me", HERE) for record in log.records()]
+
+
+def came_back(log: ClientLog, batch: Batch) -> None:
+    record = log.find((batch.publisher, batch.first))
+    assert record is not None
+    log.came(record, HERE)
+    log.released(record)
+    log.renumber(record)
+
+
+def test_what_is_not_total_is_sent_and_asked_for_by_nobody():
+    assert flags(published(FIFO, TOTAL)) == ["s", "t"]
+
+
+def test_a_batch_is_released_when_the_broker_has_it_and_all_has_come_that_it_had_sent():
+    log = published(TOTAL)
+    log.on_levels(HERE, Levels((1, 0), (0, 0)))
+    assert log.survey()[HERE].went[0] == 1
+    assert flags(log) == ["d"]
+
+
+def test_until_then_nobody_is_told_that_the_publisher_knows():
+    log = published(FIFO, TOTAL, FIFO)
+    log.on_levels(HERE, Levels((1, 0), (0, 0)))
+    log.survey()
+    assert log.flows[HERE].said == Levels((0, 0), (1, 1))
+    assert flags(log) == ["s", "t", "s"]
+
+
+def test_levels_that_have_overtaken_messages_say_nothing_yet():
+    log = published(TOTAL)
+    log.on_levels(HERE, Levels((1, 0), (2, 0)))
+    log.survey()
+    assert flags(log) == ["t"]
+    log.came(log.append(make_batch("other", 1, "t", FIFO, [b"x"])), HERE)
+    log.survey()
+    assert flags(log) == ["t", "r"]
+    came_back(log, make_batch("me", 1, "t", TOTAL, [b"x"]))
+    log.survey()
+    assert "t" not in flags(log)
+    assert "d" not in flags(log)
+
+
+def test_what_the_next_broker_does_not_take_is_asked_for_anew_and_keeps_nothing_waiting():
+    log = published(TOTAL)
+    log.restart(HERE, {}, 0)
+    log.publish(make_batch("me", 1, "t", TOTAL, [b"x"]))
+    log.on_levels(HERE, Levels((1, 1), (0, 0)))
+    log.survey()
+    assert log.flows[HERE].said == Levels((0, 0), (1, 1))
