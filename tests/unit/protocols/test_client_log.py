@@ -65,7 +65,9 @@ def test_levels_that_have_overtaken_messages_say_nothing_yet():
 def test_what_the_next_broker_does_not_take_is_asked_for_anew_and_keeps_nothing_waiting():
     log = published(TOTAL)
     log.restart(HERE, {}, 0)
+    log.came(log.append(make_batch("other", 1, "t", FIFO, [b"x"])), HERE)
+    assert log.survey()[HERE].came == (1, 1)
     log.publish(make_batch("me", 1, "t", TOTAL, [b"x"]))
     log.on_levels(HERE, Levels((1, 1), (0, 0)))
     log.survey()
-    assert log.flows[HERE].said == Levels((0, 0), (1, 1))
+    assert log.flows[HERE].said == Levels((1, 1), (1, 1))
