@@ -63,6 +63,8 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         "a batch that was released before its publisher wanted it was forgotten before that one knew of the release",
     ),
     ("root", 1, 5300270, "a client took a batch for released without it that was still on its way to it"),
+    ("storm", 2, 5500720, "an older call of a client, which came late, made the broker forget what the client told it"),
+    ("recover", 1, 5500587, "what was released in one batch was asked for again, by parts and with what came after it"),
     ("two", 1, 1200268, "what was released behind the lost broker was asked for again, and its root was elsewhere"),
     ("recover", 1, 1300185, "the same, and somebody had subscribed there: it was released a second time"),
     (

@@ -71,8 +71,12 @@ class _ClientHub(Hub):
     said: Welcome | None = None
     may_begin: Callable[[int], bool]
 
-    def on_welcome(self, link: Link, welcome: Welcome, fresh: bool) -> bool:  # noqa: ARG002
+    def on_welcome(self, link: Link, welcome: Welcome, fresh: bool) -> bool:
         self.said = welcome
+        if welcome.received < link.acked:
+            # Two of our calls have crossed, and it took the older one for a new beginning. What it had is gone there.
+            self._on_refusal(link, Refusal("unknown-session", f"{welcome.node} has forgotten what we told it"))
+            return False
         return not fresh or self.may_begin(welcome.published)
 
 

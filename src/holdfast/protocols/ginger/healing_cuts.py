@@ -82,7 +82,7 @@ class HealingCuts(CutMap):
         record = log.find(batch_id)
         if record is None and not self._healer.is_done(batch.publisher, batch.last):
             record = log.append(batch, pending=True)
-        elif record is not None and record.pending:
+        elif record is not None and record.pending and not self._is_under_way(batch_id, came_from):
             # Its publisher may ask one by one now for what its last broker had merged.
             log.change(record, batch)
         log.came(record, came_from, request=True)
@@ -103,12 +103,15 @@ class HealingCuts(CutMap):
             sources.append(came_from)
         if self._healer.is_done(batch.publisher, batch.last):
             self._finish(batch_id, ())
-        elif not self._is_here(batch_id) and not self._is_asked(batch_id, came_from):
+        elif not self._is_under_way(batch_id, came_from):
             if self._beyond.get(batch_id) == came_from:
                 # It comes back: it was not released there, and its root may be here now.
                 del self._beyond[batch_id]
             self._forward(Cut(batch_id, batch.topic, batch.key_set(), ROOT, batch))
             self.pump()
+
+    def _is_under_way(self, batch_id: BatchId, came_from: str) -> bool:
+        return self._is_here(batch_id) or self._is_asked(batch_id, came_from)
 
     def _is_asked(self, batch_id: BatchId, came_from: str) -> bool:
         """Whether somebody else was asked, and will answer."""
