@@ -41,6 +41,8 @@ class Trial(Struct, frozen=True, forbid_unknown_fields=True):
     """Between two messages, so that each is under way alone."""
     clients: Annotated[int, Meta(ge=3)] = CLIENTS
     """Of a delivery: a publisher, a subscriber that measures, and others."""
+    stored: Annotated[int, Meta(ge=0)] = 0
+    """Of a recovery: how many small messages are in the store before anything is missed."""
 
     @property
     def title(self) -> str:

@@ -32,6 +32,7 @@ from holdfast.protocols.narada.events import (
 
 WINDOW = 50
 """So many messages are published before the last of them is waited for."""
+FILL_WINDOW, FILL_BYTES = 5000, 100
 SETTLE_S = 0.5
 ANSWER_S = 10.0
 ASKER, ASKED = "asker", 20
@@ -55,6 +56,7 @@ async def recoveries(trial: Trial, directory: Path) -> dict[str, Summary]:
     """One repository of three is away while a thousand messages are published: how long until it has them."""
     spent: list[float] = []
     async with running(trial, directory) as processes, AsyncExitStack() as stack:
+        await _fill(processes, trial.stored)
         clients = await _clients(processes, stack)
         await _publish(clients, WINDOW)
         for _ in range(trial.samples):
@@ -107,6 +109,17 @@ async def _clients(processes: Processes, stack: AsyncExitStack) -> list[Client]:
 async def _read(subscription: Subscription) -> None:
     async for _ in subscription.batches():
         pass
+
+
+async def _fill(processes: Processes, count: int) -> None:
+    """Small messages, for nobody in particular: what is stored, and is not missed."""
+    async with connect(processes.cluster.brokers[0].address, name="archivist") as client:
+        for first in range(0, count, FILL_WINDOW):
+            receipt = None
+            for _ in range(min(FILL_WINDOW, count - first)):
+                receipt = await client.publish(STREAM, bytes(FILL_BYTES), durable=STREAM)
+            if isinstance(receipt, DurableReceipt):
+                await receipt.stored()
 
 
 async def _publish(clients: list[Client], count: int) -> None:
