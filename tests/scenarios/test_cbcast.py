@@ -1,7 +1,10 @@
 """CBCAST, told message by message: what waits, what is said of the clocks, and what a flush settles."""
 
+from itertools import takewhile
+
 from holdfast.model.direct_messages import Cast, Copied, Flushed, FlushRequest, Roster
 from holdfast.protocols.cbcast import CbcastBroker
+from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.simulation.faults import Crash, Publish, React, Slow, Subscribe, When
 from tests.scenarios.diaries import told
 
@@ -118,4 +121,24 @@ def test_when_the_coordinator_dies_in_the_midst_of_telling_a_view_all_come_to_ha
     sim.run_until_quiet()
     assert [list(sim.node(name).members) for name in "123"] == [["1", "2", "3"]] * 3  # type: ignore[union-attr]
     assert sim.delivered("bob") == sim.delivered("carol") == [b"m"]
+    assert sim.check().ok
+
+
+def test_a_view_that_comes_behind_more_of_its_casts_than_a_window_holds_comes_through():
+    narrow = BrokerConfig("*", link=LinkConfig(window_bytes=400))
+    sim, diary = told("0-1 0-2 0-3", CbcastBroker, tolerance=1, shares_fate=True, broker=narrow)
+    sim.at(0.0, Subscribe("bob@2", "t"))
+    # Broker 1 alone hears of the view with carol, and multicasts in it before it misses the coordinator.
+    sim.at(3.0, When("0", "Roster", Crash("0"), 1))
+    sim.at(3.0, Subscribe("carol@3", "t"))
+    published = [bytes([number]) * 100 for number in range(20)]
+    for number, payload in enumerate(published):
+        sim.at(3.02 + number / 1000, Publish("alice@1", "t", payload, "causal"))
+    sim.run_until_quiet()
+    for broker in "23":
+        said = [message for sender, message in diary.of(broker, Cast, Roster) if sender == "1"]
+        early = list(takewhile(lambda message: isinstance(message, Cast), said))
+        assert {cast.view for cast in early} == {said[len(early)].number}
+        assert sum(len(cast.batch.payloads) for cast in early) > 400
+    assert sim.delivered("bob") == sim.delivered("carol") == published
     assert sim.check().ok

@@ -73,6 +73,8 @@ ONCE_BROKEN: list[tuple[str, FailureClass, int, str]] = [
     ("cbcast", "recover", 6000028, "who came in the place of the dead answered a call for these, and lost its own one"),
     ("cbcast", "two", 20003, "a subscription was confirmed by a view that was ending, and not in the next one"),
     ("cbcast", "root", 1012, "what came for a subscription that was not confirmed before its client died was judged"),
+    ("cbcast", "root", 8000117, "who alone had the next view could not tell the coordinator, behind its casts"),
+    ("cbcast", "root", 8000175, "a coordinator that alone had the next view could not tell it, behind its casts"),
 ]
 
 

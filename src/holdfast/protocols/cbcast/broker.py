@@ -42,6 +42,8 @@ STABLE_TIMER = "stable"
 STABLE_S = 0.02
 """How long a broker waits for a cast that could say what is stable, before it says it by itself."""
 Waiting = tuple[Link, SessionMessage, SessionMessage]
+Early = tuple[Link | None, Cast | Copied | Confirm]
+"""A message, and the link that is still to be granted credit for it."""
 
 
 class CbcastBroker(FlushingBroker):
@@ -55,8 +57,9 @@ class CbcastBroker(FlushingBroker):
         self._lane: deque[Waiting] = deque()
         """What clients published and asked while the view is flushed."""
         self._subscribing: list[tuple[str, Subscribe]] = []
-        self._ahead: dict[str, list[tuple[Link, Cast | Copied | Confirm]]] = {}
-        """What members sent in a view that we have not heard of yet."""
+        self._ahead: dict[str, list[Early]] = {}
+        """What members sent in a view that we have not heard of yet. It is bounded by the windows of their links; while
+        somebody is suspected, by what a member may send before it has noticed the same and is asked to flush."""
         self._stable_set = False
 
     # ------------------------------------------------------------------------------------------------- messages
@@ -69,7 +72,7 @@ class CbcastBroker(FlushingBroker):
                 self._consumed(link, arrived)
                 self._from_own(link.peer, message)
         elif isinstance(message, Cast | Copied | Confirm):
-            self._from_member(link, message)
+            self._from_member(link.peer, link, message)
         else:
             self._consumed(link, arrived)
             self._about_the_mesh(link.peer, message)
@@ -113,22 +116,37 @@ class CbcastBroker(FlushingBroker):
                 self.hub.out.append(relayed(cast, receiver))
         self._deliver_here(batch)
 
-    def _from_member(self, link: Link, message: Cast | Copied | Confirm) -> None:
-        peer, number = link.peer, self.roster.number
+    def _from_member(self, peer: str, link: Link | None, message: Cast | Copied | Confirm) -> None:
+        number = self.roster.number
         if peer in self._ahead or _view(message) > number:
-            self._ahead.setdefault(peer, []).append((link, message))
+            self._ahead.setdefault(peer, []).append(self._early(link, message))
         elif isinstance(message, Copied):
-            self._consumed(link, message)
+            self._grant(link, message)
             self._on_copied(message)
         elif isinstance(message, Confirm):
             self._queue(peer, Arrival(None, [], message, link, message))
         elif message.view < number or peer in self.suspected:
-            self._consumed(link, message)
+            self._grant(link, message)
         else:
-            self._on_cast(link, message)
+            self._on_cast(peer, link, message)
 
-    def _on_cast(self, link: Link, cast: Cast) -> None:
-        peer = link.peer
+    def _early(self, link: Link | None, message: Cast | Copied | Confirm) -> Early:
+        """Keep it until we have its view; if somebody may be dead, without a claim on the link's window.
+
+        1. The coordinator tells a member the next view, and dies before it tells us. 2. That member multicasts in it
+        until our window is full. 3. We are to get the view from that member, behind its casts, which wait for the view.
+        """
+        if not self.suspected:
+            return link, message
+        self._grant(link, message)
+        return None, message
+
+    def _grant_all(self) -> None:
+        super()._grant_all()
+        for peer, messages in self._ahead.items():
+            self._ahead[peer] = [self._early(*early) for early in messages]
+
+    def _on_cast(self, peer: str, link: Link | None, cast: Cast) -> None:
         entries = self.readers.setdefault(peer, ClockReader()).read(cast.clock)
         if self.config.tolerance:
             kept = self.kept.setdefault(peer, Kept())
@@ -137,15 +155,14 @@ class CbcastBroker(FlushingBroker):
         self._queue(peer, Arrival(cast, entries, None, link, cast))
 
     def _queue(self, peer: str, arrival: Arrival) -> None:
-        if self.in_doubt and arrival.link is not None and arrival.arrived is not None:
+        if self.in_doubt:
             # What it waits for may have died; the flush that decides so must not wait for the credit of this.
-            self._consumed(arrival.link, arrival.arrived)
+            self._grant(arrival.link, arrival.arrived)
             arrival.link = None
         self.arrivals.add(peer, arrival)
 
     def _deliver(self, sender: str, arrival: Arrival) -> None:
-        if arrival.link is not None and arrival.arrived is not None:
-            self._consumed(arrival.link, arrival.arrived)
+        self._grant(arrival.link, arrival.arrived)
         if arrival.cast is not None:
             self._deliver_here(arrival.cast.batch)
         elif arrival.confirm is not None and sender in self.members:
@@ -202,9 +219,9 @@ class CbcastBroker(FlushingBroker):
             self._from_own(link.peer, message)
         ahead, self._ahead = self._ahead, {}
         for peer, messages in ahead.items():
-            for link, early in messages:
+            for early in messages:
                 if peer in self.members:
-                    self._from_member(link, early)
+                    self._from_member(peer, *early)
 
     # --------------------------------------------------------------------------------------------------- stability
 

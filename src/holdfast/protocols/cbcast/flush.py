@@ -263,9 +263,13 @@ class FlushingBroker(MeshBroker):
     def _grant_all(self) -> None:
         """What waits may wait for what has died; the flush that decides so must not wait for the credit of it."""
         for arrival in self.arrivals.all():
-            if arrival.link is not None and arrival.arrived is not None:
-                self._consumed(arrival.link, arrival.arrived)
-                arrival.link = None
+            self._grant(arrival.link, arrival.arrived)
+            arrival.link = None
+
+    def _grant(self, link: Link | None, arrived: SessionMessage | None) -> None:
+        """The link gets its credit for what arrived, unless it had it before."""
+        if link is not None and arrived is not None:
+            self._consumed(link, arrived)
 
     def _watch(self, name: str) -> None:
         """A member that should come and does not is as good as dead."""
