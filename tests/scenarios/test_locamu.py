@@ -4,11 +4,13 @@ import pytest
 
 from holdfast.model.guarantees import GuaranteeError
 from holdfast.model.messages import Data, Relay
-from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.protocols.locamu import LocamuBroker
 from holdfast.protocols.locamu.copies import Copy, Reaches, reaches_of_the_thesis
 from holdfast.protocols.locamu.core import Core
 from holdfast.simulation.faults import Crash, Cut, Heal, Join, Publish, React, Recover, Subscribe, Unsubscribe
+from holdfast.simulation.latencies import Constant
+from holdfast.simulation.network import NetworkConfig
 from holdfast.simulation.workloads import Trouble, random_scenario
 from holdfast.simulation.world import BrokerFactory, Simulation
 from tests.support.locamu import Tree
@@ -135,6 +137,19 @@ def test_what_was_written_down_is_what_was_known():
         for link in [link for link in living.hub.links.values() if link.kind == "client"]:
             revived = again.hub.links[link.peer]
             assert (revived.session, revived.received, revived.queued) == (link.session, link.received, link.queued)
+
+
+def test_what_a_slow_link_still_carries_is_not_sent_again():
+    """A target that lacks something for long is sent it again, and a link with much to carry would never be done."""
+    link = LinkConfig(window_bytes=300, silence_s=5.0)
+    network = NetworkConfig(latency=Constant(600.0), client_latency=Constant(1.0))
+    sim = Simulation("0-1", "locamu", network=network, broker=BrokerConfig("*", tolerance=1, link=link))
+    sim.at(0.0, Subscribe("sue@1", "g"))
+    for number in range(60):
+        sim.at(5.0 + number / 100, Publish("pam@0", "g", b"%d" % number, "causal"))
+    sim.run_until_quiet(limit_s=60)
+    assert sim.delivered("sue@1") == [b"%d" % number for number in range(60)]
+    assert [event.seq for event in sim.events if event.event == "relay"] == list(range(1, 61))
 
 
 PAIRS = 22 * 9

@@ -7,7 +7,7 @@ if a client's session ends. Longer campaigns: `holdfast campaign --protocol loca
 
 import pytest
 
-from holdfast.protocols.locamu import LocamuBroker
+from holdfast.protocols.locamu import LocamuBroker, exchange
 from holdfast.protocols.locamu.copies import Copy, Entry, Marks
 from holdfast.protocols.locamu.core import Core
 from holdfast.simulation.failures import FailureClass
@@ -45,12 +45,22 @@ def test_without_absences_everything_arrives_in_order_and_every_invariant_holds(
 ONCE_BROKEN: list[tuple[FailureClass, int, int, str]] = [
     ("join", 2, 8000065, "a notice that came past a neighbour made what that had before it count as processed"),
     ("join", 2, 8000286, "a newcomer that died before it was taken in came back to another sponsor"),
+    ("join", 1, 8001422, "what slow links still carried was sent again and again, and newcomers waited for 30 s"),
 ]
 
 
 @pytest.mark.parametrize(("failure", "tolerance", "seed"), [run[:3] for run in ONCE_BROKEN], ids=str)
 def test_what_was_broken_once_holds(failure: FailureClass, tolerance: int, seed: int):
     assert list(complaints(range(seed, seed + 1), Trouble((), failure, tolerance), "locamu")) == []
+
+
+def test_copies_that_find_no_room_to_wait_in_come_again(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(exchange, "BUFFER_MAX", 0)
+    scenario = random_scenario(8100002, "locamu", ABSENT[1])
+    sim = scenario.build()
+    sim.run_until_quiet(scenario.limit_s)
+    assert sim.check().ok
+    assert any(report.event == "overflow" for _, _, report in sim.reports)
 
 
 # --------------------------------------------------------------------------------------------------------- mutants

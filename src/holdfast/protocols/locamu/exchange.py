@@ -290,7 +290,7 @@ class Exchange:
                     # What comes after it depends on it. Another copy may make the path safe (3.8.4).
                     return
                 self._relay(peer, self.core.copy_from_us(entry))
-                peer.cursor = entry.own[peer.name]
+                peer.cursor, peer.relayed = entry.own[peer.name], link.queued
             del peer.queue[serial]
 
     def _relay(self, peer: Peer, copy: Copy) -> None:
@@ -313,11 +313,10 @@ class Exchange:
             self._transmit(peer)
 
     def _go_back(self, peer: Peer) -> None:
-        """Begin again after what the peer said it has."""
-        peer.cursor = peer.column.get(self.name, 0)
-        store = self.core.store
-        numbers = sorted((store[serial].own.get(peer.name, 0), serial) for serial in peer.awaiting)
-        peer.queue = {serial: None for number, serial in numbers if number > peer.cursor}
+        """Begin again after what the peer said it has, unless it may lack that because the link still carries it."""
+        link = self.hub.links.get(peer.name)
+        if link is None or link.acked >= peer.relayed:
+            peer.go_back(self.name, self.core.store)
 
     # ----------------------------------------------------------------------------------------------------- standings
 

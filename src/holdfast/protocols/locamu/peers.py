@@ -1,6 +1,7 @@
 """What a LoCaMu broker knows of each broker that it is connected with, for as long as both live."""
 
 from holdfast.model.messages import Standing
+from holdfast.protocols.locamu.copies import Entry
 from holdfast.protocols.locamu.headers import Decoder, Encoder, LinkTerms
 from holdfast.protocols.neighbourhoods import Neighbourhood
 
@@ -21,6 +22,8 @@ class Peer:
         self.complete = 0
         self.cursor = 0
         """Our number for it up to which everything is under way in this session, or was processed there."""
+        self.relayed = 0
+        """The link's number of the last message that was sent in its turn in this session."""
         self.queue: dict[int, None] = {}
         """Serials of what has not been sent to it, in order."""
         self.awaiting: dict[int, None] = {}
@@ -34,11 +37,17 @@ class Peer:
         """A new session: neither side remembers what an earlier one has carried."""
         self.in_session = True
         self.encoder, self.decoder = Encoder(outgoing, own), Decoder(incoming, self.name)
-        self.greeted, self.said = False, None
+        self.greeted, self.said, self.relayed = False, None, 0
         self.resent.clear()
 
     def end(self) -> None:
         self.greeted = self.in_session = False
+
+    def go_back(self, own: str, store: dict[int, Entry]) -> None:
+        """Queue again, in order, whatever comes after what it said it has."""
+        self.cursor = self.column.get(own, 0)
+        numbers = sorted((store[serial].own.get(self.name, 0), serial) for serial in self.awaiting)
+        self.queue = {serial: None for number, serial in numbers if number > self.cursor}
 
 
 def active(near: Neighbourhood, peers: dict[str, Peer]) -> set[str]:
