@@ -6,12 +6,11 @@ of. A scenario that these survived would prove nothing.
 
 from holdfast.model.errors import HoldfastError
 from holdfast.model.messages import Join, Twig
-from holdfast.protocols.client_log import HERE
+from holdfast.protocols.client_log import HERE, ClientLog
 from holdfast.protocols.ginger import HealingBroker
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.links import Link
 from holdfast.protocols.moving import MovingClient
-from holdfast.protocols.stability import StabilityLog
 from holdfast.simulation.faults import Crash, Freeze, Publish, When
 from holdfast.simulation.world import Simulation
 from tests.scenarios.repairs import SEEDS, at, finish, got, listen, run_until, say, slow, tree
@@ -95,7 +94,7 @@ class Trusting(MovingClient):
 
     def _join(self, link: Link, tolerance: int) -> None:
         if self._log is not None:
-            self._log = StabilityLog(tolerance)
+            self._log = ClientLog(tolerance)
             self._log.link(HERE)
         super()._join(link, tolerance)
 

@@ -33,9 +33,10 @@ def test_no_frame_takes_longer_than_the_longest_latency_whatever_is_drawn():
     def first_word_s(longest_ms: float | None) -> float:
         sim = toys("0-1", network=NetworkConfig(latency=Constant(80.0), speeds=(10.0,), latency_ms_max=longest_ms))
         sim.run_for(5.0)
-        return toy(sim, "0").diary[0][0]
+        return float(toy(sim, "0").diary[0][0])
 
-    assert (first_word_s(None), first_word_s(100.0)) == (pytest.approx(2.4), pytest.approx(0.3))
+    assert first_word_s(None) == pytest.approx(2.4)
+    assert first_word_s(100.0) == pytest.approx(0.3)
 
 
 def test_a_connection_to_nobody_fails():
