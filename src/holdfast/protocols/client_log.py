@@ -1,6 +1,7 @@
 """What a client keeps of what it published and received, for the repair of its broker's loss."""
 
 from collections import deque
+from typing import Literal
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
@@ -57,3 +58,12 @@ class ClientLog(StabilityLog):
     def _release_up_to(self, reached: int) -> None:
         while self._waiting and self._waiting[0].outs.get(HERE, 0) <= reached:
             self.released(self._waiting.popleft())
+
+
+def flag_of(record: Record, client: str) -> Literal["s", "r", "t", "d"]:
+    """What that client had to do with a record. What it published and got back it has received, like anyone else."""
+    if record.batch.publisher != client or HERE in record.ins:
+        return "r"
+    if record.batch.guarantee != TOTAL:
+        return "s"
+    return "t" if record.pending else "d"

@@ -27,7 +27,7 @@ from holdfast.model.messages import (
     View,
 )
 from holdfast.model.terms import Contact
-from holdfast.protocols.client_log import HERE, ClientLog
+from holdfast.protocols.client_log import HERE, ClientLog, flag_of
 from holdfast.protocols.clients import GIVE_UP_TIMER, ClientNode
 from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.hub import BEAT_TIMER
@@ -257,7 +257,7 @@ class MovingClient(ClientNode):
             self._log.link(HERE)
         self._fenced = True
         self._joined = [
-            Unstable(record.flag_of_client(self.name, HERE), record.batch, after, record.number)
+            Unstable(flag_of(record, self.name), record.batch, after, record.number)
             for record, after in self._log.history(HERE)
         ]
         for unstable in self._joined:

@@ -1,10 +1,8 @@
 """A record of the stability log, and what is known of one link's positions: see `protocols.stability`."""
 
 from collections import deque
-from typing import Literal
 
 from holdfast.model.batches import Batch
-from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Levels
 
 RecordId = tuple[str, int]
@@ -66,14 +64,6 @@ class Record:
         if peer not in self.ins:
             return self.requested_from == peer
         return peer in self.requested and peer not in self.outs
-
-    def flag_of_client(self, client: str, broker: str) -> Literal["s", "r", "t", "d"]:
-        """What a client had to do with it. What it published and got back it has received, like anyone else."""
-        if self.batch.publisher != client or broker in self.ins:
-            return "r"
-        if self.batch.guarantee != TOTAL:
-            return "s"
-        return "t" if self.pending else "d"
 
 
 class Flow:

@@ -5,7 +5,7 @@ from typing import Literal
 from holdfast.model.batches import Batch, make_batch
 from holdfast.model.guarantees import FIFO, TOTAL
 from holdfast.model.messages import Levels
-from holdfast.protocols.client_log import HERE, ClientLog
+from holdfast.protocols.client_log import HERE, ClientLog, flag_of
 
 
 def published(*guarantees: int) -> ClientLog:
@@ -18,7 +18,7 @@ def published(*guarantees: int) -> ClientLog:
 
 
 def flags(log: ClientLog) -> list[Literal["s", "r", "t", "d"]]:
-    return [record.flag_of_client("me", HERE) for record in log.records()]
+    return [flag_of(record, "me") for record in log.records()]
 
 
 def came_back(log: ClientLog, batch: Batch) -> None:

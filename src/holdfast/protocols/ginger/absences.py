@@ -142,11 +142,11 @@ class Absences:
         """Everything that this broker has to do with what the absent may lack."""
         before, pages = absence.history, list(self._diary)[absence.start - self._first :]
         batches, numbers = dict(before.batches), dict(before.numbers)
-        fresh: deque[Contribution] = deque()
+        fresh: deque[tuple[RecordId, int]] = deque()
         for batch, number in pages:
             record_id = (batch.publisher, batch.first)
             if record_id not in batches:
-                fresh.append((record_id, Flag.SENT, 0, number))
+                fresh.append((record_id, number))
                 batches[record_id] = batch
                 numbers[record_id] = number
         since = {(batch.publisher, batch.first) for batch, _ in pages}
@@ -176,7 +176,9 @@ class Absences:
         return late
 
 
-def _in_turn(entries: list[Contribution], fresh: deque[Contribution], since: set[RecordId]) -> list[Contribution]:
+def _in_turn(
+    entries: list[Contribution], fresh: deque[tuple[RecordId, int]], since: set[RecordId]
+) -> list[Contribution]:
     """What went by on the link, and what was processed `since` it was lost and did not go by, in processing order.
 
     What those out of reach had wanted still goes by on the link until it is known that they do not come.
@@ -184,14 +186,14 @@ def _in_turn(entries: list[Contribution], fresh: deque[Contribution], since: set
     order: list[Contribution] = []
     places = [0]
     for place, (record_id, flag, after, number) in enumerate(entries):
-        while fresh and record_id in since and fresh[0][3] < number:
-            one = fresh.popleft()
-            order.append((one[0], Flag.SENT, len(order), one[3]))
-        # All that went by before it was sent still has; what is sent now comes behind everything.
+        while fresh and record_id in since and fresh[0][1] < number:
+            fresh_id, fresh_number = fresh.popleft()
+            order.append((fresh_id, Flag.SENT, len(order), fresh_number))
+        # What was sent when all the others had gone by is behind these, too; a request stays behind what it was behind.
         earlier = len(order) if flag is Flag.SENT and after == place else places[min(after, place)]
         order.append((record_id, flag, len(order) + 1 if after > place else earlier, number))
         places.append(len(order))
-    order += [(one[0], Flag.SENT, len(order) + place, one[3]) for place, one in enumerate(fresh)]
+    order += [(fresh_id, Flag.SENT, len(order) + place, number) for place, (fresh_id, number) in enumerate(fresh)]
     return order
 
 

@@ -33,7 +33,7 @@ from holdfast.protocols.narada.events import (
     number_of,
 )
 from holdfast.protocols.narada.keeping import Keeping, notice
-from holdfast.protocols.narada.members import Member
+from holdfast.protocols.narada.members import NEVER, Member
 from holdfast.protocols.narada.participant import Effects, Read, Say
 from holdfast.protocols.narada.rows import RowTable, merged
 from holdfast.protocols.trackers import Range
@@ -56,7 +56,7 @@ class Bundle:
         self.members: dict[str, Member] = {}
         self._gone: dict[tuple[str, int], None] = {}
         self._news: list[Row] = []
-        self._said_at = -1e9
+        self._said_at = NEVER
         self._said_covers: tuple[tuple[str, int, int], ...] = ()
         self._answer_due = False
         self.assistant = ""
@@ -101,7 +101,7 @@ class Bundle:
             member.note_told(event, known)
             if member.known.prefix > known:
                 # There may be more to be explained: ask at once.
-                member.asked_at, member.asked_s = -1e9, keeping.config.fetch_s
+                member.asked_at, member.asked_s = NEVER, keeping.config.fetch_s
         if event.upto and member.name == self.assistant and keeping.state == "learning":
             self._set_aside(event, now)
 
@@ -274,7 +274,7 @@ class Bundle:
         if member is not None and len(keeping.staged) > staged and not event.more:
             # There may be more than was read at once: ask for what is still missing. If this was nothing new, it comes
             # in answer to a question that was repeated: to ask again at once would go on for ever.
-            member.asked_at, member.asked_s = -1e9, keeping.config.fetch_s
+            member.asked_at, member.asked_s = NEVER, keeping.config.fetch_s
         self._progress_at = now if keeping.staged else self._progress_at
 
     # ------------------------------------------------------------------------------------------------------ catching up
@@ -430,7 +430,7 @@ class Bundle:
     def _choose(self, member: Member, now: float) -> None:
         self.assistant, self._target, self._progress_at = member.name, member.end, now
         self._explained_upto = member.cover
-        member.asked_at = -1e9
+        member.asked_at = NEVER
 
     def _set_aside(self, event: Gossip, now: float) -> None:
         """What was missed gets places, in the order of the repository that has it."""
@@ -447,7 +447,7 @@ class Bundle:
             if chain is not None and last > chain.top:
                 keeping.set_aside(chain, last)
         member = self.members[event.repository]
-        member.asked_at, member.asked_s = -1e9, keeping.config.fetch_s
+        member.asked_at, member.asked_s = NEVER, keeping.config.fetch_s
 
     # --------------------------------------------------------------------------------------------------------- leaving
 

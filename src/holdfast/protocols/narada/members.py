@@ -7,6 +7,7 @@ from holdfast.protocols.trackers import RangeTracker, WindowFull
 
 KNOWN_RANGES_MAX = 4096
 NEVER = -1e9
+"""A time before all others, of what has not happened yet."""
 
 
 class Member:
