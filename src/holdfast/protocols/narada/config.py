@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from holdfast.model.batches import BATCH_BYTES_MAX, PAYLOAD_BYTES_MAX
+from holdfast.model.batches import PAYLOAD_BYTES_MAX
 from holdfast.model.reliable import Level
 
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
@@ -34,7 +34,8 @@ class PublisherConfig(Struct, frozen=True, forbid_unknown_fields=True):
     buffer_bytes_max: PositiveInt = 8 << 20
     buffer_count_max: PositiveInt = 100_000
     """Beyond either bound `publish` is refused until some are stored."""
-    batch_bytes_max: PositiveInt = BATCH_BYTES_MAX
+    batch_bytes_max: PositiveInt = 1 << 18
+    """More than what is not stored travels in: each batch has an order, a row and a place in an index to itself."""
     batch_count_max: PositiveInt = 1024
     resend_s: Seconds = 0.2
     """Silence after which what is not acknowledged is ordered again; doubles up to `resend_max_s`."""
