@@ -9,7 +9,20 @@ from collections.abc import Iterator, Sequence
 from holdfast.experiments.experiment import Claim
 from holdfast.experiments.locamu import Load
 from holdfast.experiments.locamu_bounds import SIZES, header_bytes, locamu_bound
-from holdfast.experiments.locamu_points import BOTH, CAUSAL, CROWD_MBPS, PACED_MBPS, Shape, crowd, everybody, pace
+from holdfast.experiments.locamu_points import (
+    BOTH,
+    CAUSAL,
+    CROWD_MBPS,
+    PACED_MBPS,
+    PRESSED,
+    PRESSED_BROKERS,
+    PRESSED_MBPS,
+    Shape,
+    crowd,
+    everybody,
+    pace,
+    pressed,
+)
 from holdfast.experiments.locamu_rows import Found
 
 DELTA = "delta-neighbourhood"
@@ -40,6 +53,10 @@ WHY_CBCAST = (
     "are largest around the root, where everything has to pass."
 )
 WHY_FITS = "100 messages a second of everybody fit into the bandwidth whatever the metadata, so that nobody is behind."
+WHY_PRESSED = (
+    "who publishes on and on without being given anything depends on little, and CBCAST says what has changed alone: "
+    "its headers shrink the more is under way, and with them what it lags behind. What can be gone on with is above."
+)
 WHY_SOON = (
     "what changed since the last message to the same receiver is much when a publisher says little and belongs to many "
     "groups, each with a clock of its own."
@@ -61,6 +78,7 @@ def claims(found: Found, of: Shape) -> Iterator[Claim]:
         yield from _metadata(found, of, subtrees)
         for mbps in PACED_MBPS:
             yield from _falling_behind(found, of, subtrees, mbps)
+        yield from _pressed(found, subtrees)
     yield from _groups(found, of)
     yield from _constant(found, of)
 
@@ -154,7 +172,7 @@ def _degree(found: Found, of: Shape) -> Iterator[Claim]:
 
 
 def _metadata(found: Found, of: Shape, subtrees: bool) -> Iterator[Claim]:
-    figure = "5.3b, d" if subtrees else "5.2b, d"
+    figure = "5.3b" if subtrees else "5.2b"
     loads = pace(of, as_thesis=True)
     bytes_of = {protocol: found.header_bytes(protocol, loads, subtrees=subtrees) for protocol in CAUSAL}
     locamu, cbcast, barriers = (bytes_of[protocol] for protocol in ("locamu", "cbcast", "barriers"))
@@ -182,7 +200,7 @@ def _falling_behind(found: Found, of: Shape, subtrees: bool, mbps: float) -> Ite
         )
         if locamu[-1] and cbcast[-1]:
             says = "with all publishing, CBCAST falls behind LoCaMu."
-            ours = f"{mbps:g} Mbps, {NAMES[as_thesis]}, {of.publishers[-1]} publishers, deliveries a second: "
+            ours = f"{mbps:g} Mbps, {NAMES[as_thesis]}, {of.publishers[-1]} publishers, can go on with a second: "
             ours += f"LoCaMu {locamu[-1]:,.0f}, CBCAST {cbcast[-1]:,.0f}."
             fits = abs(cbcast[-1] / locamu[-1] - 1) < ALIKE
             yield Claim(figure, says, ours, not fits and cbcast[-1] < locamu[-1], WHY_FITS if fits else WHY_CBCAST)
@@ -191,10 +209,30 @@ def _falling_behind(found: Found, of: Shape, subtrees: bool, mbps: float) -> Ite
             says = "causal barriers are far below."
             low, high = both[-1]
             place = of.publishers[len([one for one in barriers if one]) - 1]
-            ours = f"{mbps:g} Mbps, {place} publishers, deliveries a second: LoCaMu {high:,.0f}, barriers {low:,.0f}."
+            ours = (
+                f"{mbps:g} Mbps, {place} publishers, can go on with a second: LoCaMu {high:,.0f}, barriers {low:,.0f}."
+            )
             yield Claim(
                 figure, says, ours, 2 * low < high, f"with {place} publishers {mbps:g} Mbps are enough for all."
             )
+
+
+def _pressed(found: Found, subtrees: bool) -> Iterator[Claim]:
+    """The same where more is published than fits."""
+    figure, world = "5.3c" if subtrees else "5.2c", {"brokers": PRESSED_BROKERS, "subtrees": subtrees}
+    for as_thesis in BOTH:
+        load = pressed(as_thesis)[-1]
+        found_of = {one: found.get(one, load, **world) for one in CAUSAL}
+        locamu, cbcast, barriers = (found_of[one] for one in ("locamu", "cbcast", "barriers"))
+        where = f"{PRESSED_BROKERS} brokers, {PRESSED_MBPS:g} Mbps, {NAMES[as_thesis]}, {PRESSED[-1]} publishers, run "
+        where += "with more than fits, deliveries a second: "
+        if locamu and cbcast:
+            ours = f"{where}LoCaMu {locamu.per_s:,.0f}, CBCAST {cbcast.per_s:,.0f}."
+            behind = cbcast.per_s < (1 - ALIKE) * locamu.per_s
+            yield Claim(figure, "with all publishing, CBCAST falls behind LoCaMu.", ours, behind, WHY_PRESSED)
+        if locamu and barriers:
+            ours = f"{where}LoCaMu {locamu.per_s:,.0f}, barriers {barriers.per_s:,.0f}."
+            yield Claim(figure, "causal barriers are far below.", ours, 2 * barriers.per_s < locamu.per_s)
 
 
 def _groups(found: Found, of: Shape) -> Iterator[Claim]:

@@ -23,6 +23,10 @@ PACED_MBPS = (THESIS_MBPS, 10.0)
 WIDE_MBPS = 1000.0
 """And what they are run with: enough for everybody, so that all messages depend on all before them."""
 CROWD_MBPS = 10.0
+PRESSED_BROKERS, PRESSED_MBPS, PRESSED_MESSAGES = 63, 10.0, 8
+"""Where publishers at their pace have more to say than fits, and go on all the same."""
+PRESSED = (8, PRESSED_BROKERS)
+"""How many of them there are."""
 
 
 class Shape(Struct, frozen=True):
@@ -135,6 +139,8 @@ def _causal(of: Shape, protocol: str) -> Iterator[Point]:
         else:
             for some in (loads[:-2], loads[-2:]):
                 yield Point(protocol, of.brokers, subtrees=subtrees, loads=tuple(some))
+        both = [load for pair in zip(pressed(False), pressed(True), strict=True) for load in pair]
+        yield Point(protocol, PRESSED_BROKERS, subtrees=subtrees, loads=tuple(both))
     for brokers in of.everybody:
         if brokers < of.everybody[-1] or protocol != "barriers":
             yield Point(protocol, brokers, loads=everybody(brokers))
@@ -170,6 +176,13 @@ def pace(of: Shape, as_thesis: bool) -> list[Load]:
     return [
         Load(one, 4 if one < 64 else 2, PACE_MS, WIDE_MBPS, as_thesis=as_thesis, warm=not as_thesis)
         for one in of.publishers
+    ]
+
+
+def pressed(as_thesis: bool) -> list[Load]:
+    """The same with the bandwidth that there is, whether they fit into it or not."""
+    return [
+        Load(one, PRESSED_MESSAGES, PACE_MS, PRESSED_MBPS, as_thesis=as_thesis, warm=not as_thesis) for one in PRESSED
     ]
 
 

@@ -18,11 +18,15 @@ from holdfast.experiments.locamu_points import (
     FULL,
     LOCALIZED,
     PACED_MBPS,
+    PRESSED,
+    PRESSED_BROKERS,
+    PRESSED_MBPS,
     QUICK,
     Shape,
     crowd,
     everybody,
     pace,
+    pressed,
     steady,
 )
 from holdfast.experiments.locamu_rows import Found
@@ -35,6 +39,7 @@ COLORS = {
     "ginger": "#3d8b5f",
 }
 SCALES = {False: "our wire", True: "as the thesis counts"}
+METADATA = "bytes of metadata a message"
 DEPICTED = {"5.2": (False, "one group"), "5.3": (True, "a group for every subtree")}
 
 Measure = Callable[[Result], float]
@@ -164,10 +169,24 @@ def _causal(found: Found, of: Shape) -> Iterable[Panel]:
         for letter, mbps in zip("ac", PACED_MBPS, strict=True):
             throughput = Panel(figure + letter, f"{groups}, {mbps:g} Mbps", "publishers", of.publishers, CAUSAL)
             throughput.factors = True
+            throughput.y = "deliveries a second that can be gone on with"
             yield throughput.fill(lambda protocol, scale, mbps=mbps: carried(protocol, scale, mbps))  # type: ignore[misc]
-        metadata = Panel(f"{figure}bd", groups, "publishers", of.publishers, CAUSAL)
-        metadata.y, metadata.factors = "bytes of metadata a message", True
+        metadata = Panel(f"{figure}b", f"{groups}, everything fits", "publishers", of.publishers, CAUSAL)
+        metadata.y, metadata.factors = METADATA, True
         yield metadata.fill(weighed)
+        yield from _pressed(found, figure, subtrees, groups)
+
+
+def _pressed(found: Found, figure: str, subtrees: bool, groups: str) -> Iterable[Panel]:
+    """More is published than fits: what is delivered meanwhile, and what headers come to."""
+    where = f"{groups}, {PRESSED_MBPS:g} Mbps for more than fits, {PRESSED_BROKERS} brokers"
+    world: dict[str, int | bool] = {"brokers": PRESSED_BROKERS, "subtrees": subtrees}
+    delivered = Panel(f"{figure}c-pressed", where, "publishers", PRESSED, CAUSAL)
+    delivered.factors = True
+    yield delivered.fill(lambda protocol, scale: found.per_s(protocol, pressed(scale), **world))
+    metadata = Panel(f"{figure}d", where, "publishers", PRESSED, CAUSAL)
+    metadata.y, metadata.factors = METADATA, True
+    yield metadata.fill(lambda protocol, scale: found.header_bytes(protocol, pressed(scale), **world))
 
 
 def _sizes(found: Found, of: Shape) -> Iterable[Panel]:
@@ -254,8 +273,9 @@ RATIOS: tuple[tuple[str, Measure], ...] = (
 def _details(rows: Sequence[Row]) -> Table:
     columns = (
         *("protocol", "brokers", "fan_out", "tolerance", "subtrees", "absent", "publishers", "messages", "interval_ms"),
-        *("mbps", "payload_bytes", "as_thesis", "deliveries", "per_s", "header_bytes", "header_bytes_max"),
+        *("mbps", "payload_bytes", "as_thesis", "warm", "deliveries", "per_s", "header_bytes", "header_bytes_max"),
         *("beside_bytes", "span_s", "gap_ms", "gap_ms_max", "busiest_bytes"),
+        *("seed", "kept", "complaint", "point_events", "point_virtual_s"),
     )
     lines: list[tuple[Cell, ...]] = []
     for row in rows:
@@ -263,9 +283,12 @@ def _details(rows: Sequence[Row]) -> Table:
         for one in row.results:
             load = one.load
             world = (point.protocol, point.brokers, point.fan_out, point.tolerance, point.subtrees, point.absent)
-            asked = (load.publishers, load.messages, load.interval_ms, load.mbps, load.payload_bytes, load.as_thesis)
+            asked = (load.publishers, load.messages, load.interval_ms, load.mbps, load.payload_bytes)
+            how = (load.as_thesis, load.warm)
             came = (one.deliveries, one.per_s, one.header_bytes, one.header_bytes_max, one.beside_bytes)
-            lines.append((*world, *asked, *came, one.span_s, one.gap_ms, one.gap_ms_max, one.busiest_bytes))
+            spans = (one.span_s, one.gap_ms, one.gap_ms_max, one.busiest_bytes)
+            judged = (point.seed, row.kept, row.complaint, row.events, row.virtual_s)
+            lines.append((*world, *asked, *how, *came, *spans, *judged))
     return Table("results", "Every load of every point", columns, tuple(lines), detail=True)
 
 

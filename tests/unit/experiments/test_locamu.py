@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.experiments.locamu import PROTOCOLS, Load, Point, Result, Row, run
 from holdfast.experiments.locamu_bounds import SIZES, group_sizes, header_bytes, locamu_bound, memory_bytes
-from holdfast.experiments.locamu_points import CAUSAL, FULL, LOCALIZED, QUICK, Shape, pace, points, shape
+from holdfast.experiments.locamu_points import CAUSAL, FULL, LOCALIZED, QUICK, Shape, pace, points, pressed, shape
 from holdfast.experiments.locamu_report import report
 from holdfast.experiments.locamu_worlds import World, groups_of
 from holdfast.experiments.scales import GINGER_BYTES
@@ -42,7 +42,7 @@ def test_no_point_is_run_twice_and_each_survives_the_way_to_another_process(quic
 
 
 def test_a_full_run_has_the_settings_of_the_thesis():
-    found = [point for point in points(quick=False) if point.loads != points(quick=True)[0].loads]
+    found = [point for point in points(quick=False) if point.loads[0] not in pressed(as_thesis=False)]
     assert {point.brokers for point in found if point.subtrees} == {511}
     assert {load.interval_ms for point in found if point.subtrees for load in point.loads} == {10.0}
     default = Load()
@@ -143,10 +143,33 @@ def test_locamu_that_is_told_of_groups_knows_what_it_would_have_heard():
         assert {interest for interest, _ in one.wants} == {interest for interest, _ in other.wants}
 
 
-def test_a_point_that_cannot_be_run_is_a_row_that_says_why():
-    row = run(Point("nonsense", SMALL))
-    assert (row.kept, row.results) == (False, [])
-    assert "unknown protocol 'nonsense'" in row.complaint
+def test_a_point_that_cannot_be_run_is_a_row_that_says_why(monkeypatch):
+    def world(*_: object) -> World:
+        raise LookupError("no room")
+
+    monkeypatch.setattr("holdfast.experiments.locamu.World", world)
+    row = run(Point("ginger", SMALL))
+    assert (row.kept, row.results, row.complaint) == (False, [], "LookupError: no room")
+
+
+def test_a_run_in_which_somebody_failed_counts_for_nothing(monkeypatch):
+    monkeypatch.setattr("holdfast.simulation.world.Simulation.failures", lambda _: ["broker 3 was not quiet"])
+    row = run(Point("ginger", 3, loads=(Load(messages=2),)))
+    assert (row.kept, row.complaint) == (False, "broker 3 was not quiet")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ('{"protocol":"nonsense"}', "there is no protocol 'nonsense'"),
+        ('{"loads":[]}', "a point without loads measures nothing"),
+        ('{"brokers":7,"loads":[{"publishers":8}]}', "8 publishers need as many brokers, and there are 7"),
+        ('{"protocol":"cbcast","absent":true}', "nobody can be absent with cbcast"),
+    ],
+)
+def test_a_point_that_makes_no_sense_is_none(wrong, why):
+    with pytest.raises(msgspec.ValidationError, match=why):
+        msgspec.json.decode(wrong, type=Point)
 
 
 # ------------------------------------------------------------------------------------------------------------ bounds
@@ -181,6 +204,34 @@ def test_a_report_shows_ginger_beside_the_others_and_says_what_agrees():
     assert bounds.columns[-1].startswith("ginger")
     assert [figure.name for figure in made.figures] == ["locamu-5.4"]
     assert [(claim.figure, claim.agrees) for claim in made.claims] == [("5.4a", True)]
+
+
+def made_up(protocol: str, subtrees: bool, speeds: list[float]) -> Row:
+    """A row of somebody who published more than fits, with these deliveries a second."""
+    loads = [load for pair in zip(pressed(False), pressed(True), strict=True) for load in pair]
+    some = paced(protocol, subtrees).results[0]
+    results = [msgspec.structs.replace(some, load=load, per_s=speed) for load, speed in zip(loads, speeds, strict=True)]
+    return Row(Point(protocol, 63, subtrees=subtrees, loads=tuple(loads)), True, "", results, 1, 1.0)
+
+
+def test_what_was_run_with_more_than_fits_is_shown_and_judged_beside_what_can_be_gone_on_with():
+    speeds = {"locamu": [10.0, 20.0, 30.0, 40.0], "cbcast": [10.0, 20.0, 29.0, 50.0], "barriers": [1.0, 1.0, 16.0, 1.0]}
+    made = report([made_up(protocol, False, some) for protocol, some in speeds.items()])
+    table = next(table for table in made.tables if table.name == "figure-5.2c-pressed")
+    assert [row[0] for row in table.rows] == ["8", "63"]
+    assert table.rows[1][1:4] == (30.0, 29.0, 16.0)
+    assert "figure-5.2d" in {table.name for table in made.tables}
+    judged = [(claim.says, claim.agrees) for claim in made.claims if claim.figure == "5.2c"]
+    behind, below = "with all publishing, CBCAST falls behind LoCaMu.", "causal barriers are far below."
+    assert judged == [(behind, True), (below, False), (behind, False), (below, True)]
+
+
+def test_every_load_is_in_the_results_with_what_became_of_its_run():
+    row = msgspec.structs.replace(paced("locamu", False), kept=False, complaint="1 lost")
+    table = next(table for table in report([row]).tables if table.name == "results")
+    line = dict(zip(table.columns, table.rows[0], strict=True))
+    assert (line["kept"], line["complaint"], line["seed"], line["warm"]) == (False, "1 lost", 1, False)
+    assert line["point_events"] == row.events
 
 
 def test_a_run_that_broke_a_promise_is_in_no_figure():
