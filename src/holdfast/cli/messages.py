@@ -24,7 +24,7 @@ from holdfast.cli.options import (
 )
 from holdfast.cli.output import note, print_json, print_line
 from holdfast.client import Receipt, Subscription, connect
-from holdfast.client.durable import DurableReceipt
+from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.client.names import random_name
 from holdfast.client.recording import record
 from holdfast.cluster.config import CLUSTER_NAME

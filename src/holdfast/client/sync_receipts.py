@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from holdfast.client.durable import DurableReceipt
+from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.client.receipts import Level
 from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
 

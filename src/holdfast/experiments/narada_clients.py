@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from holdfast.client import Client, connect
-from holdfast.client.durable import DurableReceipt
+from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.client.subscriptions import Subscription
 from holdfast.cluster.bench.samples import clock_ns
 from holdfast.cluster.workers import Orders, say, settings_of_this_process, work

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.client import Client, connect
-from holdfast.client.durable import DurableReceipt
+from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.client.listening import Listener
 from holdfast.client.subscriptions import Subscription
 from holdfast.cluster.bench.samples import clock_ns

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.client.durable import DurableReceipt, DurableSubscription
+from holdfast.client.durable import DurableSubscription
+from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.cluster.ports import free_port_pairs
 from holdfast.model.errors import LocalMisuse, Refused
 from holdfast.protocols.narada import Registration

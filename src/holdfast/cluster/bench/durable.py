@@ -10,7 +10,7 @@ from typing import Literal, cast
 from msgspec import Struct
 
 from holdfast.client import connect
-from holdfast.client.durable import DurableReceipt
+from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.cluster.bench.samples import Published, Tally, clock_ns
 from holdfast.cluster.workers import Orders, play, say
 
