@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.protocols.locamu import LocamuBroker
-from holdfast.protocols.locamu.copies import Copy
+from holdfast.protocols.locamu.copies import Copy, Marks, Pair
 from holdfast.protocols.locamu.exchange import Exchange
 from holdfast.protocols.locamu.peers import Peer
 from holdfast.simulation.faults import Command, Subscribe
@@ -19,22 +21,35 @@ IDENTIFIERS = b"(identifiers)"
 """In the place of the payload, where a copy only tells of identifiers."""
 
 
+class Sent(Struct, frozen=True):
+    """One copy as its receiver reads it, if it arrives."""
+
+    sender: str
+    receiver: str
+    payload: bytes
+    marks: Marks
+    """The identifiers that those gave it who forwarded this copy. Without the sender's, it is passed on as it came."""
+    merged: Marks = {}
+    """Those that are known of other copies."""
+
+
 class Tree:
-    """A simulation, and every copy that a broker sent: who sent it to whom, its payload, and whose marks it carried.
+    """A simulation, and every copy that a broker sent.
 
     Each of the `members` has a client, named like it with the case swapped, that wants `g`. Numbers in marks count from
     when all this was settled.
     """
 
     def __init__(self, tree: str, tolerance: int, members: Iterable[str], others: Iterable[Subscribe] = ()) -> None:
-        self.copies: list[tuple[str, str, bytes, dict[str, dict[str, int]]]] = []
-        sent, base = self.copies, dict[tuple[str, str], int]()
+        self._sent: list[Sent] = []
+        sent, base = self._sent, dict[Pair, int]()
 
         class Watched(Exchange):
             def _relay(self, peer: Peer, copy: Copy) -> None:
                 if copy.notice is None:
-                    marks = {node: _since(base, node, copy.marks[node]) for node in copy.path if node in copy.marks}
-                    sent.append((self.name, peer.name, copy.batch.payloads if copy.batch else IDENTIFIERS, marks))
+                    what = copy.batch.payloads if copy.batch else IDENTIFIERS
+                    marks, merged = (_told(one, copy.path, peer, base) for one in (copy.marks, copy.extra))
+                    sent.append(Sent(self.name, peer.name, what, marks, merged))
                 super()._relay(peer, copy)
 
         class WatchedBroker(LocamuBroker):
@@ -48,7 +63,9 @@ class Tree:
             broker=BrokerConfig("*", tolerance=tolerance, link=link, suspect_s=0.02),
             check_invariants=True,
         )
-        for command in [*(Subscribe(f"{name.swapcase()}@{name}", "g") for name in members), *others]:
+        wanted = [*(Subscribe(f"{name.swapcase()}@{name}", "g") for name in members), *others]
+        self._clients = [command.client for command in wanted]
+        for command in wanted:
             self.sim.at(0.0, command)
         self.sim.run_for(SETTLED_S)
         for name in self.sim.tree:
@@ -73,14 +90,25 @@ class Tree:
         assert isinstance(node, LocamuBroker)
         return node
 
-    def hops(self, payload: bytes) -> list[tuple[str, str]]:
-        """Between whom copies of that message went, in order."""
-        return [(sender, receiver) for sender, receiver, what, _ in self.copies if what == payload]
+    def sent(self) -> list[Sent]:
+        """Every copy that was sent since this was asked before, in order."""
+        found = self._sent[:]
+        self._sent.clear()
+        return found
 
-    def marks(self, payload: bytes, sender: str, receiver: str) -> list[dict[str, dict[str, int]]]:
-        """The marks of the copies of that message from the one to the other, in order."""
-        return [marks for one, other, what, marks in self.copies if (one, other, what) == (sender, receiver, payload)]
+    def delivered(self) -> dict[str, list[bytes]]:
+        """By broker, what its client was given, in order."""
+        return {client.partition("@")[2]: self.sim.delivered(client) for client in self._clients}
 
 
-def _since(base: dict[tuple[str, str], int], node: str, numbers: dict[str, int]) -> dict[str, int]:
-    return {target: number - base.get((node, target), 0) for target, number in numbers.items()}
+def _told(marks: Marks, path: tuple[str, ...], peer: Peer, base: dict[Pair, int]) -> Marks:
+    """What a header says of these marks: what is too far from either end of the link is left out."""
+    found = {
+        node: {
+            target: number - base.get((node, target), 0)
+            for target, number in marks.get(node, {}).items()
+            if (node, target) in peer.encoder.terms.pair_index
+        }
+        for node in path
+    }
+    return {node: numbers for node, numbers in found.items() if numbers}

@@ -33,6 +33,14 @@ def test_who_does_not_know_all_numbers_of_a_copy_passes_it_on_to_nobody_behind_i
     assert core.may_pass_on(entry, "4") is may
 
 
+@pytest.mark.parametrize(("target", "may"), [("7", True), ("8", False)])
+def test_a_copy_is_passed_on_to_those_alone_whom_its_last_forwarder_has_numbered_it_for(target: str, may: bool):
+    """Figure 3.9. 8 could be reached along a safe path, and knows nothing of 5's number for 7."""
+    core = core_of("6", 2)
+    entry = core.process(Copy(("4", "5"), {"4": {"5": 1, "6": 1, "8": 1}, "5": {"6": 1, "7": 1}}, {}))
+    assert core.may_pass_on(entry, target) is may
+
+
 def test_a_number_that_is_given_late_is_for_the_next_on_the_way_alone():
     """4 hears from another copy that 6 is to have a message that, as 4 knew it, nobody beyond 4 wanted."""
     core = core_of("4", 2)
