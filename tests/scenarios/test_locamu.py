@@ -13,7 +13,7 @@ from holdfast.simulation.latencies import Constant
 from holdfast.simulation.network import NetworkConfig
 from holdfast.simulation.workloads import Trouble, random_scenario
 from holdfast.simulation.world import BrokerFactory, Simulation
-from tests.support.locamu import Tree
+from tests.support.locamu import Sent, Tree
 
 M1, M2 = b"m1", b"m2"
 
@@ -105,6 +105,52 @@ def test_groups_may_change_while_messages_of_other_groups_refer_to_them():
     )
     tree.run()
     assert tree.sim.delivered("d@D") == [M1, M2]
+
+
+def test_a_message_that_was_overtaken_while_a_subscription_spread_is_delivered_to_nobody():
+    """D begins to want g. A does not know that yet and numbers m1 past D, B knows it and sends m1 there, too late."""
+    by_a, by_b = {"A": {"B": 1, "C": 1}}, {"B": {"C": 2, "D": 1}}
+    by_a_too = {"A": {"B": 2, "D": 1}}
+    tree = Tree("A-B B-C B-D", 1, "C", [Subscribe("d@D", "h")])
+    tree.at((0.0, Subscribe("d@D", "g")), (0.001, Publish("a@A", "g", M1, "causal")))
+    tree.at((0.0025, Cut("B", "D")), (0.1, Crash("B")), (0.3, Publish("a@A", "h", M2, "causal")))
+    tree.run_for(0.6)
+    assert tree.sent() == [
+        Sent("A", "B", M1, by_a),
+        Sent("B", "C", M1, by_a | by_b),
+        Sent("B", "D", M1, by_a | by_b),
+        # Nothing in the past of m2 is for D, so D does not wait for m1.
+        Sent("A", "D", M2, by_a_too),
+    ]
+    assert tree.delivered() == {"C": [M1], "D": [M2]}
+    tree.at((1.0, Heal()), (1.0, Recover("B")))
+    tree.run()
+    assert tree.sent() == [
+        Sent("A", "B", M2, by_a_too),
+        Sent("B", "D", M1, by_a | by_b),
+        Sent("B", "D", M2, by_a_too | {"B": {"D": 2}}),
+    ]
+    assert tree.delivered() == {"C": [M1], "D": [M2]}
+
+
+def test_nobody_waits_for_the_mark_of_a_broker_that_had_none_to_give():
+    """V passes W over. X knows that Y wants m1; W, when it comes back, has m1 from V before it hears that from X."""
+    by_v = {"V": {"W": 1, "X": 1}}
+    tree = Tree("V-W W-X X-Y", 1, "X")
+    tree.at((0.0, Crash("W")), (0.5, Cut("W", "X")), (2.0, Recover("W")))
+    tree.at((0.9995, Subscribe("y@Y", "g")), (1.0, Publish("v@V", "g", M1, "causal")))
+    tree.run_for(3.4)
+    assert tree.sent() == [
+        Sent("V", "X", M1, by_v),
+        Sent("X", "Y", M1, by_v | {"X": {"Y": 1}}),
+        Sent("V", "W", M1, by_v),
+    ]
+    assert [one.missing for one in tree.broker("Y").durable.core.unmarked.values()] == [["W"]]
+    tree.at((3.5, Heal()))
+    tree.run()
+    # W's number is for X alone. X says that Y has heard all that there is to hear of m1.
+    assert tree.sent() == [Sent("W", "X", M1, by_v | {"W": {"X": 1}})]
+    assert tree.broker("Y").durable.core.unmarked == {}
 
 
 def test_after_a_header_that_cannot_be_a_new_session_begins():
