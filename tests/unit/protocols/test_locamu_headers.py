@@ -17,7 +17,7 @@ def terms(own: str) -> LinkTerms:
 
 
 def ends() -> tuple[Encoder, Decoder]:
-    return Encoder(terms("c"), "c"), Decoder(terms("d"), "c")
+    return Encoder(terms("c"), "c"), Decoder(terms("d"), "c", "d")
 
 
 def through(encoder: Encoder, decoder: Decoder, copy: Copy) -> tuple[Copy, int]:
@@ -65,8 +65,17 @@ def test_what_the_receiver_does_not_care_about_is_left_out():
         ("1", "2", "3", "4", "5"), {"2": {"3": 9, "4": 9}, "5": {"6": 1, "7": 1}}, {("1", "2"): 3, ("4", "6"): 2}
     )
     header, _ = Encoder(both[0], "5").encode(copy)
-    found = Decoder(both[1], "5").decode(header)
+    found = Decoder(both[1], "5", "6").decode(header)
     assert found == Copy(("3", "4", "5"), {"5": {"6": 1, "7": 1}}, {("4", "6"): 2})
+
+
+def test_a_broker_may_have_more_targets_than_a_number_has_bits():
+    leaves = [f"{n:03}" for n in range(200)]
+    edges = [("hub", leaf) for leaf in leaves]
+    both = [LinkTerms(Neighbourhood(own, edges), "hub", "000", REACH) for own in ("hub", "000")]
+    copy = Copy(("hub",), {"hub": dict.fromkeys(leaves, 1)}, {})
+    header, _ = Encoder(both[0], "hub").encode(copy)
+    assert Decoder(both[1], "hub", "000").decode(header) == copy
 
 
 def test_the_thesis_counts_names_and_numbers_of_four_bytes():
@@ -94,7 +103,7 @@ def test_any_sequence_of_pasts_comes_through(sequence: list[tuple[Numbers, int, 
 @settings(max_examples=300, deadline=None)
 def test_whatever_bytes_come_are_a_copy_or_an_error(data: bytes):
     try:
-        copy = Decoder(terms("d"), "c").decode(data)
+        copy = Decoder(terms("d"), "c", "d").decode(data)
     except HeaderError:
         return
     assert set(copy.path) <= set(terms("d").nodes)
@@ -103,4 +112,4 @@ def test_whatever_bytes_come_are_a_copy_or_an_error(data: bytes):
 def test_a_header_that_goes_on_is_refused():
     header, _ = Encoder(terms("c"), "c").encode(COPY)
     with pytest.raises(HeaderError, match="too many"):
-        Decoder(terms("d"), "c").decode(header + b"\0")
+        Decoder(terms("d"), "c", "d").decode(header + b"\0")

@@ -42,7 +42,6 @@ from holdfast.protocols.locamu.copies import Reaches, reaches
 from holdfast.protocols.locamu.core import Core
 from holdfast.protocols.locamu.durable import Durable
 from holdfast.protocols.locamu.exchange import SUSPECT_TIMER, TICK_TIMER, Exchange
-from holdfast.protocols.locamu.headers import HeaderError
 from holdfast.protocols.locamu.journal import (
     Began,
     Bequeathed,
@@ -316,19 +315,22 @@ class LocamuBroker:
         elif isinstance(message, Surroundings):
             self.exchange.on_surroundings(link.peer, message)
         elif isinstance(message, Relay):
-            problem = topic_problem(message.batch.topic) if message.batch is not None else ""
-            if problem:
-                raise PeerViolation(f"{link.peer} relayed what cannot be: {problem}")
-            try:
-                self.exchange.on_relay(link.peer, message)
-            except HeaderError as error:
-                # The next header builds on this one: the session cannot go on, and a new one begins with a whole one.
-                self.hub.out.append(Report("violation", peer=link.peer, detail=str(error)))
-                self.hub.end(link.peer, str(error))
+            self._on_relay(link.peer, message)
         elif isinstance(message, Standing):
             self.exchange.on_standing(link.peer, message)
         else:
             raise PeerViolation(f"broker {link.peer} sent {type(message).__name__}, which LoCaMu does not know")
+
+    def _on_relay(self, sender: str, relay: Relay) -> None:
+        try:
+            problem = topic_problem(relay.batch.topic) if relay.batch is not None else ""
+            if problem:
+                raise PeerViolation(f"{sender} relayed what cannot be: {problem}")
+            self.exchange.on_relay(sender, relay)
+        except PeerViolation as violation:
+            # The next header builds on this one: the session cannot go on, and a new one begins with a whole one.
+            self.hub.out.append(Report("violation", peer=sender, detail=str(violation)))
+            self.hub.end(sender, str(violation))
 
     # ------------------------------------------------------------------------------------------ coming and going
 

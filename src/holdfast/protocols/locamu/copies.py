@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from holdfast.model.batches import Batch
 from holdfast.model.messages import Notice
+from holdfast.protocols.neighbourhoods import Neighbourhood
 
 Pair = tuple[str, str]
 """A forwarder and its target."""
@@ -124,6 +125,12 @@ def is_safe(path: Iterable[str], marked: Iterable[str], reach: Reaches) -> bool:
     """Whether a copy that came along this path, marked by these, may be taken by whoever is next."""
     nodes, known = list(path)[-reach.window :], set(marked)
     return sum(node not in known for node in nodes) <= reach.absent
+
+
+def leads_here(path: tuple[str, ...], near: Neighbourhood) -> bool:
+    """Whether the path is the beginning of the way from its first broker to the one whose surroundings these are."""
+    first = path[0]
+    return first in near and first != near.name and (first, *near.between(first, near.name))[: len(path)] == path
 
 
 def learn(past: Numbers, more: Numbers) -> None:

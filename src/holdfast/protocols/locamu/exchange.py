@@ -20,7 +20,7 @@ from holdfast.model.land_messages import Surroundings
 from holdfast.model.messages import Relay, Standing
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import Hub
-from holdfast.protocols.locamu.copies import Copy, Entry, Reaches
+from holdfast.protocols.locamu.copies import Copy, Entry, Reaches, leads_here
 from holdfast.protocols.locamu.durable import Durable
 from holdfast.protocols.locamu.headers import Decoder, Encoder, HeaderSize, LinkTerms, relay_overhead
 from holdfast.protocols.locamu.journal import Finished, Learnt, Took
@@ -129,7 +129,7 @@ class Exchange:
             terms = LinkTerms(Neighbourhood(name, said.edges), self.name, name, self.reach)
         except (ConfigError, KeyError):
             raise PeerViolation(f"{name} described surroundings in which {self.name} is not") from None
-        self.peers[name].decoder = Decoder(terms, name)
+        self.peers[name].decoder = Decoder(terms, name, self.name)
 
     def opened(self, name: str, fresh: bool) -> None:
         """A session with that broker begins, or goes on."""
@@ -181,7 +181,10 @@ class Exchange:
 
     def _take(self, sender: str, copy: Copy) -> None:
         if self.core.is_known(copy):
-            self._merge(copy)
+            if self._merge(copy):
+                self.progress()
+        elif not leads_here(copy.path, self.core.near):
+            raise PeerViolation(f"{sender} sent a copy by way of {' '.join(copy.path)}, which does not lead here")
         elif copy.batch is None and copy.notice is None:
             # Identifiers of a message that we had processed when this was sent; a crash has taken nothing back.
             raise PeerViolation(f"{sender} sent identifiers of a message that it cannot know we have")
@@ -191,11 +194,11 @@ class Exchange:
             self.durable.put(Took(copy))
             self.progress()
 
-    def _merge(self, copy: Copy) -> None:
+    def _merge(self, copy: Copy) -> bool:
         news = self.core.news_in(copy)
         if news:
             self.durable.put(Learnt(news))
-            self.progress()
+        return bool(news)
 
     def _wait(self, sender: str, copy: Copy) -> None:
         key = (copy.last, copy.marks.get(copy.last, {}).get(self.name, 0))
@@ -216,14 +219,13 @@ class Exchange:
             for key, (_, copy) in list(self.buffer.items()):
                 if self.core.is_known(copy):
                     del self.buffer[key]
-                    news = self.core.news_in(copy)
-                    if news:
-                        self.durable.put(Learnt(news))
-                        again = True
+                    again = self._merge(copy) or again
                 elif not self.core.lacking(copy):
-                    del self.buffer[key]
-                    self.durable.put(Took(copy))
                     again = True
+                    del self.buffer[key]
+                    # Whoever has left since has said nothing that we lack: a copy of that would be made up.
+                    if leads_here(copy.path, self.core.near):
+                        self.durable.put(Took(copy))
             self._settle_entries()
         self._complete()
         self._stir()

@@ -27,6 +27,9 @@ from holdfast.protocols.locamu.copies import Copy, Marks, Numbers, Pair, Reaches
 from holdfast.protocols.neighbourhoods import Neighbourhood
 
 VOID, BORROWED, EXTRA = 1, 2, 4
+NUMBER_MAX = (1 << 63) - 1
+NUMBER_BITS = 64
+"""A number with its sign."""
 ID_BYTES = NUMBER_BYTES = 4
 """What the thesis counts (section 4.3.1)."""
 
@@ -127,8 +130,8 @@ class Encoder:
 class Decoder:
     """The receiving end of one session."""
 
-    def __init__(self, terms: LinkTerms, sender: str) -> None:
-        self.terms, self.sender = terms, sender
+    def __init__(self, terms: LinkTerms, sender: str, receiver: str) -> None:
+        self.terms, self.sender, self.receiver = terms, sender, receiver
         self._base: Numbers = {}
 
     def decode(self, header: bytes) -> Copy:
@@ -144,12 +147,17 @@ class Decoder:
         first = terms.nodes[reader.take()]
         last = terms.nodes[reader.take()] if flags & BORROWED else self.sender
         path = (first, *terms.near.paths(first)[last])
+        if len(path) > terms.reach.safe or self.receiver in path:
+            raise HeaderError(f"nothing comes to {self.receiver} along {' '.join(path)}")
         raw = _take_marks(reader, path, terms)
         raw_extra = _take_marks(reader, path, terms) if flags & EXTRA else {}
         past = _take_past(reader, self._base, terms)
         if not reader.done:
             raise HeaderError(f"{len(header)} bytes are too many")
         marks, extra = _raised(raw, past), _raised(raw_extra, past)
+        if self.receiver not in marks.get(last, ()):
+            # By this number the copy is recognised when it comes again.
+            raise HeaderError(f"{last} has no number of it for {self.receiver}")
         self._base = _next_base(past, marks)
         return Copy(path, marks, past, extra, void=bool(flags & VOID), borrowed=bool(flags & BORROWED))
 
@@ -231,14 +239,14 @@ RawMarks = dict[str, list[tuple[str, int]]]
 
 def _take_marks(reader: "_Reader", path: tuple[str, ...], terms: LinkTerms) -> RawMarks:
     """Targets with their steps above the past, which is not known yet."""
-    marked, found = reader.take(), RawMarks()
+    marked, found = reader.take(len(path)), RawMarks()
     if marked >> len(path):
         raise HeaderError("somebody outside of the path has marked it")
     for at, node in enumerate(path):
         if not marked >> at & 1:
             continue
-        bits = reader.take()
         candidates = terms.candidates(node, path[at - 1] if at else "")
+        bits = reader.take(len(candidates) + 1)
         if bits >> 1 >> len(candidates):
             raise HeaderError(f"{node} has marked it for somebody whom it does not number")
         names = [name for place, name in enumerate(candidates) if bits >> 1 >> place & 1]
@@ -247,7 +255,10 @@ def _take_marks(reader: "_Reader", path: tuple[str, ...], terms: LinkTerms) -> R
 
 
 def _raised(raw: RawMarks, past: Numbers) -> Marks:
-    return {node: {name: past.get((node, name), 0) + step for name, step in steps} for node, steps in raw.items()}
+    marks = {node: {name: past.get((node, name), 0) + step for name, step in steps} for node, steps in raw.items()}
+    if not all(1 <= number <= NUMBER_MAX for numbers in marks.values() for number in numbers.values()):
+        raise HeaderError(f"numbers are from 1 to {NUMBER_MAX}, not as in {marks}")
+    return marks
 
 
 def _put_past(out: bytearray, past: Numbers, base: Numbers, changed: list[int], terms: LinkTerms) -> None:
@@ -266,6 +277,8 @@ def _take_past(reader: "_Reader", base: Numbers, terms: LinkTerms) -> Numbers:
         at += 1 + reader.take()
         pair = terms.pairs[at]
         number = past.get(pair, 0) + _unzigzag(reader.take())
+        if not 0 <= number <= NUMBER_MAX:
+            raise HeaderError(f"its past has {number} of {pair[0]} for {pair[1]}")
         if number:
             past[pair] = number
         else:
@@ -301,7 +314,8 @@ class _Reader:
             raise HeaderError("it ends too early")
         return found
 
-    def take(self) -> int:
+    def take(self, bits: int = NUMBER_BITS) -> int:
+        """A varint of so many bits: one bit a target in some of them, and a broker may have hundreds of targets."""
         number = shift = 0
         while True:
             byte = self.byte()
@@ -309,6 +323,8 @@ class _Reader:
             if byte <= 0x7F:
                 return number
             shift += 7
+            if shift >= bits:
+                raise HeaderError(f"a figure of {bits} bits has more than {shift // 7} bytes")
 
     @property
     def done(self) -> bool:

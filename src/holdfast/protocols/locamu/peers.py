@@ -36,7 +36,7 @@ class Peer:
     def begin(self, outgoing: LinkTerms, incoming: LinkTerms, own: str) -> None:
         """A new session: neither side remembers what an earlier one has carried."""
         self.in_session = True
-        self.encoder, self.decoder = Encoder(outgoing, own), Decoder(incoming, self.name)
+        self.encoder, self.decoder = Encoder(outgoing, own), Decoder(incoming, self.name, own)
         self.greeted, self.said, self.relayed = False, None, 0
         self.resent.clear()
 

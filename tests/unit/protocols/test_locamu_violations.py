@@ -1,0 +1,142 @@
+"""What a broker of LoCaMu is told and cannot be: the session ends with a sentence, and the broker serves on."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.model.batches import Batch
+from holdfast.model.land_messages import Surroundings
+from holdfast.model.messages import WIRE_VERSION, Data, Hello, Notice, Relay, SessionMessage
+from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.locamu import LocamuBroker
+from holdfast.protocols.locamu.copies import Copy, reaches
+from holdfast.protocols.locamu.headers import Encoder, LinkTerms
+from holdfast.protocols.neighbourhoods import Edge, Neighbourhood
+from holdfast.protocols.node import Disconnect, Report
+
+EDGES: tuple[Edge, ...] = (("a", "b"), ("b", "c"), ("c", "d"), ("b", "e"), ("c", "f"), ("d", "g"))
+REACH = reaches(1)
+BATCH = Batch("eve", 1, "t", 2, b"x")
+
+
+def broker_with(*peers: str) -> LocamuBroker:
+    """Broker c, and sessions with those."""
+    broker = LocamuBroker(BrokerConfig("c", edges=EDGES, tolerance=1), 1)
+    broker.start(0.0)
+    for peer in peers:
+        broker.receive(peer, Hello(WIRE_VERSION, peer, "broker", "holdfast", 7, False, 0, 1000), 0.1)
+    return broker
+
+
+def violation(broker: LocamuBroker, peer: str, message: SessionMessage) -> str:
+    """What the broker says of the message; empty if it takes it. Either way it is in order afterwards."""
+    link = broker.hub.links[peer]
+    effects = [*broker.receive(peer, Data(link.received + 1, message), 0.2), *broker.settle(0.2)]
+    broker.check_invariants()
+    said = [one.detail for one in effects if isinstance(one, Report) and one.event == "violation"]
+    assert bool(said) is any(isinstance(one, Disconnect) for one in effects)
+    return said[0] if said else ""
+
+
+def header(copy: Copy, edges: tuple[Edge, ...] = EDGES) -> bytes:
+    """As d would encode it for c."""
+    return Encoder(LinkTerms(Neighbourhood("d", edges), "c", "d", REACH), "d").encode(copy)[0]
+
+
+def relay(copy: Copy, edges: tuple[Edge, ...] = EDGES) -> Relay:
+    return Relay(header(copy, edges), BATCH, None)
+
+
+MARKS = {"d": {"c": 1, "f": 1}}
+
+
+def test_a_copy_that_can_be_is_taken():
+    broker = broker_with("d")
+    assert violation(broker, "d", relay(Copy(("g", "d"), MARKS, {}))) == ""
+    assert broker.durable.core.column() == {"d": 1}
+
+
+@pytest.mark.parametrize(
+    ("copy", "problem"),
+    [
+        (Copy(("d",), {"d": {"c": 0}}, {}), "numbers are from 1 to 9223372036854775807, not as in {'d': {'c': 0}}"),
+        (Copy(("d",), {"d": {"c": -5}}, {}), "numbers are from 1 to"),
+        (Copy(("d",), {"d": {"c": 1 << 63}}, {}), "numbers are from 1 to"),
+        (Copy(("d",), {"d": {"c": 1 << 70}}, {}), "a figure of 64 bits has more than 10 bytes"),
+        (Copy(("g", "d"), MARKS, {}, {"g": {"d": -1}}), "numbers are from 1 to"),
+        (Copy(("d",), MARKS, {("d", "f"): -1}), "its past has -1 of d for f"),
+        (Copy(("d",), MARKS, {("g", "d"): 1 << 63}), "its past has 9223372036854775808 of g for d"),
+        (Copy(("d",), {}, {}), "d has no number of it for c"),
+        (Copy(("d",), {"d": {"f": 1}}, {}), "d has no number of it for c"),
+        (Copy(("b", "c", "d"), {"d": {"g": 1}}, {}), "nothing comes to c along b c d"),
+        (Copy(("f", "c"), {"c": {"d": 1}}, {}), "nothing comes to c along f c"),
+    ],
+)
+def test_a_header_that_cannot_be_ends_the_session_and_not_the_broker(copy: Copy, problem: str):
+    broker = broker_with("d")
+    said = violation(broker, "d", relay(copy))
+    assert said.startswith("d sent a header of ")
+    assert problem in said
+    assert "d" not in broker.hub.links
+    assert not broker.durable.core.past
+    broker.receive("d", Hello(WIRE_VERSION, "d", "broker", "holdfast", 8, False, 0, 1000), 0.3)
+    assert violation(broker, "d", relay(Copy(("d",), MARKS, {}))) == ""
+
+
+def test_a_figure_without_an_end_is_not_read_to_it():
+    assert "more than 1 bytes" in violation(broker_with("d"), "d", Relay(b"\0\3" + b"\x80" * 60_000, BATCH, None))
+
+
+def test_a_path_of_more_brokers_than_anybody_keeps_is_refused():
+    edges = (*EDGES[:4], ("d", "p"), ("p", "q"), ("d", "r"), ("r", "s"))
+    broker = broker_with("d")
+    assert violation(broker, "d", Surroundings(edges)) == ""
+    long = Copy(("q", "p", "d", "r"), {"r": {"c": 1}}, {})
+    assert "nothing comes to c along q p d r" in violation(broker, "d", relay(long, edges))
+
+
+@pytest.mark.parametrize("path", [("q",), ("q", "d"), ("b", "d"), ("f", "d")])
+def test_a_copy_along_a_path_that_is_not_in_the_tree_is_refused(path: tuple[str, ...]):
+    """The sender describes another tree than there is."""
+    edges = (("d", "c"), ("d", "q"), ("d", "b"), ("d", "f"))
+    broker = broker_with("d")
+    assert violation(broker, "d", Surroundings(edges)) == ""
+    said = violation(broker, "d", relay(Copy(path, {path[-1]: {"c": 1}}, {}), edges))
+    assert said == f"d sent a copy by way of {' '.join(path)}, which does not lead here"
+
+
+def test_what_waited_until_its_path_was_gone_is_dropped():
+    """A copy of a message of g that nobody has, and that is to be processed when g has left."""
+    broker, encoder = broker_with("d"), Encoder(LinkTerms(Neighbourhood("d", EDGES), "c", "d", REACH), "d")
+    waits, _ = encoder.encode(Copy(("g",), {"g": {"c": 1}}, {("d", "c"): 1}))
+    gone, _ = encoder.encode(Copy(("d",), MARKS, {}))
+    assert violation(broker, "d", Relay(waits, BATCH, None)) == ""
+    assert len(broker.exchange.buffer) == 1
+    assert violation(broker, "d", Relay(gone, None, Notice("g", "g"))) == ""
+    assert "g" not in broker.durable.core.near
+    assert not broker.exchange.buffer
+
+
+def varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
+
+
+FIGURES = st.one_of(st.integers(0, 8), st.integers(0, 8), st.integers(0, 1 << 71))
+HEADERS = st.one_of(st.binary(max_size=40), st.lists(FIGURES, max_size=24).map(lambda row: b"".join(map(varint, row))))
+NAMES = st.sampled_from("abcdefgpq")
+TREES = st.lists(st.tuples(NAMES, NAMES), max_size=8).map(lambda edges: Surroundings((("d", "c"), *edges)))
+COPIES = st.builds(Relay, HEADERS, st.sampled_from([BATCH, None]), st.none())
+
+
+@given(st.lists(st.one_of(TREES, COPIES, COPIES), min_size=1, max_size=5))
+@settings(max_examples=300, deadline=None)
+def test_whatever_headers_come_the_broker_lives(messages: list[SessionMessage]):
+    broker = broker_with("d")
+    for message in messages:
+        if "d" not in broker.hub.links or not broker.hub.links["d"].is_open:
+            broker = broker_with("d")
+        violation(broker, "d", message)
