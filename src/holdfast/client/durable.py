@@ -80,14 +80,15 @@ class DurableSubscription(Subscription):
         try:
             async with asyncio.timeout(FIND_S):
                 await self._begun
-        except TimeoutError:
+        except BaseException as error:
+            # Nobody reads it: who subscribes again under its name, or ends it, is not kept from that.
+            self.end(None)
             await self._driver.close()
-            raise ConnectionFailed(
-                f"no repository of {self.stream} answered the subscription {self.name} within {FIND_S:g} s; "
-                "`holdfast topics` shows which are there."
-            ) from None
-        except BaseException:
-            await self._driver.close()
+            if isinstance(error, TimeoutError):
+                raise ConnectionFailed(
+                    f"no repository of {self.stream} answered the subscription {self.name} within {FIND_S:g} s; "
+                    "`holdfast topics` shows which are there."
+                ) from None
             raise
         return self
 

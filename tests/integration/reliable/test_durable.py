@@ -9,9 +9,11 @@ import pytest
 import holdfast
 from holdfast.client.durable import DurableSubscription
 from holdfast.client.durable_publishers import DurableReceipt
+from holdfast.client.errors import ConnectionFailed
 from holdfast.cluster.ports import free_port_pairs
 from holdfast.model.errors import LocalMisuse, Refused
 from holdfast.protocols.narada import Registration
+from holdfast.protocols.narada.directory import ASKING_TOPIC, answer
 from tests.integration.reliable.bundles import repository_here
 from tests.integration.support_brokers import address_of, broker_here, until
 
@@ -226,5 +228,36 @@ def test_a_subscription_that_is_forgotten_begins_anew_and_holds_nothing_up():
             assert kept.machine.streams["bank/#"].dissemination.subscriptions == {}
             again = await client.subscribe("bank/#", durable="billing")
             assert await read(again, 3) == numbers(1, 3)
+
+    holdfast.run(story())
+
+
+async def hang(client: holdfast.Client) -> None:
+    """Say to whoever asks that bank/# is kept here, and nothing else."""
+    async for asked in await client.subscribe(ASKING_TOPIC):
+        said = answer(asked.payload, client.name, ["bank/#"])
+        assert said is not None
+        client.publish_nowait(*said, 0)
+
+
+def test_a_subscription_that_was_cancelled_or_not_answered_is_not_taken_for_one_that_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async def story() -> None:
+        async with (
+            broker_here() as broker,
+            holdfast.connect(address_of(broker)) as other,
+            holdfast.connect(address_of(broker)) as client,
+        ):
+            hanging = asyncio.ensure_future(hang(other))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.subscribe("bank/#", durable="billing"), 1.0)
+            monkeypatch.setattr("holdfast.client.durable.FIND_S", 1.0)
+            with pytest.raises(ConnectionFailed, match="answered the subscription billing within"):
+                await client.subscribe("bank/#", durable="billing")
+            monkeypatch.undo()
+            hanging.cancel()
+            async with repository_here(broker):
+                await client.forget_subscription("billing", "bank/#")
 
     holdfast.run(story())
