@@ -169,7 +169,9 @@ def sub(
     from_start: Annotated[
         bool, typer.Option("--from-start", help="Everything that is stored, then what comes.")
     ] = False,
-    from_seq: Annotated[int, typer.Option("--from", metavar="SEQ", min=0, help="Stored from this number on.")] = 0,
+    from_seq: Annotated[
+        int | None, typer.Option("--from", metavar="SEQ", min=1, help="Stored from this number on, from 1.")
+    ] = None,
     from_time: Annotated[
         str, typer.Option("--from-time", metavar="T", help="Stored since then, such as 2026-11-15T20:00.")
     ] = "",
@@ -211,16 +213,16 @@ def sub(
     run(follow())
 
 
-def _start_of(from_start: bool, seq: int, time: str) -> str | int | datetime | None:
+def _start_of(from_start: bool, seq: int | None, time: str) -> str | int | datetime | None:
     """Where a subscription to what is stored begins; `None` if nothing was said of it."""
-    if from_start + bool(seq) + bool(time) > 1:
+    if from_start + (seq is not None) + bool(time) > 1:
         raise ConfigError("a subscription has one beginning: choose one of --from-start, --from and --from-time.")
     if time:
         try:
             return datetime.fromisoformat(time)
         except ValueError:
             raise ConfigError(f"--from-time {time!r} is no time; write it as 2026-11-15T20:00:00.") from None
-    return seq or ("start" if from_start else None)
+    return "start" if from_start else seq
 
 
 async def _record(messages: Subscription, path: Path, count: int) -> None:
