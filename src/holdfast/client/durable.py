@@ -209,18 +209,23 @@ class Durables:
     async def subscribe(
         self, name: str, pattern: str, where: str, start: str | int | datetime
     ) -> "DurableSubscription":
-        stream = await self._find(pattern)
         kind, value = _start_of(start)
+        stream = await self._find(pattern)
+        self._check_unread(name, stream, ", or choose another name. Nothing was begun.")
         config = SubscriberConfig(name, stream, pattern, where, kind, value)
         subscription = DurableSubscription(self._client, config, self._log)
-        self._subscriptions = [one for one in self._subscriptions if not one.ended]
         self._subscriptions.append(subscription)
         return await subscription.begin()
 
     async def forget(self, name: str, pattern: str) -> None:
-        if any(one.name == name and not one.ended for one in self._subscriptions):
-            raise LocalMisuse(f"the subscription {name} is being read here; unsubscribe first. It was not forgotten.")
-        await forget_subscription(self._client, self._client.name, await self._find(pattern), name, FIND_S)
+        stream = await self._find(pattern)
+        self._check_unread(name, stream, ". It was not forgotten.")
+        await forget_subscription(self._client, self._client.name, stream, name, FIND_S)
+
+    def _check_unread(self, name: str, stream: str, rest: str) -> None:
+        self._subscriptions = [one for one in self._subscriptions if not one.ended]
+        if any((one.name, one.stream) == (name, stream) for one in self._subscriptions):
+            raise LocalMisuse(f"the subscription {name} to {stream} is being read here; unsubscribe first{rest}")
 
     async def stream_of(self, topic: str) -> str:
         """The stream that covers a topic; raises `LocalMisuse` if nobody keeps one."""

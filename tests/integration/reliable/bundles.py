@@ -49,10 +49,14 @@ async def bundle_of_processes(directory: Path, stores: dict[str, str], **setting
 
 @asynccontextmanager
 async def repository_here(
-    broker: BrokerProcess, name: str = "r1", store: str = "memory:", **settings: Any
+    broker: BrokerProcess,
+    name: str = "r1",
+    store: str = "memory:",
+    streams: tuple[str, ...] = (STREAM,),
+    **settings: Any,
 ) -> AsyncIterator[RepositoryService]:
     """A repository on this event loop."""
-    told = RepositorySettings(name=name, addresses=(address_of(broker),), store=store, streams=(STREAM,), **settings)
+    told = RepositorySettings(name=name, addresses=(address_of(broker),), store=store, streams=streams, **settings)
     service = await RepositoryService(told).open()
     serving = asyncio.ensure_future(service.serve())
     try:

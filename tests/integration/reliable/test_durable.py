@@ -232,6 +232,29 @@ def test_a_subscription_that_is_forgotten_begins_anew_and_holds_nothing_up():
     holdfast.run(story())
 
 
+def test_a_client_reads_a_subscription_once_at_a_time():
+    async def story() -> None:
+        async with (
+            broker_here() as broker,
+            repository_here(broker, streams=("bank/#", "shop/#")),
+            holdfast.connect(address_of(broker)) as client,
+        ):
+            await publish(client, 1, 3)
+            async with client.subscribe("bank/#", durable="billing") as billing:
+                assert await read(billing, 2) == numbers(1, 2)
+                for pattern in ("bank/#", "bank/a"):
+                    with pytest.raises(LocalMisuse, match="billing to bank/# is being read here; unsubscribe"):
+                        await client.subscribe(pattern, durable="billing")
+                await client.subscribe("bank/#", durable="audit")
+                await client.subscribe("shop/#", durable="billing")
+                assert await read(billing, 1) == numbers(3, 3)
+            again = await client.subscribe("bank/#", durable="billing")
+            await publish(client, 4, 4)
+            assert await read(again, 1) == numbers(4, 4)
+
+    holdfast.run(story())
+
+
 async def hang(client: holdfast.Client) -> None:
     """Say to whoever asks that bank/# is kept here, and nothing else."""
     async for asked in await client.subscribe(ASKING_TOPIC):
