@@ -28,6 +28,10 @@ class Place:
             self._store = self._memory or open_store(self.url)
         return self._store
 
+    def look(self) -> Store:
+        """A reader, beside whoever writes."""
+        return open_store(self.url, write=False)
+
     def close(self) -> None:
         if self._store is not None:
             self._store.close()

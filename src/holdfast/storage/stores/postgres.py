@@ -168,6 +168,15 @@ class PostgresStore(SqlStore):
         self._set_safety("on")
         self._do("UPDATE layout SET syncs = syncs + 1")
 
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        try:
+            with self._connected().transaction():
+                self._do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                yield
+        except psycopg.Error as error:
+            self._failed(error)
+
     def _set_safety(self, safety: str) -> None:
         self._connected()
         if safety == self._safety:
@@ -194,7 +203,8 @@ class PostgresStore(SqlStore):
     def verify(self) -> list[Damage]:
         found: list[Damage] = []
         try:
-            found += self._verify_rows()
+            with self._snapshot():
+                found += self._verify_rows()
         except StoreFailed as error:
             found.append(Damage(stream="", first=0, last=0, what=str(error)))
         return found

@@ -105,6 +105,10 @@ class SqlStore(BufferedStore):
     def _sync(self) -> None:
         """Make everything safe that was committed before."""
 
+    @abstractmethod
+    def _snapshot(self) -> AbstractContextManager[None]:
+        """What is asked inside is answered from one state of the database, whoever writes meanwhile."""
+
     # ------------------------------------------------------------------------------------------------------ the change
 
     def _load(self) -> None:
@@ -347,7 +351,8 @@ class SqlStore(BufferedStore):
     # ------------------------------------------------------------------------------------------------------- verifying
 
     def _verify_rows(self) -> Iterator[Damage]:
-        """What is wrong with rows, one by one and counted together."""
+        """What is wrong with rows, one by one and counted together; in a snapshot, or a writer spoils the count."""
+        self._look_again()
         yield from self._stray
         names = {state.id: name for name, state in self._known.items()}
         counted = dict.fromkeys(names, 0)

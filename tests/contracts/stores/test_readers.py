@@ -1,0 +1,88 @@
+"""Whoever reads beside a writer sees sound messages, and no damage that is not there."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from holdfast.model.reliable import Level
+from holdfast.storage.stores import Store
+from tests.contracts.stores.places import Place
+from tests.support.entries import entry
+
+LOOKS = 12
+COMMITS_MIN, COMMITS_MAX = 60, 2000
+BEFORE = 1500
+"""Enough for several questions in one look."""
+
+
+@pytest.fixture
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+readers = pytest.mark.parametrize("kind", ["sqlite", "segments", "short segments", "postgres"], indirect=True)
+
+
+def store_one(store: Store, number: int) -> None:
+    store.append("orders", [entry(number, cat=number, payloads=[b"%d" % number], time_ns=number)])
+    store.put("last", b"%d" % number)
+    store.commit(Level.WRITTEN)
+
+
+@contextmanager
+def busy_writer(store: Store, number: int, keep: int = 0) -> Iterator[threading.Event]:
+    """Somebody commits without a pause, up to a bound, and forgets all but the last so many.
+
+    The event says that it is under way.
+    """
+    stop, going, failed = threading.Event(), threading.Event(), list[Exception]()
+
+    def work() -> None:
+        at = number
+        try:
+            while not stop.is_set() and at < number + COMMITS_MAX:
+                store_one(store, at)
+                at += 1
+                if keep and at % 20 == 0:
+                    store.forget("orders", at - keep)
+                    store.commit(Level.WRITTEN)
+                if at - number >= COMMITS_MIN:
+                    going.set()
+        except Exception as error:  # noqa: BLE001 - it is raised below
+            failed.append(error)
+            going.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield going
+    finally:
+        stop.set()
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+@readers
+def test_what_is_stored_after_a_reader_came_is_no_damage(place: Place):
+    store = place.open()
+    store_one(store, 1)
+    with place.look() as reader:
+        store_one(store, 2)
+        assert reader.verify() == []
+
+
+@readers
+def test_no_damage_is_found_while_somebody_writes(place: Place):
+    store = place.open()
+    store.append("orders", [entry(number, cat=number) for number in range(1, BEFORE + 1)])
+    store.commit(Level.WRITTEN)
+    found = []
+    with busy_writer(store, BEFORE + 1) as going:
+        assert going.wait(20)
+        for _ in range(LOOKS):
+            with place.look() as reader:
+                found += reader.verify()
+    assert found == []
