@@ -41,8 +41,15 @@ def test_what_was_read_is_not_read_again_whichever_repository_is_there(terminal:
     assert (read.stdout, read.returncode) == ("3\n4\n", 0), read.stderr
     assert "repository r1 is ready" in terminal.run("restart", "r1").stderr
     assert terminal.run("why", "r1").stdout == "repository r1 waits for nothing\n"
-    table = terminal.run("topics", *where).stdout
-    assert "billing at 4" in table
+    assert "billing at 4" in terminal.run("topics", *where).stdout
+    said = json.loads(terminal.run("topics", "--json", *where).stdout)
+    found = {one["name"]: one["streams"]["bank/#"]["subscribers"]["billing"]["sync"] for one in said}
+    assert found == {"r1": 4, "r2": 4}, "the one that was away is told how far it came meanwhile"
+    terminal.run("crash", "r2")
+    assert "stored" in terminal.run("pub", "bank/orders", "--durable", *where, stdin="5\n").stdout
+    read = terminal.run("sub", "bank/#", "--durable", "billing", "--count", 1, "--raw", *where)
+    assert (read.stdout, read.returncode) == ("5\n", 0), read.stderr
+    assert "repository r2 is ready" in terminal.run("restart", "r2").stderr
     ended = terminal.run("topics", "forget", "billing", "bank/#", *where)
     assert (ended.returncode, ended.stderr) == (0, "the subscription billing to bank/# is over\n")
     assert "billing" not in terminal.run("topics", *where).stdout

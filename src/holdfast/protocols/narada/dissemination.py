@@ -56,6 +56,7 @@ class Saved(Struct, array_like=True):
     sync: int
     ranges: list[Range]
     since_ns: int = 0
+    anew: bool = False
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -65,7 +66,7 @@ _decoder = msgspec.msgpack.Decoder(Saved)
 class Subscription:
     """What a repository knows of one subscriber."""
 
-    __slots__ = ("acked", "name", "pattern", "pending", "said_sync", "since_ns", "steering", "translated")
+    __slots__ = ("acked", "anew", "name", "pattern", "pending", "said_sync", "since_ns", "steering", "translated")
 
     def __init__(self, name: str, pattern: str, since_ns: int, sync: int = 0) -> None:
         self.name, self.pattern, self.steering, self.since_ns = name, pattern, "", since_ns
@@ -76,6 +77,8 @@ class Subscription:
         self.translated: dict[str, int] = {}
         """By repository: up to which of its numbers a gossiped sync was looked at."""
         self.said_sync = -1
+        self.anew = False
+        """Whether it was begun anew: what others know of it may be from before."""
 
     @property
     def sync(self) -> int:
@@ -126,7 +129,7 @@ class Dissemination:
             return [keeping.say_to(event.subscriber, refusal)] if speaks else []
         if known is not None and not event.anew:
             known.steering, known.pattern = event.steering, event.pattern
-            self._jump(known, event.cut)
+            self.jump(known, event.cut)
             return self._rectify(known, event.position) if speaks else []
         return self._begin(event, speaks, now)
 
@@ -139,10 +142,10 @@ class Dissemination:
         since_ns = self._since_ns(event.subscriber, now)
         # Better to begin too early, and repeat what is passed over, than too late.
         one = Subscription(event.subscriber, event.pattern, since_ns, keeping.kept - 1 if fresh else 0)
-        one.steering = event.steering
+        one.steering, one.anew = event.steering, event.anew
         if not fresh:
             self._adopt(one)
-            self._jump(one, event.cut)
+            self.jump(one, event.cut)
             return self._rectify(one, event.position) if speaks else []
         # Where one that goes on began is a matter of another repository, and its numbers are not ours.
         start = event.start if begins else "start"
@@ -152,7 +155,7 @@ class Dissemination:
         if start == "seq":
             one.acked = RangeTracker(SYNC_RANGES_MAX, start=max(one.sync, min(event.value - 1, end)))
         self._adopt(one)
-        self._jump(one, event.cut)
+        self.jump(one, event.cut)
         if start == "live":
             one.acked = RangeTracker(SYNC_RANGES_MAX, start=end)
             return self._rectify(one, 0, self._everything())
@@ -160,10 +163,14 @@ class Dissemination:
 
     def on_located(self, event: Recovery, number: int, now: float) -> Effects:
         """The store knows where that time begins."""
+        if event.subscriber in self.subscriptions and not event.anew:
+            # It was asked again meanwhile, and that question was answered: the subscription has begun.
+            return self.on_recovery(event, now)
         start = max(self.keeping.kept - 1, min(number - 1, self.keeping.end))
         one = Subscription(event.subscriber, event.pattern, self._since_ns(event.subscriber, now), start)
-        one.steering = event.steering
+        one.steering, one.anew = event.steering, event.anew
         self._adopt(one)
+        self.jump(one, event.cut)
         return self._rectify(one, 0, self.keeping.forgotten())
 
     def _since_ns(self, name: str, now: float) -> int:
@@ -179,8 +186,8 @@ class Dissemination:
             return ()
         return tuple((chain.publisher, chain.cat(chain.top)) for chain in chains if chain.top)
 
-    def _jump(self, one: Subscription, cut: Cut) -> None:
-        """The subscriber says what it has: our sync may go on to the first message that is not among that.
+    def jump(self, one: Subscription, cut: Cut, lacks: Lacks = ()) -> None:
+        """The subscriber, or a sibling, says what it has: our sync may go on to the first message not among that.
 
         What it lacks and is forgotten here is not passed over: it will be told of a gap.
         """
@@ -200,8 +207,13 @@ class Dissemination:
             if number < chain.forgotten and keeping.kept > 1:
                 return
             # What was given up and came late lies behind what came after it: it is not passed over if it is lacking.
-            lacks = [(max(low, number + 1), high) for low, high in chain.given if high > number]
-            late = [part for given in lacks for part in _common(chain.stored, given)]
+            parts = [(max(low, number + 1), high) for low, high in chain.given if high > number]
+            parts += [
+                (number_of(low), number_of(high))
+                for who, low, high in lacks
+                if (who, life_of(low)) == (publisher, life)
+            ]
+            late = [part for lacking in parts for part in _common(chain.stored, lacking)]
             for low, high in (*_seen_above(chain.stored, number)[:1], *late):
                 places = keeping.table.places_of(publisher, chain.cat(low), chain.cat(high))
                 if not places or places[0][0] != chain.cat(low):
@@ -310,7 +322,7 @@ class Dissemination:
             if table is not None:
                 # Numbers of an era that is over must not wait for the gossip of the next: they mean other messages.
                 self._translate(one, event.steering, event.ranges, table)
-            self._jump(one, event.cut)
+            self.jump(one, event.cut)
             return []
         if event.era == keeping.era:
             before = one.sync
@@ -387,32 +399,28 @@ class Dissemination:
         for name, sync, since_ns in syncs:
             if self.ended.is_over(name, since_ns):
                 continue  # It has not heard of that yet.
-            one = self.subscriptions.get(name)
+            one = self.subscriptions.get(name) or self.hear_of(name, since_ns, repository)
             if one is None:
-                one = Subscription(name, self.keeping.stream, since_ns)
-                one.steering = repository
-                self._adopt(one)
+                continue
             looked_at = one.translated.get(repository, 0)
             if sync > looked_at:
                 one.translated[repository] = sync
                 self._translate(one, repository, ((looked_at + 1, sync),), table)
+
+    def hear_of(self, name: str, since_ns: int, repository: str) -> Subscription | None:
+        """A sibling knows a subscription that we do not know; `None` if there is no room for it."""
+        if len(self.subscriptions) >= self.keeping.config.subscribers_max:
+            return None
+        one = Subscription(name, self.keeping.stream, since_ns)
+        one.steering = repository
+        self._adopt(one)
+        return one
 
     def known(self) -> int:
         """The same at two repositories that know the same subscriptions; 0 if there is none."""
         if self._known is None:
             self._known = crc32(repr(sorted(self.subscriptions)).encode()) if self.subscriptions else 0
         return self._known
-
-    def some_syncs(self, start: int) -> tuple[tuple[tuple[str, int, int], ...], int]:
-        """Those that we know of, for a sibling that knows others, from the n-th on; and where to go on.
-
-        How far they are is for whoever steers them to say: what we believe may be from before one began anew.
-        """
-        name = self.keeping.name
-        some = list(self.subscriptions.values())[start : start + RANGES_MAX]
-        following = start + RANGES_MAX if start + RANGES_MAX < len(self.subscriptions) else 0
-        told = ((one.name, one.sync if one.steering == name else 0, one.since_ns) for one in some)
-        return tuple(told), following
 
     def syncs(self) -> tuple[tuple[str, int, int], ...]:
         """Where the subscribers are that we steer, those that have moved."""
@@ -450,6 +458,7 @@ class Dissemination:
                 name = key[len(prefix) :].replace("%2F", "/").replace("%25", "%")
                 saved = _decoder.decode(value)
                 one = Subscription(name, saved.pattern, saved.since_ns, saved.sync)
+                one.anew = saved.anew
                 self.subscriptions[name] = one
                 for first, last in saved.ranges:
                     self._acknowledge(one, first, last)
@@ -459,7 +468,7 @@ class Dissemination:
 
 
 def _saved(one: Subscription) -> bytes:
-    return _encoder.encode(Saved(one.pattern, one.acked.prefix, one.acked.ranges(), one.since_ns))
+    return _encoder.encode(Saved(one.pattern, one.acked.prefix, one.acked.ranges(), one.since_ns, one.anew))
 
 
 def _seen_above(tracker: RangeTracker, number: int) -> list[Range]:

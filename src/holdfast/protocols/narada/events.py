@@ -343,6 +343,16 @@ class Gossip(Struct, frozen=True, array_like=True, tag=30):
     """The digest of the names of those that are known."""
 
 
+class Tidings(Struct, frozen=True, array_like=True, tag=37):
+    """Durable subscriptions, each with the time at which it began, that have had so much of each publisher's lives."""
+
+    stream: Stream
+    repository: Name
+    cut: Cut
+    lacks: Lacks
+    subscriptions: Annotated[tuple[tuple[Name, Number], ...], Meta(max_length=RANGES_MAX)]
+
+
 class Explain(Struct, frozen=True, array_like=True, tag=31):
     """What lies under your sequence numbers from `first` on?"""
 
@@ -426,6 +436,7 @@ ControlEvent = (
     | Resent
     | Forget
     | Gossip
+    | Tidings
     | Explain
     | Fetch
     | Refetch

@@ -195,17 +195,6 @@ class Bundle:
             self.dissemination.known(),
         )
 
-    def tell(self, event: Gossip, now: float) -> Effects:
-        """A sibling knows other subscriptions: tell it of ours, now and then, so that it keeps what they need."""
-        member, known = self.members.get(event.repository), self.dissemination.known()
-        if member is None or event.known == known or not known:
-            return []
-        if now - member.told_at < self.keeping.config.beat_s / 2:
-            return []
-        syncs, member.told = self.dissemination.some_syncs(member.told)
-        member.told_at = now
-        return [self.keeping.say_to(member.name, self._event((), (), syncs=syncs))]
-
     # ------------------------------------------------------------------------------------------------------ explaining
 
     def on_explain(self, event: Explain) -> Effects:

@@ -10,6 +10,7 @@ from holdfast.protocols.narada.intake import Intake
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.mending import Mending
 from holdfast.protocols.narada.retention import Retaining
+from holdfast.protocols.narada.tidings import Telling
 
 
 class Managed:
@@ -21,6 +22,7 @@ class Managed:
         self.dissemination = Dissemination(self.keeping, lambda kind, what: token(stream, kind, what))
         self.forgetting = Forgetting(self.dissemination)
         self.bundle = Bundle(self.keeping, self.dissemination, lambda kind, what: token(stream, kind, what))
+        self.telling = Telling(self.dissemination, self.bundle.members)
         self.mending = Mending(self.keeping, lambda kind, what: token(stream, kind, what))
         self.retaining = Retaining(self.keeping, self.dissemination, self.bundle)
 

@@ -36,10 +36,10 @@ class Member:
         """By publisher and life: up to where it has forgotten everything, as far as it said so."""
         self.known_digest = 0
         """Of the subscriptions that it knows."""
-        self.told_at = NEVER
-        """When it was last told of those that we know."""
-        self.told = 0
-        """How many of them it was told of in this round."""
+        self.told_at = self.told_all_at = NEVER
+        """When it was last told of those that we know, and of all of them."""
+        self.told: dict[str, int] = {}
+        """By subscription: how far it was when it was told of."""
         self.turn = 0
         """Which of our questions comes first the next time."""
 

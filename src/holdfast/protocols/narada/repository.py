@@ -45,6 +45,7 @@ from holdfast.protocols.narada.events import (
     Retransmit,
     SubscriberAck,
     SubscriberNak,
+    Tidings,
     bundle_topic,
     encode,
     gossip_topic,
@@ -147,6 +148,9 @@ class Repository:
                 return managed.dissemination.on_ack(event, managed.bundle.table_of)
             case Gossip():
                 return self._on_gossip(managed, event, now)
+            case Tidings():
+                managed.telling.on_tidings(event)
+                return []
             case Probe():
                 return self._on_probe(managed, event)
             case Open():
@@ -236,6 +240,7 @@ class Repository:
                 managed.bundle.on_stored(rows)
                 effects += managed.dissemination.announce(rows)
                 managed.intake.note_stored(rows)
+                managed.telling.look_again()
             effects += managed.forgetting.committed()
             managed.bundle.note_recovered(now)
         return effects
@@ -288,6 +293,7 @@ class Repository:
             if managed.dissemination.has_pending(member.name):
                 managed.dissemination.retry(member.name, member.table)
         managed.intake.on_covers(bundle.covers())
+        managed.telling.look_again()
         effects += bundle.gossip(now)
         if keeping.state == "leaving":
             effects += self._go(managed, now)
@@ -328,7 +334,7 @@ class Repository:
         managed.bundle.on_gossip(event, now)
         effects = self._hasten(managed, now)
         effects += managed.forgetting.tell(event.repository, event.ended, now)
-        effects += managed.bundle.tell(event, now)
+        effects += managed.telling.tell(event.repository, now, begins=event.asks)
         if event.asks:
             # Whoever has just begun waits for it.
             effects += managed.bundle.gossip(now)
@@ -417,6 +423,7 @@ class Repository:
         migrate = Migrate(stream, self.name)
         clients = {chain.publisher for chain in keeping.chains.values() if chain.steering == self.name}
         effects: Effects = [keeping.say_to(client, migrate) for client in sorted(clients)]
+        effects += managed.telling.tell_all(now)
         return [Say(stable_topic(stream, self.name), encode(migrate)), *effects, *self._keep_time(now, anew=True)]
 
     def _go(self, managed: Managed, now: float) -> Effects:
@@ -428,7 +435,7 @@ class Repository:
         stream = keeping.stream
         leave = Say(gossip_topic(stream), encode(Leave(stream, self.name, keeping.era)))
         topics = (bundle_topic(stream), stream)
-        return [leave, *(Unlisten(topic) for topic in topics), keeping.report("left")]
+        return [*managed.telling.tell_all(now), leave, *(Unlisten(topic) for topic in topics), keeping.report("left")]
 
     def _remind(self, managed: Managed, event: Gossip) -> Effects:
         """Somebody has not heard that we left."""

@@ -14,6 +14,7 @@
 | unstable | and nothing before the repository that it has it from has stored it |
 | remembered | no repository knows a subscription that was ended and did not begin again |
 | ahead | no repository believes that a subscriber has what it does not have |
+| behind | and in the end none believes less than another one knows (`agreeing`) |
 | hasty | retention takes nothing that is neither old enough nor too much (`retained`) |
 | kept | and in the end nothing is left that it may take |
 | gapped | a subscriber is told of nothing as forgotten that nobody forgot, or that it has had |
@@ -27,6 +28,7 @@ from msgspec import Struct
 from holdfast.model.reliable import Entry, Level
 from holdfast.model.topics import matches
 from holdfast.protocols.narada.events import life_of, number_of
+from holdfast.simulation.reliable.agreeing import behind
 from holdfast.simulation.reliable.history import History, Identity, Released, identities
 from holdfast.simulation.reliable.retained import check_retention
 
@@ -48,6 +50,7 @@ Fault = Literal[
     "unstable",
     "remembered",
     "ahead",
+    "behind",
     "hasty",
     "kept",
     "gapped",
@@ -106,6 +109,8 @@ def judge(world: "ReliableWorld") -> Judgement:
                 for host in members:
                     _check_sync(judgement, host, subscriber, world.history, contents[host.name], retained)
     _check_forgotten(judgement, world, members)
+    for sentence in behind(members, world.stream, world.history.given_up):
+        judgement.add("behind", sentence)
     if retained:
         check_retention(judgement.add, world, members, forgotten)
     return judgement

@@ -20,6 +20,7 @@ from holdfast.model.reliable import Retention
 from holdfast.protocols.narada import PublisherConfig, RepositoryConfig, SubscriberConfig
 from holdfast.protocols.narada.participant import Emit, Say
 from holdfast.simulation.kernel import Kernel, stream
+from holdfast.simulation.reliable.agreeing import behind
 from holdfast.simulation.reliable.bus import Bus, BusConfig
 from holdfast.simulation.reliable.checkers import Judgement, judge
 from holdfast.simulation.reliable.history import History
@@ -205,7 +206,13 @@ class ReliableWorld:
         reasons = [f"{host.name} waits for {reason}" for host in self.hosts() for reason in host.waiting_for()]
         streams = [host.machine.streams[self.stream] for host in self.repositories.values() if host.up]
         sums = {one.dissemination.ended.digest for one in streams if one.keeping.state != "left"}
-        return reasons if len(sums) <= 1 else [*reasons, "the bundle has not agreed which subscriptions are over"]
+        if len(sums) > 1:
+            return [*reasons, "the bundle has not agreed which subscriptions are over"]
+        if reasons:
+            return reasons
+        there = [host for host in self.repositories.values() if host.up]
+        there = [host for host in there if host.machine.streams[self.stream].keeping.state != "left"]
+        return list(behind(there, self.stream, self.history.given_up))
 
     def _operate(self) -> None:
         """Give up the places of lives that are over, where no repository has the messages."""

@@ -1,0 +1,54 @@
+"""Whether all repositories of a bundle believe the same of a subscriber: whoever comes back may come to any of them.
+
+Each has its own order, so their syncs are different numbers. They agree if none lies before a message that another one
+knows to be had: the first that is not, of each repository, is not had by what any other one believes.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from holdfast.model.reliable import Entry
+from holdfast.simulation.reliable.history import Identity, identities
+
+if TYPE_CHECKING:
+    from holdfast.simulation.reliable.repository_hosts import RepositoryHost
+
+EVERYTHING = 1 << 60
+
+
+def behind(hosts: list["RepositoryHost"], stream: str, excused: set[Identity]) -> Iterator[str]:
+    """Who believes less of a subscriber than another one, in a sentence each. What was given up may come late."""
+    for host in hosts:
+        table = host.machine.streams[stream].dissemination.subscriptions
+        for other in hosts:
+            known = other.machine.streams[stream].dissemination.subscriptions
+            if other is host:
+                continue
+            for name in sorted(known):
+                if known[name].anew or not known[name].sync:
+                    continue
+                if name not in table:
+                    yield f"{host.name} does not know {name}, whom {other.name} knows at {known[name].sync}."
+                    continue
+                first = _first_above(host, stream, table[name].sync)
+                if table[name].anew or first is None or next(iter(identities(first))) in excused:
+                    continue
+                place = _place(other, stream, first)
+                if place is not None and place <= known[name].sync:
+                    yield (
+                        f"{host.name} has {name} at {table[name].sync}, before {first.publisher}'s {first.cat}, which "
+                        f"lies at {place} at {other.name}, where it is at {known[name].sync}."
+                    )
+
+
+def _first_above(host: "RepositoryHost", stream: str, sync: int) -> Entry | None:
+    """The first message that lies above a sequence number."""
+    for entry in host.store.read(stream, sync + 1, EVERYTHING, 1):
+        return entry.part(max(entry.first, sync + 1), max(entry.first, sync + 1))
+    return None
+
+
+def _place(host: "RepositoryHost", stream: str, one: Entry) -> int | None:
+    for entry in host.store.by_identity(stream, one.publisher, one.cat, one.cat, 1):
+        return entry.first + one.cat - entry.cat
+    return None
