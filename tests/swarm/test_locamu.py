@@ -46,6 +46,7 @@ ONCE_BROKEN: list[tuple[FailureClass, int, int, str]] = [
     ("join", 2, 8000065, "a notice that came past a neighbour made what that had before it count as processed"),
     ("join", 2, 8000286, "a newcomer that died before it was taken in came back to another sponsor"),
     ("join", 1, 8001422, "what slow links still carried was sent again and again, and newcomers waited for 30 s"),
+    ("leave", 1, 8203551, "a late copy of what somebody had said who has left was taken for a new message"),
 ]
 
 

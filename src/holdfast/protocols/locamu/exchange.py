@@ -183,6 +183,9 @@ class Exchange:
         if self.core.is_known(copy):
             if self._merge(copy):
                 self.progress()
+        elif any(node in self.core.land.gone for node in copy.path):
+            # All that somebody has ever said who has left was processed everywhere before it went: this is a repeat.
+            return
         elif not leads_here(copy.path, self.core.near):
             raise PeerViolation(f"{sender} sent a copy by way of {' '.join(copy.path)}, which does not lead here")
         elif copy.batch is None and copy.notice is None:
