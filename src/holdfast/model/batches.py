@@ -29,7 +29,8 @@ KEY_BYTES_MAX = 256
 ATTRIBUTES_MAX = 64
 SEQ_MAX = (1 << 53) - 1
 
-Name = Annotated[str, Meta(min_length=1, max_length=128)]
+NAME_CHARACTERS_MAX = 128
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
 TopicText = Annotated[str, Meta(min_length=1, max_length=1024)]
 Seq = Annotated[int, Meta(ge=1, le=SEQ_MAX)]
 Count = Annotated[int, Meta(ge=1, le=BATCH_COUNT_MAX)]

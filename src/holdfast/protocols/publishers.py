@@ -6,7 +6,7 @@ Whatever comes over a link is checked where it arrives, so that nothing behind t
 from collections.abc import Mapping
 from functools import lru_cache
 
-from holdfast.model.batches import Batch, BatchError
+from holdfast.model.batches import NAME_CHARACTERS_MAX, Batch, BatchError
 from holdfast.model.direct_messages import Barred, Cast, Copied, Passed
 from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.filters import parse_filter
@@ -14,6 +14,7 @@ from holdfast.model.messages import (
     Confirm,
     Interests,
     Publish,
+    Relay,
     SessionMessage,
     Subscribe,
     TotalMarker,
@@ -159,6 +160,22 @@ def request_problem(message: SessionMessage) -> str:
         return topic_problem(message.batch.topic)
     if isinstance(message, Interests):
         return next(filter(None, (_interest_problem(pattern, where) for pattern, where in message.entries)), "")
+    return ""
+
+
+def relay_problem(relay: Relay) -> str:
+    """What is wrong with the content of a copy from another broker; a copy without any tells of identifiers alone."""
+    notice = relay.notice
+    if notice is None:
+        return topic_problem(relay.batch.topic) if relay.batch is not None else ""
+    if relay.batch is not None:
+        return "a copy is of a batch or of a notice, not of both"
+    if notice.what == "c":
+        return topic_problem(notice.pattern)
+    if notice.what in ("s", "u"):
+        return _interest_problem(notice.pattern, notice.where)
+    if len(notice.pattern) > NAME_CHARACTERS_MAX:
+        return f"a broker's name has at most {NAME_CHARACTERS_MAX} characters, not {len(notice.pattern)}"
     return ""
 
 

@@ -5,8 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.model.batches import Batch
+from holdfast.model.errors import PeerViolation
 from holdfast.model.land_messages import Surroundings
 from holdfast.model.messages import WIRE_VERSION, Data, Hello, Notice, Relay, SessionMessage
+from holdfast.model.wire import HEADER_BYTES, decode, encode
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.locamu import LocamuBroker
 from holdfast.protocols.locamu.copies import Copy, reaches
@@ -117,6 +119,54 @@ def test_what_waited_until_its_path_was_gone_is_dropped():
     assert not broker.exchange.buffer
 
 
+FORMULA = "attributes that cannot be > ("
+
+
+@pytest.mark.parametrize(
+    ("notice", "problem"),
+    [
+        (Notice("s", "a/#/b"), "a/#/b"),
+        (Notice("u", "a/#/b"), "a/#/b"),
+        (Notice("s", "t", FORMULA), FORMULA),
+        (Notice("c", "a/+"), "a/+"),
+        (Notice("j", "n" * 129, "", "d"), "a broker's name has at most 128 characters, not 129"),
+        (Notice("l", "c"), "that c leaves the tree, which only c can say"),
+        (Notice("g", "c"), "that c leaves the tree, which only c can say"),
+    ],
+)
+def test_a_notice_that_cannot_be_ends_the_session_and_is_not_written_down(notice: Notice, problem: str):
+    broker = broker_with("d")
+    said = violation(broker, "d", Relay(header(Copy(("d",), MARKS, {})), None, notice))
+    assert said.startswith("d relayed what cannot be: ")
+    assert problem in said
+    assert broker.durable.is_blank
+
+
+@pytest.mark.parametrize("notice", [Notice("s", "a/#", "price > 3"), Notice("c", "t"), Notice("j", "new", "", "d")])
+def test_a_notice_that_can_be_is_taken(notice: Notice):
+    assert violation(broker_with("d"), "d", Relay(header(Copy(("d",), MARKS, {})), None, notice)) == ""
+
+
+def test_a_copy_of_a_batch_and_a_notice_at_once_is_refused():
+    said = violation(broker_with("d"), "d", Relay(header(Copy(("d",), MARKS, {})), BATCH, Notice("s", "t")))
+    assert said == "d relayed what cannot be: a copy is of a batch or of a notice, not of both"
+
+
+def test_a_notice_of_a_kind_that_there_is_not_does_not_come_through_the_wire():
+    frame = encode(Data(1, Relay(b"", None, Notice("s", "t"))))[HEADER_BYTES:]
+    assert decode(frame) == Data(1, Relay(b"", None, Notice("s", "t")))
+    with pytest.raises(PeerViolation):
+        decode(frame.replace(b"\xa1s", b"\xa1?"))
+
+
+@pytest.mark.parametrize("name", ["a", "b", "d"])
+def test_nobody_but_a_leaf_below_somebody_is_ever_gone(name: str):
+    """The root of what is known here, and those in the middle."""
+    broker = broker_with("d")
+    assert violation(broker, "d", Relay(header(Copy(("d",), MARKS, {})), None, Notice("g", name))) == ""
+    assert broker.durable.core.near.edges == EDGES
+
+
 def varint(number: int) -> bytes:
     found = bytearray()
     while number > 0x7F:
@@ -129,12 +179,15 @@ FIGURES = st.one_of(st.integers(0, 8), st.integers(0, 8), st.integers(0, 1 << 71
 HEADERS = st.one_of(st.binary(max_size=40), st.lists(FIGURES, max_size=24).map(lambda row: b"".join(map(varint, row))))
 NAMES = st.sampled_from("abcdefgpq")
 TREES = st.lists(st.tuples(NAMES, NAMES), max_size=8).map(lambda edges: Surroundings((("d", "c"), *edges)))
-COPIES = st.builds(Relay, HEADERS, st.sampled_from([BATCH, None]), st.none())
+KINDS = st.sampled_from("sucjlg")
+NOTICES = st.builds(Notice, KINDS, st.one_of(NAMES, st.text("ab/+#~", min_size=1)), st.text("a<(1", max_size=4), NAMES)
+GOOD = st.sampled_from([header(Copy(("d",), MARKS, {})), header(Copy(("g", "d"), {"d": {"c": 1, "b": 1, "f": 1}}, {}))])
+COPIES = st.builds(Relay, st.one_of(GOOD, HEADERS), st.sampled_from([BATCH, None]), st.none() | NOTICES)
 
 
 @given(st.lists(st.one_of(TREES, COPIES, COPIES), min_size=1, max_size=5))
 @settings(max_examples=300, deadline=None)
-def test_whatever_headers_come_the_broker_lives(messages: list[SessionMessage]):
+def test_whatever_copies_come_the_broker_lives(messages: list[SessionMessage]):
     broker = broker_with("d")
     for message in messages:
         if "d" not in broker.hub.links or not broker.hub.links["d"].is_open:

@@ -55,7 +55,7 @@ from holdfast.protocols.locamu.journal import (
 )
 from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.protocols.node import Disconnect, Effects, Report, SetTimer
-from holdfast.protocols.publishers import topic_problem
+from holdfast.protocols.publishers import relay_problem
 
 FROM_CLIENTS = (Publish, Subscribe, Unsubscribe, Confirm, ConfirmAck, Recall)
 BEGIN_TIMER = "begin:"
@@ -188,7 +188,7 @@ class LocamuBroker:
         """Leave the tree for good, as a leaf. Raises `LocalMisuse` where that cannot be."""
         self._at(now)
         land = self.durable.core.land
-        if self.phase is not Phase.SERVING or self.parent is None or not land.is_leaf(self.name):
+        if self.phase is not Phase.SERVING or not land.may_leave(self.name):
             raise LocalMisuse(
                 f"broker {self.name} cannot leave the tree: only a leaf that serves can, below a parent; it is "
                 f"{self.phase.value} and next to {', '.join(land.near.neighbours(self.name)) or 'nobody'}"
@@ -323,7 +323,9 @@ class LocamuBroker:
 
     def _on_relay(self, sender: str, relay: Relay) -> None:
         try:
-            problem = topic_problem(relay.batch.topic) if relay.batch is not None else ""
+            problem, notice = relay_problem(relay), relay.notice
+            if notice is not None and notice.what in ("l", "g") and notice.pattern == self.name:
+                problem = f"that {self.name} leaves the tree, which only {self.name} can say"
             if problem:
                 raise PeerViolation(f"{sender} relayed what cannot be: {problem}")
             self.exchange.on_relay(sender, relay)
@@ -402,7 +404,7 @@ class LocamuBroker:
         """Everybody knows that it leaves: it is forgotten, in the order of everything else."""
         land = self.durable.core.land
         self.hub.send(leaf, Farewell())
-        if leaf in land.near and land.is_leaf(leaf):
+        if land.may_leave(leaf):
             self.hub.out.append(Report("left", peer=leaf))
             self.durable.put(Released(leaf))
             self.exchange.progress()

@@ -67,7 +67,7 @@ class Land:
 
     def shrink(self, child: str) -> bool:
         """A leaf is gone; whether it was near."""
-        if child not in self.near:
+        if not self.may_leave(child):
             return False
         self.newcomers = [name for name in self.newcomers if name != child]
         self.gone.append(child)
@@ -79,8 +79,9 @@ class Land:
         self.near = Neighbourhood(self.near.name, edges)
         self.changes += 1
 
-    def is_leaf(self, name: str) -> bool:
-        return len(self.near.neighbours(name)) == 1
+    def may_leave(self, name: str) -> bool:
+        """Whether that one is near, and a leaf below somebody."""
+        return [below for above, below in self.near.edges if name in (above, below)] == [name]
 
     def sponsors(self, name: str) -> bool:
         """Whether that one is a leaf below us that came later."""
