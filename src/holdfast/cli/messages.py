@@ -4,9 +4,11 @@ import asyncio
 import base64
 import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,13 +25,13 @@ from holdfast.cli.options import (
     parse_attributes,
 )
 from holdfast.cli.output import note, print_json, print_line
-from holdfast.client import Receipt, Subscription, connect
+from holdfast.client import Client, Receipt, Subscription, connect
 from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.client.names import random_name
 from holdfast.client.recording import record
 from holdfast.cluster.config import CLUSTER_NAME
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, Message
-from holdfast.model.errors import ConfigError
+from holdfast.model.errors import ConfigError, HoldfastError, LocalMisuse, Refused
 from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import check_guarantee
 from holdfast.model.topics import check_pattern, check_unreserved
@@ -38,6 +40,8 @@ from holdfast.storage.recordings import RecordingWriter
 
 LINES_WAITING_MAX = 256
 READ_BYTES = 1 << 16
+FORGET_S = 5.0
+"""How long the end of `sub --from-start` waits for a repository to say that it keeps nothing for it."""
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
@@ -181,6 +185,9 @@ def sub(
 ) -> None:
     """Subscribe and print what arrives, until Ctrl-C or --count; or record it, for the data pipeline to read.
 
+    What is stored on a reliable topic is read with --durable, which goes on where NAME was, or once with --from-start,
+    --from or --from-time: then repositories forget the reader when it ends.
+
     \b
     Examples
       holdfast sub 'bank/#'
@@ -194,23 +201,47 @@ def sub(
     if where:
         parse_filter(where)
     start = _start_of(from_start, from_seq, from_time)
-    kept = durable or (random_name() if start is not None else "")
+    once = "" if durable or start is None else f"once-{random_name()}"
 
     async def follow() -> None:
         async with connect(address, name=name, cluster=cluster) as client:
-            messages = await client.subscribe(pattern, where, durable=kept, start="start" if start is None else start)
-            note(f"{client.name} is subscribed to {pattern} at broker {client.broker}")
-            if recording is not None:
-                await _record(messages, recording, count)
-                return
-            left = count
-            async for message in messages:
-                _print_message(message, raw=raw, as_json=as_json)
-                left -= 1
-                if left == 0:
-                    return
+            if durable or once:
+                _end_in_order()
+            opening = client.subscribe(pattern, where, durable=durable or once, start=start or "start")
+            if once:
+                async with _forgotten(client, once, pattern), opening as messages:
+                    await show(client, messages)
+            else:
+                await show(client, await opening)
+
+    async def show(client: Client, messages: Subscription) -> None:
+        note(f"{client.name} is subscribed to {pattern} at broker {client.broker}")
+        if recording is not None:
+            await _record(messages, recording, count)
+        else:
+            await _print_all(messages, count, raw=raw, as_json=as_json)
 
     run(follow())
+
+
+@asynccontextmanager
+async def _forgotten(client: Client, name: str, pattern: str) -> AsyncIterator[None]:
+    """End the subscription that was made for the occasion with it, however that ends: repositories keep for it."""
+    try:
+        yield
+    finally:
+        try:
+            # Who was refused, or found no repository, began nothing.
+            if not isinstance(sys.exception(), LocalMisuse | Refused):
+                async with asyncio.timeout(FORGET_S):
+                    await client.forget_subscription(name, pattern)
+        except (HoldfastError, TimeoutError):
+            note(f"no repository said that {name} is over; end it with `holdfast topics forget {name} {pattern!r}`")
+
+
+def _end_in_order() -> None:
+    """On SIGTERM, too: what was read is acknowledged, and what nobody will read under its name is forgotten."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
 
 
 def _start_of(from_start: bool, seq: int | None, time: str) -> str | int | datetime | None:
@@ -233,6 +264,15 @@ async def _record(messages: Subscription, path: Path, count: int) -> None:
             await record(messages, writer, count)
         finally:
             note(f"recorded {writer.next_position + writer.pending - first} messages to {path}")
+
+
+async def _print_all(messages: Subscription, count: int, *, raw: bool, as_json: bool) -> None:
+    left = count
+    async for message in messages:
+        _print_message(message, raw=raw, as_json=as_json)
+        left -= 1
+        if left == 0:
+            return
 
 
 def _print_message(message: Message, *, raw: bool, as_json: bool) -> None:

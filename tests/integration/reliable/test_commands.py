@@ -1,6 +1,7 @@
 """`holdfast repository`, `topics`, `pub --durable` and `sub --durable` as a user types them."""
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,33 @@ def test_what_was_read_is_not_read_again_whichever_repository_is_there(terminal:
     assert "billing" not in terminal.run("topics", *where).stdout
     again = terminal.run("sub", "bank/#", "--from", 3, "--count", 2, "--raw", *where)
     assert again.stdout == "3\n4\n", again.stderr
+
+
+def test_who_reads_what_is_stored_once_leaves_no_subscription_behind(terminal: Terminal, tmp_path: Path):
+    (port, health), (_, own) = free_port_pairs(2)
+    lines = ["[brokers.a]", f"port = {port}", f"health_port = {health}"]
+    lines += ["[repositories.r1]", 'broker = "a"', 'streams = ["bank/#"]', f"health_port = {own}"]
+    (tmp_path / "kept.toml").write_text("\n".join(lines))
+    where = ("-a", f"127.0.0.1:{port}")
+    assert terminal.run("up", "kept.toml").returncode == 0
+    terminal.run("pub", "bank/orders", "--durable", *where, stdin="1\n2\n3\n")
+
+    def subscribers() -> list[str]:
+        (said,) = json.loads(terminal.run("topics", "--json", *where).stdout)
+        return list(said["streams"]["bank/#"]["subscribers"])
+
+    read = terminal.run("sub", "bank/#", "--from-start", "--count", 2, "--raw", *where)
+    assert (read.stdout, read.returncode) == ("1\n2\n", 0), read.stderr
+    assert subscribers() == []
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        reading = terminal.start("sub", "bank/#", "--from", 2, "--raw", *where)
+        assert reading.stdout is not None
+        assert [reading.stdout.readline() for _ in range(2)] == ["2\n", "3\n"]
+        assert [name.split("-")[0] for name in subscribers()] == ["once"]
+        reading.send_signal(number)
+        _, err = reading.communicate(timeout=20)
+        assert (reading.returncode, subscribers()) == (130, []), err
 
 
 @pytest.mark.parametrize(
