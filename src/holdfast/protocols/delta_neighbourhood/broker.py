@@ -275,7 +275,7 @@ class NeighbourhoodBroker(EdgeBroker):
     def _finish_if_complete(self, transit: Transit) -> None:
         if not transit.complete:
             return
-        self.transits.open.pop(transit.serial, None)
+        self.transits.end(transit)
         senders, transit.senders = transit.senders, {}
         for sender, number in senders.items():
             self._send(sender, PassedAck(number))

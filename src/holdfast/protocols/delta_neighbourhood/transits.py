@@ -6,7 +6,8 @@ message have a place in common where neither is blank, and there both have the s
 repeat if one of its places was seen before.
 
 Since a publisher has one message in transit, its next message says that the one before is over everywhere. So what is
-remembered is the latest message of each publisher.
+remembered is the latest message of each publisher: all that somebody behind us may lack, for copies of them are still
+under way, and of the others the last `PUBLISHERS_MAX`.
 """
 
 from holdfast.model.batches import Batch
@@ -59,6 +60,8 @@ class Transits:
         self._seen: dict[Place, Transit] = {}
         self.open: dict[int, Transit] = {}
         """By our own number, those that somebody behind us may lack."""
+        self._over: dict[str, None] = {}
+        """The publishers of the others, in the order in which these came to their end."""
 
     def find(self, path: Path) -> Transit | None:
         """The message that came by some place of this way before."""
@@ -73,8 +76,13 @@ class Transits:
         self.learn(transit, transit.path)
         if not transit.complete:
             self.open[transit.serial] = transit
-        if len(self._latest) > self._publishers_max:
-            self._forget(next(iter(self._latest)))
+
+    def end(self, transit: Transit) -> None:
+        """Everybody behind us has the message. Another copy of it may still come."""
+        self.open.pop(transit.serial, None)
+        self._over[transit.batch.publisher] = None
+        if len(self._over) > self._publishers_max:
+            self._forget(next(iter(self._over)))
 
     def learn(self, transit: Transit, path: Path) -> None:
         """The message came this way, too."""
@@ -85,6 +93,7 @@ class Transits:
                 places.append(place)
 
     def _forget(self, publisher: str) -> None:
+        self._over.pop(publisher, None)
         if self._latest.pop(publisher, None) is not None:
             for place in self._places.pop(publisher):
                 del self._seen[place]
