@@ -9,8 +9,8 @@ from math import ceil
 
 from holdfast.experiments.locamu_worlds import complete_tree
 from holdfast.experiments.scales import GINGER_BYTES
-from holdfast.protocols.locamu.copies import reaches
-from holdfast.protocols.locamu.headers import ID_BYTES, NUMBER_BYTES, LinkTerms, thesis_identifier_bytes
+from holdfast.protocols.locamu.copies import Copy, Numbers, reaches
+from holdfast.protocols.locamu.headers import ID_BYTES, NUMBER_BYTES, Encoder, LinkTerms, thesis_identifier_bytes
 from holdfast.protocols.neighbourhoods import Neighbourhood, children_of, edges_around
 
 GROUPS = 1500
@@ -44,7 +44,7 @@ class LocamuBound:
         for _ in range(depth // 2):
             middle = children[middle][0]
         near = Neighbourhood(middle, edges_around(tree, children, middle, reach.safe))
-        terms = LinkTerms(near, middle, children[middle][0], reach)
+        self.terms = terms = LinkTerms(near, middle, children[middle][0], reach)
         self.pairs = sum(
             near.distance(one, other) <= reach.marks for one in near.paths(middle) for other in near.paths(middle)
         ) - len(near.paths(middle))
@@ -52,8 +52,32 @@ class LocamuBound:
         path = [middle]
         while len(path) < reach.safe and (above := tree[path[-1]]) in terms.index:
             path.append(above)
+        self.path = tuple(reversed(path))
         marks = {node: dict.fromkeys(terms.candidates(node, ""), 1) for node in path if node}
         self.header_bytes = NUMBER_BYTES * len(terms.pairs) + thesis_identifier_bytes(marks, {})
+
+    def wire_bytes(self, number: int) -> tuple[int, int]:
+        """What headers with all pairs come to on our wire: the first of a session, with such numbers, and the next one.
+
+        In the first, earlier forwarders are as far again ahead of the past. In the next, all pairs have changed by one,
+        and all marks are the next ones.
+        """
+        encoder = Encoder(self.terms, self.path[-1])
+        first = self._whole(dict.fromkeys(self.terms.pairs, number), number)
+        size = encoder.encode(first)[1].wire_bytes
+        raised = {pair: first.marks.get(pair[0], {}).get(pair[1], number) + 1 for pair in self.terms.pairs}
+        return size, encoder.encode(self._whole(raised, 1))[1].wire_bytes
+
+    def _whole(self, past: Numbers, ahead: int) -> Copy:
+        """A copy that everybody on the way has numbered for everybody; the last forwarder gives its next numbers."""
+        marks = {
+            node: {
+                target: past[node, target] + (ahead if node != self.path[-1] else 1)
+                for target in self.terms.candidates(node, before)
+            }
+            for before, node in zip(("", *self.path), self.path, strict=False)
+        }
+        return Copy(self.path, marks, past)
 
     @property
     def memory_bytes(self) -> int:

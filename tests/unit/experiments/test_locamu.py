@@ -188,6 +188,22 @@ def test_locamus_header_grows_with_the_tolerance_and_the_degree():
     assert locamu_bound(1, 2).header_bytes < locamu_bound(1, 3).header_bytes < locamu_bound(2, 2).header_bytes
 
 
+@pytest.mark.parametrize(
+    ("tolerance", "pairs", "by_number"),
+    [
+        (1, 62, {1: 76, 100: 152, 10**6: 221, 2**31: 359}),
+        (2, 2758, {1: 3137, 100: 6181, 10**6: 9082, 2**31: 14_884}),
+    ],
+)
+def test_a_header_on_our_wire_is_as_large_as_its_numbers_are_far_from_those_before(tolerance, pairs, by_number):
+    """docs/protocols/locamu.md, Headers, has these figures beside the 540 bytes of the thesis."""
+    bound = locamu_bound(tolerance, 2)
+    assert len(bound.terms.pairs) == pairs
+    assert {number: bound.wire_bytes(number)[0] for number in by_number} == by_number
+    # Later headers do not depend on how high numbers are.
+    assert {bound.wire_bytes(number)[1] for number in by_number} == {by_number[1]}
+
+
 def test_the_groups_have_as_many_members_as_the_formula_says():
     # The first would have 65,537 of 65,536.
     assert sum(group_sizes(65_536)) == 260_519 - 1

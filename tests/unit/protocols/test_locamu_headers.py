@@ -52,6 +52,25 @@ def test_in_a_steady_stream_the_past_costs_one_byte():
         past = {(node, target): number for node, numbers in marks.items() for target in numbers}
 
 
+@pytest.mark.parametrize("changed", range(len(terms("c").pairs) + 1))
+def test_which_pairs_have_changed_costs_no_more_than_a_bit_for_every_pair(changed: int):
+    encoder, decoder = ends()
+    past = dict.fromkeys(terms("c").pairs[:changed], 9)
+    copy = Copy(COPY.path, {"c": {target: past.get(("c", target), 0) + 1 for target in "dg"}}, past)
+    found, size = through(encoder, decoder, copy)
+    assert found == copy
+    # Flags, the first of the path, who marked it, targets; which pairs; a difference of each.
+    assert size == 1 + 1 + 1 + 1 + min(1 + changed, terms("c").bits_bytes) + changed
+
+
+def test_a_bit_for_a_pair_that_there_is_not_is_refused():
+    header, _ = Encoder(terms("c"), "c").encode(Copy(COPY.path, COPY.marks, dict.fromkeys(terms("c").pairs, 1)))
+    bits_end = len(header) - len(terms("c").pairs)
+    beyond = bytes([header[bits_end - 1] | 0x80])
+    with pytest.raises(HeaderError, match="cannot be"):
+        Decoder(terms("d"), "c", "d").decode(header[: bits_end - 1] + beyond + header[bits_end:] + b"\2")
+
+
 def test_a_copy_that_is_passed_on_as_it_came_names_its_forwarder():
     encoder, decoder = ends()
     copy = Copy(("a", "b"), {"b": {"c": 4, "d": 2}}, {("b", "d"): 1}, {"a": {"b": 7, "c": 7}}, void=True, borrowed=True)

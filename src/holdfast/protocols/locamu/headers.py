@@ -4,10 +4,11 @@ Both ends of a link know the tree around them, so a broker is an index into the 
 an index into the pairs among these, and the way that a copy came is the way in the tree from its first broker. What
 remains is coded against what the link has carried already (thesis 3.9.3, and further):
 
-    flags     void, last forwarder is not the sender, extra marks follow
+    flags     void, last forwarder is not the sender, extra marks follow, pairs of the past as bits
     path      first broker; [last forwarder]; which of those on the way have marked it, as bits
     marks     for each of these: which targets, as bits; their numbers, against the past, nothing if each is the next
-    past      how many pairs differ from the base; each as a distance to the one before, and a difference
+    past      which pairs differ from the base: how many, and of each the distance to the one before, or a bit for every
+              pair, whichever is shorter; their differences
 
 The *base* is the past of the copy before on the link, raised by that copy's own marks: in a steady stream that is the
 next copy's past already. A link is a session that neither loses nor repeats, so both ends have the same base; a new
@@ -26,7 +27,7 @@ from holdfast.model.wire import encode
 from holdfast.protocols.locamu.copies import Copy, Marks, Numbers, Pair, Reaches, learn
 from holdfast.protocols.neighbourhoods import Neighbourhood
 
-VOID, BORROWED, EXTRA = 1, 2, 4
+VOID, BORROWED, EXTRA, DENSE = 1, 2, 4, 8
 NUMBER_MAX = (1 << 63) - 1
 NUMBER_BITS = 64
 """A number with its sign."""
@@ -62,6 +63,8 @@ class LinkTerms:
             if 0 < len(paths[y]) <= reach.marks
         ]
         self.pair_index = {pair: at for at, pair in enumerate(self.pairs)}
+        self.bits_bytes = -(-len(self.pairs) // 8)
+        """What a bit for every pair takes."""
         self._candidates: dict[tuple[str, str], list[str]] = {}
 
     def _numbered(self, node: str, target: str) -> bool:
@@ -94,15 +97,17 @@ class Encoder:
         path = _known(copy.path, terms)
         past, changed, said_anew = self._past(copy.past)
         marks, extra = _known_marks(copy.marks, path, terms), _known_marks(copy.extra, path, terms)
-        borrowed = path[-1] != self.sender
-        out.append(VOID * copy.void | BORROWED * borrowed | EXTRA * bool(extra))
+        borrowed, dense = path[-1] != self.sender, len(changed) >= terms.bits_bytes
+        out.append(VOID * copy.void | BORROWED * borrowed | EXTRA * bool(extra) | DENSE * dense)
         _put(out, terms.index[path[0]])
         if borrowed:
             _put(out, terms.index[path[-1]])
         _put_marks(out, marks, path, past, terms)
         if extra:
             _put_marks(out, extra, path, past, terms)
-        _put_past(out, past, self._base, changed, terms)
+        _put_places(out, changed, terms.bits_bytes if dense else 0)
+        for pair in (terms.pairs[place] for place in changed):
+            _put(out, _zigzag(past.get(pair, 0) - self._base.get(pair, 0)))
         self._base = _next_base(past, marks)
         self._said = past
         identifiers = thesis_identifier_bytes(marks, extra)
@@ -151,7 +156,8 @@ class Decoder:
             raise HeaderError(f"nothing comes to {self.receiver} along {' '.join(path)}")
         raw = _take_marks(reader, path, terms)
         raw_extra = _take_marks(reader, path, terms) if flags & EXTRA else {}
-        past = _take_past(reader, self._base, terms)
+        places = _take_places(reader, terms.bits_bytes if flags & DENSE else 0)
+        past = _take_past(reader, self._base, [terms.pairs[place] for place in places])
         if not reader.done:
             raise HeaderError(f"{len(header)} bytes are too many")
         marks, extra = _raised(raw, past), _raised(raw_extra, past)
@@ -261,21 +267,33 @@ def _raised(raw: RawMarks, past: Numbers) -> Marks:
     return marks
 
 
-def _put_past(out: bytearray, past: Numbers, base: Numbers, changed: list[int], terms: LinkTerms) -> None:
-    _put(out, len(changed))
-    at = -1
-    for place in changed:
-        pair = terms.pairs[place]
-        _put(out, place - at - 1)
-        _put(out, _zigzag(past.get(pair, 0) - base.get(pair, 0)))
-        at = place
+def _put_places(out: bytearray, places: list[int], bits_bytes: int) -> None:
+    """Rising figures: as so many bytes of bits, or, if that is 0, as distances."""
+    if bits_bytes:
+        bits = bytearray(bits_bytes)
+        for place in places:
+            bits[place >> 3] |= 1 << (place & 7)
+        out += bits
+        return
+    _put(out, len(places))
+    for before, place in zip([-1, *places], places, strict=False):
+        _put(out, place - before - 1)
 
 
-def _take_past(reader: "_Reader", base: Numbers, terms: LinkTerms) -> Numbers:
-    past, at = dict(base), -1
+def _take_places(reader: "_Reader", bits_bytes: int) -> list[int]:
+    if bits_bytes:
+        bits = [reader.byte() for _ in range(bits_bytes)]
+        return [at for at in range(8 * bits_bytes) if bits[at >> 3] >> (at & 7) & 1]
+    places, at = [], -1
     for _ in range(reader.take()):
         at += 1 + reader.take()
-        pair = terms.pairs[at]
+        places.append(at)
+    return places
+
+
+def _take_past(reader: "_Reader", base: Numbers, changed: list[Pair]) -> Numbers:
+    past = dict(base)
+    for pair in changed:
         number = past.get(pair, 0) + _unzigzag(reader.take())
         if not 0 <= number <= NUMBER_MAX:
             raise HeaderError(f"its past has {number} of {pair[0]} for {pair[1]}")
