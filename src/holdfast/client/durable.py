@@ -32,6 +32,7 @@ from holdfast.protocols.narada import Subscriber, SubscriberConfig
 from holdfast.protocols.narada import participant as effects
 from holdfast.protocols.narada.directory import ASKING_TOPIC, answer_topic, covering, question, read_answer
 from holdfast.runtime.logs import Log
+from holdfast.runtime.process import new_incarnation
 
 ASK_EVERY_S = 0.5
 KNOWN_MAX = 1024
@@ -212,7 +213,7 @@ class Durables:
         kind, value = _start_of(start)
         stream = await self._find(pattern)
         self._check_unread(name, stream, ", or choose another name. Nothing was begun.")
-        config = SubscriberConfig(name, stream, pattern, where, kind, value)
+        config = SubscriberConfig(name, stream, pattern, where, kind, value, reader=new_incarnation())
         subscription = DurableSubscription(self._client, config, self._log)
         self._subscriptions.append(subscription)
         return await subscription.begin()

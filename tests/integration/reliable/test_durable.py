@@ -60,6 +60,26 @@ def test_a_receipt_says_how_safely_the_message_is_stored():
     holdfast.run(story())
 
 
+def test_whoever_comes_later_reads_under_a_name_and_the_one_before_learns_it():
+    async def story() -> None:
+        async with broker_here() as broker, repository_here(broker), holdfast.connect(address_of(broker)) as client:
+            await publish(client, 1, 3)
+            first = await client.subscribe("bank/#", durable="billing")
+            assert await read(first, 2) == numbers(1, 2)
+            async with holdfast.connect(address_of(broker)) as other:
+                second = await other.subscribe("bank/#", durable="billing")
+                with pytest.raises(Refused, match="somebody else reads bank/# as billing now"):
+                    await read(first, 4)
+                await publish(client, 4, 5)
+                # What the first one has not acknowledged yet comes again.
+                got = await read(second, 3)
+                while got[-1] != b"5":
+                    got += await read(second, 1)
+                assert got == numbers(int(got[0]), 5)
+
+    holdfast.run(story())
+
+
 def test_who_comes_back_under_the_same_name_goes_on_behind_the_last_message_that_it_took():
     async def story() -> None:
         async with broker_here() as broker, repository_here(broker), holdfast.connect(address_of(broker)) as client:

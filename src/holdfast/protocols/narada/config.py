@@ -55,6 +55,8 @@ class SubscriberConfig(Struct, frozen=True, forbid_unknown_fields=True):
     value: Annotated[int, Meta(ge=0)] = 0
     """The sequence number, or the time in nanoseconds, to start from."""
     anew: bool = False
+    reader: Annotated[int, Meta(ge=0)] = 0
+    """Greater than that of everybody who read under this name before: those are refused. 0: all may read."""
     remember: bool = False
     """Whether the beginning and every release is followed by a `Persist` of what was released, or is not wanted."""
     buffer_bytes_max: PositiveInt = 8 << 20

@@ -16,7 +16,6 @@ from msgspec import Struct
 from holdfast.model.checksums import crc32
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.answers import read_upto, resent, void_rows
-from holdfast.protocols.narada.chains import without
 from holdfast.protocols.narada.ends import Ends
 from holdfast.protocols.narada.events import (
     MESSAGES,
@@ -35,10 +34,9 @@ from holdfast.protocols.narada.events import (
     Sync,
     encode,
     life_of,
-    number_of,
     stable_topic,
 )
-from holdfast.protocols.narada.had import had
+from holdfast.protocols.narada.had import had, had_upto
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Effects, Locate, Read, Say
 from holdfast.protocols.narada.rows import RowTable
@@ -57,6 +55,7 @@ class Saved(Struct, array_like=True):
     ranges: list[Range]
     since_ns: int = 0
     anew: bool = False
+    reader: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -66,7 +65,10 @@ _decoder = msgspec.msgpack.Decoder(Saved)
 class Subscription:
     """What a repository knows of one subscriber."""
 
-    __slots__ = ("acked", "anew", "name", "pattern", "pending", "said_sync", "since_ns", "steering", "translated")
+    __slots__ = (
+        *("acked", "anew", "begun_by", "name", "pattern"),
+        *("pending", "reader", "said_sync", "since_ns", "steering", "translated"),
+    )
 
     def __init__(self, name: str, pattern: str, since_ns: int, sync: int = 0) -> None:
         self.name, self.pattern, self.steering, self.since_ns = name, pattern, "", since_ns
@@ -79,6 +81,8 @@ class Subscription:
         self.said_sync = -1
         self.anew = False
         """Whether it was begun anew: what others know of it may be from before."""
+        self.reader = self.begun_by = 0
+        """The last of those who read under this name, and whose beginning it was that we answered."""
 
     @property
     def sync(self) -> int:
@@ -127,11 +131,24 @@ class Dissemination:
         if why:
             refusal = Refusal(keeping.stream, keeping.name, "subscribe", why)
             return [keeping.say_to(event.subscriber, refusal)] if speaks else []
-        if known is not None and not event.anew:
+        if known is not None and self._is_fenced(known, event.reader):
+            return self._fence(known) if speaks else []
+        if known is not None and (not event.anew or (event.reader and known.begun_by == event.reader)):
             known.steering, known.pattern = event.steering, event.pattern
             self.jump(known, event.cut)
             return self._rectify(known, event.position) if speaks else []
         return self._begin(event, speaks, now)
+
+    def _is_fenced(self, one: Subscription, reader: int) -> bool:
+        """Whether somebody else has come to read under this name since; if not, that is its reader from now on."""
+        if reader > one.reader:
+            one.reader = reader
+            self.save(one)
+        return 0 < reader < one.reader
+
+    def _fence(self, one: Subscription) -> Effects:
+        why = f"somebody else reads {self.keeping.stream} as {one.name} now: a durable subscription has one reader"
+        return [self.keeping.say_to(one.name, Refusal(self.keeping.stream, self.keeping.name, "read", why, one.reader))]
 
     def _begin(self, event: Recovery, speaks: bool, now: float) -> Effects:
         """A subscription that is new here. Where it begins is said by the repository that steers it."""
@@ -142,11 +159,12 @@ class Dissemination:
         since_ns = self._since_ns(event.subscriber, now)
         # Better to begin too early, and repeat what is passed over, than too late.
         one = Subscription(event.subscriber, event.pattern, since_ns, keeping.kept - 1 if fresh else 0)
-        one.steering, one.anew = event.steering, event.anew
+        one.steering, one.anew, one.reader = event.steering, event.anew, event.reader
         if not fresh:
             self._adopt(one)
             self.jump(one, event.cut)
             return self._rectify(one, event.position) if speaks else []
+        one.begun_by = event.reader
         # Where one that goes on began is a matter of another repository, and its numbers are not ours.
         start = event.start if begins else "start"
         if start == "time":
@@ -168,7 +186,7 @@ class Dissemination:
             return self.on_recovery(event, now)
         start = max(self.keeping.kept - 1, min(number - 1, self.keeping.end))
         one = Subscription(event.subscriber, event.pattern, self._since_ns(event.subscriber, now), start)
-        one.steering, one.anew = event.steering, event.anew
+        one.steering, one.anew, one.reader, one.begun_by = event.steering, event.anew, event.reader, event.reader
         self._adopt(one)
         self.jump(one, event.cut)
         return self._rectify(one, 0, self.keeping.forgotten())
@@ -187,41 +205,10 @@ class Dissemination:
         return tuple((chain.publisher, chain.cat(chain.top)) for chain in chains if chain.top)
 
     def jump(self, one: Subscription, cut: Cut, lacks: Lacks = ()) -> None:
-        """The subscriber, or a sibling, says what it has: our sync may go on to the first message not among that.
-
-        What it lacks and is forgotten here is not passed over: it will be told of a gap.
-        """
-        keeping = self.keeping
-        if not cut:
-            return
-        has = {(publisher, life_of(cat)): number_of(cat) for publisher, cat in cut}
-        first = min([keeping.next, *(place.first for _, place in keeping.place_rows())])
-        for entry in (*keeping.staged, *keeping.committing):
-            first = min(first, entry.first)
-        for row in keeping.voids:
-            number, had = number_of(row.cat), has.get((row.publisher, life_of(row.cat)), 0)
-            if row.publisher and number + row.count - 1 > had:
-                first = min(first, row.first + max(0, had + 1 - number))
-        for (publisher, life), chain in keeping.chains.items():
-            number = has.get((publisher, life), 0)
-            if number < chain.forgotten and keeping.kept > 1:
-                return
-            # What was given up and came late lies behind what came after it: it is not passed over if it is lacking.
-            parts = [(max(low, number + 1), high) for low, high in chain.given if high > number]
-            parts += [
-                (number_of(low), number_of(high))
-                for who, low, high in lacks
-                if (who, life_of(low)) == (publisher, life)
-            ]
-            late = [part for lacking in parts for part in _common(chain.stored, lacking)]
-            for low, high in (*_seen_above(chain.stored, number)[:1], *late):
-                places = keeping.table.places_of(publisher, chain.cat(low), chain.cat(high))
-                if not places or places[0][0] != chain.cat(low):
-                    return
-                # The first of them may have come late, and lie behind the others.
-                first = min([first, *(begin for _, begin, _ in places)])
-        if first - 1 > one.sync:
-            one.acked.add(1, first - 1)
+        """The subscriber, or a sibling, says what it has: our sync may go on to the first message not among that."""
+        upto = had_upto(self.keeping, cut, lacks) if cut else 0
+        if upto > one.sync:
+            one.acked.add(1, upto)
             self._pass_voids(one)
             self.save(one)
 
@@ -316,6 +303,8 @@ class Dissemination:
         if one is None:
             # We missed how it began; an acknowledgement alone does not say where.
             return []
+        if self._is_fenced(one, event.reader):
+            return self._fence(one) if event.steering == keeping.name and keeping.serving else []
         one.steering = event.steering
         if event.steering != keeping.name:
             table = tables(event.steering, event.era)
@@ -458,7 +447,7 @@ class Dissemination:
                 name = key[len(prefix) :].replace("%2F", "/").replace("%25", "%")
                 saved = _decoder.decode(value)
                 one = Subscription(name, saved.pattern, saved.since_ns, saved.sync)
-                one.anew = saved.anew
+                one.anew, one.reader = saved.anew, saved.reader
                 self.subscriptions[name] = one
                 for first, last in saved.ranges:
                     self._acknowledge(one, first, last)
@@ -468,18 +457,7 @@ class Dissemination:
 
 
 def _saved(one: Subscription) -> bytes:
-    return _encoder.encode(Saved(one.pattern, one.acked.prefix, one.acked.ranges(), one.since_ns, one.anew))
-
-
-def _seen_above(tracker: RangeTracker, number: int) -> list[Range]:
-    """What a tracker has above that number, in order."""
-    parts = [(number + 1, tracker.prefix)] if tracker.prefix > number else []
-    return parts + [(max(first, number + 1), last) for first, last in tracker.ranges() if last > number]
-
-
-def _common(tracker: RangeTracker, part: Range) -> list[Range]:
-    """What a tracker has of a range."""
-    return without(part, tracker.new_part(*part))
+    return _encoder.encode(Saved(one.pattern, one.acked.prefix, one.acked.ranges(), one.since_ns, one.anew, one.reader))
 
 
 def _skipped(row: Row, acked: RangeTracker) -> Row:

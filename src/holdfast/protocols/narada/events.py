@@ -120,12 +120,13 @@ class ProbeReply(Struct, frozen=True, array_like=True, tag=2):
 
 
 class Refusal(Struct, frozen=True, array_like=True, tag=3):
-    """The owner of the stream has not registered this client in that role."""
+    """The owner of the stream has not registered this client in that role; or somebody else, the reader, has it."""
 
     stream: Stream
     repository: Name
     role: Annotated[str, Meta(max_length=16)]
     reason: Short
+    reader: Number = 0
 
 
 class Migrate(Struct, frozen=True, array_like=True, tag=4):
@@ -225,6 +226,7 @@ class Recovery(Struct, frozen=True, array_like=True, tag=20):
     """Whether the subscription's earlier position is to be forgotten."""
     begun: bool = False
     """Whether it goes on: what was forgotten before it had it is a gap, and no matter of before its time."""
+    reader: Number = 0  # Of two who read under one name, the one with the higher number may.
 
 
 class Rectify(Struct, frozen=True, array_like=True, tag=21):
@@ -258,6 +260,7 @@ class SubscriberAck(Struct, frozen=True, array_like=True, tag=22):
     ranges: Ranges
     cut: Cut = ()
     """Now and then, of a few publishers: what it has released, for repositories that cannot translate its ranges."""
+    reader: Number = 0
 
 
 class SubscriberNak(Struct, frozen=True, array_like=True, tag=23):

@@ -1,12 +1,15 @@
-"""What a subscriber has had of each publisher's lives, by what a repository knows of it: its sync.
+"""What a subscriber has had of each publisher's lives, by what a repository knows of it, its sync; and the way back.
 
-A subscriber without memory is told so when it comes back, for another repository may not know it.
+A subscriber without memory is told so when it comes back, for another repository may not know it. What it says itself,
+or another repository says of it, becomes a sync.
 """
 
 from collections.abc import Iterator
 
+from holdfast.protocols.narada.chains import without
 from holdfast.protocols.narada.events import MESSAGES, RANGES_MAX, Cut, Lacks, Row, catenation, life_of, number_of
 from holdfast.protocols.narada.keeping import Keeping
+from holdfast.protocols.trackers import Range, RangeTracker
 
 Life = tuple[str, int]
 
@@ -53,3 +56,40 @@ def _given_up(keeping: Keeping, reached: dict[Life, int]) -> Iterator[tuple[str,
             low, high = max(first, chain.forgotten + 1), min(last, upto)
             for number, end in chain.stored.new_part(low, high) if low <= high else ():
                 yield chain.publisher, chain.cat(number), chain.cat(end)
+
+
+def had_upto(keeping: Keeping, cut: Cut, lacks: Lacks = ()) -> int:
+    """Up to which sequence number whoever has had so much has everything; 0 if that is not known.
+
+    What it lacks and is forgotten here is not passed over: it will be told of a gap.
+    """
+    has = {(publisher, life_of(cat)): number_of(cat) for publisher, cat in cut}
+    first = min([keeping.next, *(place.first for _, place in keeping.place_rows())])
+    for entry in (*keeping.staged, *keeping.committing):
+        first = min(first, entry.first)
+    for row in keeping.voids:
+        number, reached = number_of(row.cat), has.get((row.publisher, life_of(row.cat)), 0)
+        if row.publisher and number + row.count - 1 > reached:
+            first = min(first, row.first + max(0, reached + 1 - number))
+    for (publisher, life), chain in keeping.chains.items():
+        number = has.get((publisher, life), 0)
+        if number < chain.forgotten and keeping.kept > 1:
+            return 0
+        # What was given up and came late lies behind what came after it: it is not passed over if it is lacking.
+        parts = [(max(low, number + 1), high) for low, high in chain.given if high > number]
+        mine = [(low, high) for who, low, high in lacks if (who, life_of(low)) == (publisher, life)]
+        parts += [(number_of(low), number_of(high)) for low, high in mine]
+        late = [part for lacking in parts for part in without(lacking, chain.stored.new_part(*lacking))]
+        for low, high in (*_seen_above(chain.stored, number)[:1], *late):
+            places = keeping.table.places_of(publisher, chain.cat(low), chain.cat(high))
+            if not places or places[0][0] != chain.cat(low):
+                return 0
+            # The first of them may have come late, and lie behind the others.
+            first = min([first, *(begin for _, begin, _ in places)])
+    return first - 1
+
+
+def _seen_above(tracker: RangeTracker, number: int) -> list[Range]:
+    """What a tracker has above that number, in order."""
+    parts = [(number + 1, tracker.prefix)] if tracker.prefix > number else []
+    return parts + [(max(first, number + 1), last) for first, last in tracker.ranges() if last > number]

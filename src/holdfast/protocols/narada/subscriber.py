@@ -82,7 +82,7 @@ class Subscriber:
         self.name, self.config = config.name, config
         self.pattern = check_pattern(config.pattern or config.stream)
         self._filters: tuple[Filter, ...] | None = (parse_filter(config.where),) if config.where else None
-        self.state = "choosing"
+        self.state, self.reader = "choosing", config.reader
         self.era = self._session = 0
         self.synced = 0
         """How far the repository is known to know what was released."""
@@ -134,6 +134,8 @@ class Subscriber:
                 return self._lost(found) if found else []
             case Refusal(role="subscribe"):
                 return self._on_refusal(event)
+            case Refusal(role="read"):
+                return self._on_other_reader(event, now)
             case Rectify() | Persistent() | Resent() | Sync():
                 return self._from_repository(event, now)
             case _:
@@ -220,6 +222,7 @@ class Subscriber:
                 () if position else self._cut(),
                 config.anew and not self._begun and not position,
                 self._begun or bool(len(self.released)),
+                self.reader,
             )
         )
 
@@ -236,6 +239,15 @@ class Subscriber:
         effects = self._lost([CancelTimer(PROBE_TIMER), Rejected(self.config.stream, 0, True, event.reason)])
         self.state = "refused"
         return effects
+
+    def _on_other_reader(self, event: Refusal, now: float) -> Effects:
+        """Somebody reads under our name: whoever came later may. What is said to us reaches all of that name."""
+        if not 0 < self.reader < event.reader:
+            return []
+        if not self._begun:  # That one came before us, and its clock is fast.
+            self.reader = event.reader + 1
+            return self._recover(now) if self.state == "recovering" else []
+        return self._on_refusal(event)
 
     # -------------------------------------------------------------------------------------------- what is said to us
 
@@ -447,7 +459,7 @@ class Subscriber:
         self._steering.asked(now)
         repository = self._steering.repository
         cut = () if ranges or len(self.released) > CUT_MAX else self._cut()
-        ack = SubscriberAck(self.config.stream, self.name, repository, self.era, ranges, cut)
+        ack = SubscriberAck(self.config.stream, self.name, repository, self.era, ranges, cut, self.reader)
         return [self._to_bundle(ack), *again]
 
     def _to_bundle(self, event: Recovery | SubscriberAck | SubscriberNak) -> Say:

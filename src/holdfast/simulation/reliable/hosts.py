@@ -251,7 +251,7 @@ class SubscriberHost(ParticipantHost):
 
     def make(self) -> Subscriber:
         self._busy_until = 0.0
-        return Subscriber(self.config, self._memory)
+        return Subscriber(replace(self.config, reader=self.lives), self._memory)
 
     def _release(self, effect: Release) -> None:
         entry = effect.entry
