@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from holdfast.model.batches import Batch
 from holdfast.model.errors import PeerViolation
-from holdfast.model.land_messages import Surroundings
+from holdfast.model.land_messages import Farewell, Surroundings
 from holdfast.model.messages import WIRE_VERSION, Data, Hello, Notice, Relay, SessionMessage
 from holdfast.model.wire import HEADER_BYTES, decode, encode
 from holdfast.protocols.config import BrokerConfig
@@ -14,11 +14,15 @@ from holdfast.protocols.locamu import LocamuBroker
 from holdfast.protocols.locamu.copies import Copy, reaches
 from holdfast.protocols.locamu.headers import Encoder, LinkTerms
 from holdfast.protocols.neighbourhoods import Edge, Neighbourhood
-from holdfast.protocols.node import Disconnect, Report
+from holdfast.protocols.node import Disconnect, Persist, Report
 
 EDGES: tuple[Edge, ...] = (("a", "b"), ("b", "c"), ("c", "d"), ("b", "e"), ("c", "f"), ("d", "g"))
 REACH = reaches(1)
 BATCH = Batch("eve", 1, "t", 2, b"x")
+
+
+def hello_of(peer: str, session: int = 7) -> Hello:
+    return Hello(WIRE_VERSION, peer, "broker", "holdfast", session, False, 0, 1000)
 
 
 def broker_with(*peers: str) -> LocamuBroker:
@@ -26,7 +30,7 @@ def broker_with(*peers: str) -> LocamuBroker:
     broker = LocamuBroker(BrokerConfig("c", edges=EDGES, tolerance=1), 1)
     broker.start(0.0)
     for peer in peers:
-        broker.receive(peer, Hello(WIRE_VERSION, peer, "broker", "holdfast", 7, False, 0, 1000), 0.1)
+        broker.receive(peer, hello_of(peer), 0.1)
     return broker
 
 
@@ -81,7 +85,7 @@ def test_a_header_that_cannot_be_ends_the_session_and_not_the_broker(copy: Copy,
     assert problem in said
     assert "d" not in broker.hub.links
     assert not broker.durable.core.past
-    broker.receive("d", Hello(WIRE_VERSION, "d", "broker", "holdfast", 8, False, 0, 1000), 0.3)
+    broker.receive("d", hello_of("d", session=8), 0.3)
     assert violation(broker, "d", relay(Copy(("d",), MARKS, {}))) == ""
 
 
@@ -165,6 +169,49 @@ def test_nobody_but_a_leaf_below_somebody_is_ever_gone(name: str):
     broker = broker_with("d")
     assert violation(broker, "d", Relay(header(Copy(("d",), MARKS, {})), None, Notice("g", name))) == ""
     assert broker.durable.core.near.edges == EDGES
+
+
+@pytest.mark.parametrize("peer", ["d", "f", "g"])
+def test_nobody_is_let_go_of_whom_nobody_has_heard_that_it_leaves(peer: str):
+    """A child with somebody below it, a leaf that has not said that it leaves, a leaf below somebody else."""
+    broker = broker_with(peer)
+    said = violation(broker, peer, Farewell())
+    assert said == f"{peer} said farewell, but c has heard of no leaf {peer} below it that leaves"
+    assert broker.durable.is_blank
+    assert broker.durable.core.near.edges == EDGES
+
+
+def test_nobody_lets_its_parent_go():
+    broker = LocamuBroker(BrokerConfig("c", edges=(("d", "c"),), tolerance=1), 1)
+    broker.start(0.0)
+    broker.receive("d", hello_of("d"), 0.1)
+    assert violation(broker, "d", Farewell()).startswith("d said farewell, but")
+    assert "d" in broker.durable.core.near
+
+
+@pytest.mark.parametrize(("leaf", "peer"), [("d", "d"), ("g", "g")])
+def test_who_is_no_leaf_below_us_is_not_let_go_whatever_was_heard(leaf: str, peer: str):
+    broker = broker_with("d", "g")
+    assert violation(broker, "d", Relay(header(Copy(("d",), MARKS, {})), None, Notice("l", leaf))) == ""
+    assert violation(broker, peer, Farewell()).startswith(f"{peer} said farewell, but")
+    assert broker.durable.core.near.edges == EDGES
+
+
+def test_a_leaf_that_has_said_that_it_leaves_is_let_go_after_a_crash_of_its_parent_too():
+    config, hello = BrokerConfig("c", edges=EDGES[:-1], tolerance=1), hello_of("d")
+    broker = LocamuBroker(config, 1)
+    broker.start(0.0)
+    broker.receive("d", hello, 0.1)
+    assert violation(broker, "d", Relay(header(Copy(("d",), MARKS, {}), EDGES[:-1]), None, Notice("l", "d"))) == ""
+    broker.durable.compact()
+    disk = {one.key: one.value for one in broker.hub.take() if isinstance(one, Persist) and one.value}
+    again = LocamuBroker(config, 2)
+    again.restore(disk)
+    again.start(1.0)
+    again.receive("d", hello, 1.1)
+    effects = again.receive("d", Data(1, Farewell()), 1.2)
+    assert Report("left", peer="d") in effects
+    assert again.durable.core.land.gone == ["d"]
 
 
 def varint(number: int) -> bytes:

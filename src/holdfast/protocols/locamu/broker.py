@@ -342,7 +342,7 @@ class LocamuBroker:
         elif isinstance(message, Admitted):
             if self.phase is Phase.JOINING:
                 self._on_admitted(link.peer, message)
-        elif self.phase is Phase.RETIRING and link.peer == self.parent:
+        elif link.peer == self.parent and self.durable.core.land.leaving:
             self._go()
         else:
             self._on_farewell(link.peer)
@@ -403,8 +403,12 @@ class LocamuBroker:
     def _on_farewell(self, leaf: str) -> None:
         """Everybody knows that it leaves: it is forgotten, in the order of everything else."""
         land = self.durable.core.land
+        if leaf not in land.gone and not land.may_be_released(leaf):
+            raise PeerViolation(
+                f"{leaf} said farewell, but {self.name} has heard of no leaf {leaf} below it that leaves"
+            )
         self.hub.send(leaf, Farewell())
-        if land.may_leave(leaf):
+        if leaf not in land.gone:
             self.hub.out.append(Report("left", peer=leaf))
             self.durable.put(Released(leaf))
             self.exchange.progress()

@@ -411,7 +411,7 @@ class Core:
                 self._forget_broker(node)
             return
         if notice.what == "l":
-            land.leaving = land.leaving or node == self.name
+            land.retire(node)
         elif land.grow(notice.publisher, node, notice.where):
             self._survey()
         self._await(entry, notice, [])

@@ -73,7 +73,8 @@ class Durable:
     def compact(self) -> None:
         """An image in the place of many records."""
         sessions = [link.image() for link in self._hub.links.values() if link.kind == "client"]
-        image = Image(self.journal.last, self.core.image(), self.publishers.numbers(), sessions)
+        numbers, retiring = self.publishers.numbers(), self.core.land.retiring
+        image = Image(self.journal.last, self.core.image(), numbers, sessions, retiring)
         self._hub.out += self.journal.replace(image, len(self.core.store))
 
     def restore(self, pairs: dict[str, bytes]) -> None:
@@ -81,6 +82,7 @@ class Durable:
         image, records = self.journal.read(pairs)
         if image is not None:
             self.core.restore(image.core)
+            self.core.land.retiring = image.retiring
             for name, last in image.publishers.items():
                 self.publishers.resume(name, last)
             for session in image.sessions:

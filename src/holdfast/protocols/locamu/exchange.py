@@ -50,7 +50,6 @@ class Exchange:
         self.name, self.config, self.near, self.reach = config.name, config, near, reach
         self.hub, self.durable, self.core = hub, durable, durable.core
         self.peers: dict[str, Peer] = {}
-        self._terms: dict[str, tuple[LinkTerms, LinkTerms]] = {}
         self._survey()
         self.buffer: dict[Key, tuple[str, Copy]] = {}
         self._lacking: dict[int, set[str]] = {}
@@ -75,7 +74,6 @@ class Exchange:
         self.near, self._surveyed = self.core.near, self.core.land.changes
         linked = self.near.within(self.reach.links)
         self.peers = {name: self.peers.get(name) or Peer(name, self.core.land.dials(name)) for name in linked}
-        self._terms.clear()
         self.active = active(self.near, self.peers)
 
     def _expect(self, peer: Peer) -> None:
@@ -98,7 +96,7 @@ class Exchange:
         for peer in self.peers.values():
             self._strike_off(peer)
             if peer.in_session:
-                peer.encoder = Encoder(self._terms_with(peer.name)[0], self.name)
+                peer.encoder = Encoder(self.core.land.terms_with(peer.name)[0], self.name)
                 self._describe(peer)
 
     def _part_with(self, peer: Peer) -> None:
@@ -107,17 +105,6 @@ class Exchange:
             self._lacking[serial].discard(peer.name)
             self._forget_if_stable(serial)
         self.hub.end(peer.name, f"{peer.name} has left the tree")
-
-    def _terms_with(self, name: str) -> tuple[LinkTerms, LinkTerms]:
-        """Of what we send, and of what we get as long as we are not told otherwise."""
-        found = self._terms.get(name)
-        if found is None:
-            outgoing = incoming = LinkTerms(self.near, self.name, name, self.reach)
-            base = self.core.land.base
-            if self._surveyed and name in base:
-                incoming = LinkTerms(base, self.name, name, self.reach)
-            found = self._terms[name] = outgoing, incoming
-        return found
 
     def _describe(self, peer: Peer) -> None:
         """Whatever we send from now on refers to the tree as we know it."""
@@ -137,7 +124,7 @@ class Exchange:
         if peer is None:
             return
         if fresh:
-            peer.begin(*self._terms_with(name), self.name)
+            peer.begin(*self.core.land.terms_with(name), self.name)
             if self._surveyed:
                 self._describe(peer)
             self._say(peer)

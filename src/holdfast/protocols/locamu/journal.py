@@ -86,13 +86,14 @@ class Released(Struct, tag="released"):
 Record = Began | Left | Said | Took | Learnt | Finished | Welcomed | Bequeathed | Retired | Released
 
 
-class Image(Struct):
+class Image(Struct, omit_defaults=True):
     """Everything, after that many records."""
 
     records: int
     core: CoreImage
     publishers: dict[str, int]
     sessions: list[LinkImage]
+    retiring: list[str] = []
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -11,6 +11,7 @@ A newcomer goes on from what its sponsor has processed: see `protocols.locamu.be
 from msgspec import Struct
 
 from holdfast.protocols.locamu.copies import Reaches
+from holdfast.protocols.locamu.headers import LinkTerms
 from holdfast.protocols.neighbourhoods import Edge, Neighbourhood
 
 
@@ -32,6 +33,7 @@ class Land:
 
     def __init__(self, near: Neighbourhood, reach: Reaches) -> None:
         self.near, self.base, self._reach = near, near, reach
+        self._terms: dict[str, tuple[LinkTerms, LinkTerms]] = {}
         self.changes = 0
         """How often it has changed since the broker was told of it; 0: both ends of a link know the same."""
         self.newcomers: list[str] = []
@@ -45,6 +47,8 @@ class Land:
         self.joined = False
         """Whether we came to a tree that was there."""
         self.leaving = False
+        self.retiring: list[str] = []
+        """Those below us of whom we have heard that they are about to leave."""
 
     def dials(self, other: str) -> bool:
         """Whether we are the one of the two who dials."""
@@ -71,17 +75,40 @@ class Land:
             return False
         self.newcomers = [name for name in self.newcomers if name != child]
         self.gone.append(child)
+        self.retiring = [name for name in self.retiring if name != child]
         self.places.pop(child, None)
         self._draw(tuple(edge for edge in self.near.edges if child not in edge))
         return True
 
+    def retire(self, name: str) -> None:
+        """That one is about to leave."""
+        if name == self.near.name:
+            self.leaving = True
+        elif (self.near.name, name) in self.near.edges and name not in self.retiring:
+            self.retiring.append(name)
+
     def _draw(self, edges: tuple[Edge, ...]) -> None:
         self.near = Neighbourhood(self.near.name, edges)
         self.changes += 1
+        self._terms.clear()
+
+    def terms_with(self, name: str) -> tuple[LinkTerms, LinkTerms]:
+        """Of what we send to that one, and of what we get from it as long as we are not told otherwise."""
+        found = self._terms.get(name)
+        if found is None:
+            outgoing = incoming = LinkTerms(self.near, self.near.name, name, self._reach)
+            if self.changes and name in self.base:
+                incoming = LinkTerms(self.base, self.near.name, name, self._reach)
+            found = self._terms[name] = outgoing, incoming
+        return found
 
     def may_leave(self, name: str) -> bool:
         """Whether that one is near, and a leaf below somebody."""
         return [below for above, below in self.near.edges if name in (above, below)] == [name]
+
+    def may_be_released(self, name: str) -> bool:
+        """Whether that one is a leaf below us that was about to leave: everybody knows if it says so."""
+        return name in self.retiring and self.may_leave(name)
 
     def sponsors(self, name: str) -> bool:
         """Whether that one is a leaf below us that came later."""
@@ -114,5 +141,6 @@ class Land:
         self.places = {**image.places, **self.places}
         if image.changes:
             self.near, self.changes = Neighbourhood(self.near.name, image.edges), image.changes
+            self._terms.clear()
         self.newcomers, self.gone, self.expected = image.newcomers, image.gone, image.expected
         self.joined, self.leaving = image.joined, image.leaving
