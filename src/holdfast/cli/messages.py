@@ -29,7 +29,7 @@ from holdfast.client import Client, Receipt, Subscription, connect
 from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.client.names import random_name
 from holdfast.client.recording import record
-from holdfast.cluster.config import CLUSTER_NAME
+from holdfast.cluster.config import CLUSTER_NAME, load_cluster
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, Message
 from holdfast.model.errors import ConfigError, HoldfastError, LocalMisuse, Refused
 from holdfast.model.filters import parse_filter
@@ -64,6 +64,9 @@ def pub(
     ] = False,
     address: Address = DEFAULT_ADDRESS,
     cluster: ClusterName = CLUSTER_NAME,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="A cluster file: its name, its brokers, its reliable topics.")
+    ] = None,
     name: Name = None,
     as_json: AsJson = False,
 ) -> None:
@@ -71,26 +74,38 @@ def pub(
 
     It ends when the broker has accepted all of them, or, with --confirm, when all subscribers have them.
 
+    Repositories store what is published with --durable, or on a reliable topic of the cluster file that --file names,
+    and nothing else. Then it ends when it is stored.
+
     \b
     Examples
       holdfast pub bank/lisbon "hello"
       holdfast pub bank/lisbon 120 -g total -k PT50-1 --attr amount=120 --confirm
       seq 1000 | holdfast pub numbers
       holdfast pub bank/orders "keep this" --durable
+      holdfast pub bank/orders "keep this" --file kept.toml
     """
     check_unreserved(topic)
     check_guarantee(guarantee)
     described = parse_attributes(attributes or [])
+    reliable: tuple[str, ...] = ()
+    if file is not None:
+        found = load_cluster(file)
+        reliable = found.streams
+        cluster = found.name if cluster == CLUSTER_NAME else cluster
+        address = ",".join(broker.address for broker in found.brokers) if address == DEFAULT_ADDRESS else address
 
     async def publish() -> tuple[int, Receipt | None]:
         published, receipt = 0, None
-        async with connect(address, name=name, cluster=cluster) as client:
+        async with connect(address, name=name, cluster=cluster, reliable=reliable) as client:
             async for payload in _given(payloads) if payloads else _lines_of_stdin():
                 for _ in range(count):
-                    receipt = await client.publish(topic, payload, guarantee, keys or (), described, durable=durable)
+                    receipt = await client.publish(
+                        topic, payload, guarantee, keys or (), described, durable=durable or None
+                    )
                     published += 1
             if receipt is not None:
-                if durable:
+                if isinstance(receipt, DurableReceipt):
                     await receipt.stored()
                 await (receipt.confirmed() if confirm else receipt.accepted())
         return published, receipt

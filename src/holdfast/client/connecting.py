@@ -9,6 +9,7 @@ from holdfast.client.opening import Opening
 from holdfast.client.session import Client
 from holdfast.client.settings import ClientSettings
 from holdfast.model.errors import ConfigError, Refused
+from holdfast.model.topics import check_stream
 from holdfast.protocols.config import ClientConfig, LinkConfig
 from holdfast.runtime.process import new_incarnation
 from holdfast.runtime.tracing import RUN, Trace, TraceTarget
@@ -32,6 +33,7 @@ def connect(
     backlog_bytes_max: int = 4 << 20,
     link: LinkConfig | None = None,
     patient: bool = True,
+    reliable: str | Iterable[str] = (),
     ssl: SSLContext | None = None,
 ) -> Opening[Client]:
     """Connect to a broker: `async with holdfast.connect("holdfast://127.0.0.1:7400") as client`, or await it.
@@ -50,13 +52,20 @@ def connect(
     - `publish` waits while more than `backlog_bytes_max` is not accepted by the broker yet.
     - `patient`: while our part of a parted network has no majority of the brokers, what we publish as `total` waits;
       with `patient=False` it is refused, definitely: `await receipt.accepted()` raises `Refused`.
+    - `reliable` declares reliable topics, by one or more patterns: what this client publishes there is stored by their
+      repositories, as with `publish(..., durable=True)`, unless a publication says `durable=False`.
 
     Raises `ConnectionFailed` when nobody is there, `Refused` when the broker says no.
     """
     addresses = parse_addresses(address)
     who = _checked_name(random_name() if name is None else name)
     config = ClientConfig(who, cluster=cluster, link=link or LINK, move_s=MOVE_S, give_up_s=give_up_s, patient=patient)
-    settings = ClientSettings(timeout_s=timeout_s, backlog_bytes_max=backlog_bytes_max, recall=name is not None)
+    settings = ClientSettings(
+        timeout_s=timeout_s,
+        backlog_bytes_max=backlog_bytes_max,
+        recall=name is not None,
+        reliable=tuple(map(check_stream, (reliable,) if isinstance(reliable, str) else reliable)),
+    )
 
     async def begin() -> Client:
         left = addresses

@@ -11,7 +11,7 @@ Publisher and subscriber are the pure machines of `protocols/narada`; here they 
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from time import monotonic
 
@@ -27,6 +27,7 @@ from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
 from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import GUARANTEES, TOTAL
 from holdfast.model.reliable import Entry
+from holdfast.model.topics import matches
 from holdfast.protocols.clients import IMPLICIT_KEYS
 from holdfast.protocols.narada import Subscriber, SubscriberConfig
 from holdfast.protocols.narada import participant as effects
@@ -174,16 +175,22 @@ class DurableSubscription(Subscription):
 class Durables:
     """What a client has of durable publishers and subscriptions; made as they are asked for."""
 
-    def __init__(self, client: DurableClient) -> None:
-        self._client = client
+    def __init__(self, client: DurableClient, declared: tuple[str, ...] = ()) -> None:
+        self._client, self._declared = client, declared
         self._log = Log("holdfast.durable", node=client.name)
         self._publishers: dict[str, DurablePublisher] = {}
         self._subscriptions: list[DurableSubscription] = []
         self._streams: dict[str, str] = {}
-        self._known: dict[tuple[str, str, bool | str], tuple[DurablePublisher, int]] = {}
+        self._known: dict[tuple[str, str, bool | str | None], tuple[DurablePublisher, int]] = {}
         """Who takes what was published like this before: what is plain need not be checked again."""
 
-    def publish_nowait(self, topic: str, payload: bytes, guarantee: str, durable: bool | str) -> DurableReceipt | None:
+    def declares(self, topic: str) -> bool:
+        """Whether what is published there is durable if nothing else is said."""
+        return bool(self._declared) and any(matches(pattern, topic) for pattern in self._declared)
+
+    def publish_nowait(
+        self, topic: str, payload: bytes, guarantee: str, durable: bool | str | None
+    ) -> DurableReceipt | None:
         """Publish what has neither keys nor attributes, as something was before; `None` if that is not so."""
         known = self._known.get((topic, guarantee, durable))
         if known is None or type(payload) is not bytes:
@@ -192,7 +199,7 @@ class Durables:
         number = publisher.publish_nowait(topic, payload, rank)
         return DurableReceipt(self._client, topic, 0, durable=publisher, number=number) if number else None
 
-    async def publish_checked(self, publication: Publication, durable: bool | str) -> DurableReceipt:
+    async def publish_checked(self, publication: Publication, durable: bool | str | None) -> DurableReceipt:
         """The same for what `checked` returned."""
         topic, payload, rank, keys, attributes = publication
         if rank == TOTAL and not keys:
@@ -206,6 +213,15 @@ class Durables:
         if rank != TOTAL and len(self._known) < KNOWN_MAX:
             self._known[topic, GUARANTEES[rank].value, durable] = (publisher, rank)
         return DurableReceipt(self._client, topic, 0, durable=publisher, number=number)
+
+    async def publish_many(self, publication: Publication, payloads: Iterable[bytes]) -> DurableReceipt | None:
+        """The same for messages that differ in their payload alone; returns the receipt of the last."""
+        topic, _, rank, keys, attributes = publication
+        receipt = None
+        for payload in payloads:
+            checked = self._client.checked(topic, payload, GUARANTEES[rank].value, keys, attributes)
+            receipt = await self.publish_checked(checked, None)
+        return receipt
 
     async def subscribe(
         self, name: str, pattern: str, where: str, start: str | int | datetime

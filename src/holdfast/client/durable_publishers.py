@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 from holdfast.client.participants import ParticipantDriver, Session
 from holdfast.client.receipts import Level, Receipt
+from holdfast.client.settings import TURN_BYTES
 from holdfast.client.waiting import fail
-from holdfast.model.batches import BATCH_BYTES_MAX, Attributes, Keys
+from holdfast.model.batches import Attributes, Keys
 from holdfast.model.errors import HoldfastError, Refused
 from holdfast.model.filters import Value
 from holdfast.protocols.narada import Publisher, PublisherConfig
@@ -23,8 +24,6 @@ from holdfast.runtime.logs import Log
 
 RUNS_MAX = 4096
 """How many of the last batches are remembered, to say which number in the session a publication has."""
-TURN_BYTES = 4 * BATCH_BYTES_MAX
-"""A publisher that never pauses hands its messages over, and lets the loop run, every few full batches."""
 LIVES_BEGAN = 1_577_836_800
 """A publisher's life is the second of its beginning, counted from the year 2020."""
 

@@ -21,10 +21,10 @@ from holdfast.client.durable import Durables
 from holdfast.client.errors import ClientClosed, ConnectionFailed, SessionLost
 from holdfast.client.opening import Closing, Opening
 from holdfast.client.receipts import Level, Receipt
-from holdfast.client.settings import ClientSettings
+from holdfast.client.settings import TURN_BYTES, ClientSettings
 from holdfast.client.subscriptions import Delivery, Subscription
 from holdfast.client.waiting import Holders, Requests, fail
-from holdfast.model.batches import BATCH_BYTES_MAX, PAYLOAD_BYTES_MAX, Attributes, Batch, Keys
+from holdfast.model.batches import PAYLOAD_BYTES_MAX, Attributes, Batch, Keys
 from holdfast.model.errors import HoldfastError, Refused
 from holdfast.model.filters import Value, parse_filter
 from holdfast.model.guarantees import GUARANTEES, RANKS
@@ -35,9 +35,6 @@ from holdfast.protocols.node import Accepted, Attached, Completed, Deliver, Effe
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.logs import Log
 from holdfast.runtime.tracing import Trace
-
-TURN_BYTES = 4 * BATCH_BYTES_MAX
-"""A publisher that never pauses hands its messages over, and lets the loop run, every few full batches."""
 
 
 class Client(Closing):
@@ -90,7 +87,7 @@ class Client(Closing):
         self._holders = Holders()
         self._deliveries = Deliveries(self._consumed)
         self._requests = Requests()
-        self.durables = Durables(self)
+        self.durables = Durables(self, settings.reliable)
         loop = asyncio.get_running_loop()
         self._attachment: asyncio.Future[None] = loop.create_future()
         self._goodbye: asyncio.Future[None] = loop.create_future()
@@ -168,7 +165,7 @@ class Client(Closing):
         keys: Iterable[str] = (),
         attributes: Mapping[str, Value] | None = None,
         *,
-        durable: bool | str = False,
+        durable: bool | str | None = None,
     ) -> Receipt:
         """Publish a message; returns at once unless too much is under way, with the receipt to ask about it.
 
@@ -176,25 +173,24 @@ class Client(Closing):
         one order with; without any it is in one order with the topic's other `total` messages that have none.
         `attributes` are what subscribers filter on. A publish that is cancelled while it waits did not happen.
 
-        `durable` messages are stored by the repositories of a reliable topic: `await receipt.stored()`. `True` finds
-        the stream that covers the topic; else it is the stream's name.
+        `durable` messages, and no others, are stored by repositories: `await receipt.stored()`. `True` finds the stream
+        that covers the topic, a string names it, and `None` is `True` on topics that `connect(reliable=...)` names.
         """
-        if durable:
-            taken = None if keys or attributes else self.durables.publish_nowait(topic, payload, guarantee, durable)
-            if taken is None:
-                checked = self.checked(topic, payload, guarantee, keys, attributes)
-                return await self.durables.publish_checked(checked, durable)
-            return taken
-        rank = self._ranks.get(guarantee)
         if (
-            rank is None
+            durable
+            or (rank := self._ranks.get(guarantee)) is None
             or keys
             or attributes
             or topic not in self._topics
             or type(payload) is not bytes
             or (size := len(payload)) > self._payload_bytes_max
         ):
-            return await self.publish_checked(*self.checked(topic, payload, guarantee, keys, attributes))
+            if not (keys or attributes) and (taken := self.durables.publish_nowait(topic, payload, guarantee, durable)):
+                return taken
+            checked = self.checked(topic, payload, guarantee, keys, attributes)
+            if durable or (durable is None and self.durables.declares(checked[0])):
+                return await self.durables.publish_checked(checked, durable)
+            return await self.publish_checked(*checked)
         machine = self._machine
         if machine.pending_bytes + size > TURN_BYTES or not self._driver.settle_pending:
             await self._begin_turn()
@@ -213,6 +209,8 @@ class Client(Closing):
         The last one is accepted when all are. If one payload is wrong those before it are published.
         """
         topic, _, rank, checked_keys, attributes = self.checked(topic, b"", guarantee, keys, attributes)
+        if self.durables.declares(topic):
+            return await self.durables.publish_many((topic, b"", rank, checked_keys, attributes), payloads)
         machine, driver, payload_bytes_max = self._machine, self._driver, self._payload_bytes_max
         turn_bytes, seq = TURN_BYTES - size_bytes(checked_keys, attributes), 0
         for payload in payloads:
@@ -259,6 +257,8 @@ class Client(Closing):
         if rank is None:
             rank = checked_rank(guarantee, self._ranks or RANKS, self.protocol)
         found = checked_topic(topic, self._topics)
+        if self.durables.declares(found):
+            del self._topics[found]  # What is there is published as it is.
         return (found, checked_payload(payload, self._payload_bytes_max), rank, *checked_extras(keys, attributes))
 
     async def _begin_turn(self) -> None:

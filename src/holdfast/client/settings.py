@@ -2,7 +2,11 @@
 
 from msgspec import Struct
 
+from holdfast.model.batches import BATCH_BYTES_MAX
 from holdfast.runtime.connection import ConnectionLimits
+
+TURN_BYTES = 4 * BATCH_BYTES_MAX
+"""A publisher that never pauses hands its messages over, and lets the loop run, every few full batches."""
 
 
 class ClientSettings(Struct, frozen=True, kw_only=True):
@@ -14,4 +18,6 @@ class ClientSettings(Struct, frozen=True, kw_only=True):
     """`publish` waits while this much is not accepted by the broker yet."""
     recall: bool = False
     """Whether somebody may have published under this name before, at whatever broker."""
+    reliable: tuple[str, ...] = ()
+    """What is published on topics that these match is durable if nothing else is said."""
     limits: ConnectionLimits = ConnectionLimits()

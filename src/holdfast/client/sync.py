@@ -187,10 +187,12 @@ class SyncClient:
         keys: Iterable[str] = (),
         attributes: Mapping[str, Value] | None = None,
         *,
-        durable: bool | str = False,
+        durable: bool | str | None = None,
     ) -> SyncReceipt:
         """Publish a message; see `Client.publish`. The first durable one to a topic finds out who keeps it."""
         publication = self._client.checked(topic, payload, guarantee, keys, attributes)
+        if durable is None:
+            durable = self._client.durables.declares(publication[0])
         stream = self._stream_of(publication[0], durable) if durable else ""
         cost = len(publication[1]) + MESSAGE_BYTES + size_bytes(publication[3], publication[4])
         with self._lock:

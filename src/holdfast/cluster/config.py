@@ -117,6 +117,11 @@ class Cluster(Struct, frozen=True):
     def root(self) -> Broker:
         return next(broker for broker in self.brokers if broker.parent is None)
 
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The reliable topics: what repositories keep."""
+        return tuple(sorted({stream for one in self.repositories for stream in one.streams}))
+
     def broker(self, name: str) -> Broker:
         for broker in self.brokers:
             if broker.name == name:

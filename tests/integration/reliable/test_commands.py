@@ -56,6 +56,11 @@ def test_what_was_read_is_not_read_again_whichever_repository_is_there(terminal:
     assert "billing" not in terminal.run("topics", *where).stdout
     again = terminal.run("sub", "bank/#", "--from", 3, "--count", 2, "--raw", *where)
     assert again.stdout == "3\n4\n", again.stderr
+    # The file declares what is reliable, and says where the brokers are.
+    kept = terminal.run("pub", "bank/orders", "5", "--file", "kept.toml")
+    assert "stored (fsynced by " in kept.stdout, kept.stderr
+    assert ": accepted" in terminal.run("pub", "shop/orders", "6", "--file", "kept.toml").stdout
+    assert terminal.run("sub", "bank/#", "--from", 5, "--count", 1, "--raw", *where).stdout == "5\n"
 
 
 def test_who_reads_what_is_stored_once_leaves_no_subscription_behind(terminal: Terminal, tmp_path: Path):

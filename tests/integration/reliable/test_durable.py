@@ -11,7 +11,7 @@ from holdfast.client.durable import DurableSubscription
 from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.client.errors import ConnectionFailed
 from holdfast.cluster.ports import free_port_pairs
-from holdfast.model.errors import LocalMisuse, Refused
+from holdfast.model.errors import LocalMisuse, Refused, TopicError
 from holdfast.protocols.narada import Registration
 from holdfast.protocols.narada.directory import ASKING_TOPIC, answer
 from tests.integration.reliable.bundles import repository_here
@@ -250,6 +250,38 @@ def test_a_subscription_that_is_forgotten_begins_anew_and_holds_nothing_up():
             assert await read(again, 3) == numbers(1, 3)
 
     holdfast.run(story())
+
+
+def test_what_is_published_on_a_topic_that_was_declared_reliable_is_stored_unless_it_says_otherwise():
+    async def story() -> None:
+        async with (
+            broker_here() as broker,
+            repository_here(broker),
+            holdfast.connect(address_of(broker), reliable="bank/+") as client,
+        ):
+            assert (await client.publish("shop/a", b"x")).level != "stored"
+            first = await client.publish("bank/a", b"1")
+            assert isinstance(first, DurableReceipt)
+            for payload in (b"2", b"3"):
+                await client.publish("bank/a", payload)
+            await client.publish("bank/a", b"not stored", durable=False)
+            await client.publish("bank/a", b"4", attributes={"amount": 1})
+            last = await client.publish_many("bank/a", [b"5", b"6"], "total", keys=["k"])
+            assert last is not None
+            await last.stored()
+            with pytest.raises(LocalMisuse, match="without durable=True"):
+                await (await client.publish("bank/a/deeper", b"not stored")).stored()
+            everything = await client.subscribe("bank/#", durable="all")
+            assert await read(everything, 6) == numbers(1, 6)
+
+    holdfast.run(story())
+
+
+def test_only_what_can_be_kept_can_be_declared_reliable():
+    with pytest.raises(TopicError, match="goes on after '#'"):
+        holdfast.connect("127.0.0.1:1", reliable=["bank/#/a"])
+    with pytest.raises(TopicError, match="begins with '~'"):
+        holdfast.connect("127.0.0.1:1", reliable=["~narada/#"])
 
 
 def test_a_client_reads_a_subscription_once_at_a_time():

@@ -92,6 +92,17 @@ def test_plain_and_durable_publications_of_one_client_keep_their_numbers_apart(a
             receipts[0].stored()
 
 
+def test_what_is_published_on_a_topic_that_was_declared_reliable_is_stored_without_asyncio(address: str):
+    with holdfast.connect_sync(address, name="alice", reliable=["bank/#"]) as alice:
+        alice.publish("bank/a", b"1")
+        alice.publish("bank/a", b"0", durable=False)
+        last = alice.publish_many("bank/a", [b"2", b"3"])
+        assert isinstance(last, SyncDurableReceipt)
+        last.stored(PATIENCE_S)
+        assert not isinstance(alice.publish("plain", b"x"), SyncDurableReceipt)
+        assert read(alice.subscribe("bank/#", durable="all"), 3) == [1, 2, 3]
+
+
 def test_who_may_not_publish_durably_is_told_so_and_goes_on_with_the_rest(address: str):
     mallory = holdfast.connect_sync(address, name="mallory")
     inbox = mallory.subscribe("plain")
