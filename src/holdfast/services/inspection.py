@@ -13,7 +13,7 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.mending import Harm
 from holdfast.runtime.logs import Log
-from holdfast.storage.stores import Damage, Store, open_store
+from holdfast.storage.stores import Damage, Store, StoreAway, open_store
 
 FIRST_S_MAX = 30.0
 """Whoever begins has other things to do first."""
@@ -35,9 +35,17 @@ class Inspection:
         self._task: asyncio.Task[None] | None = None
         self.damages: list[Damage] = []
         self.inspected_at: float | None = None
+        self.ended: BaseException | None = None
+        """What ended the looks before anybody closed them: nobody looks any more."""
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self.ended = None if task.cancelled() else task.exception()
+        if self.ended is not None:
+            self._log.error("the store is not looked at any more", self.ended)
 
     def ask(self) -> None:
         """Something is missing in the store: look soon."""
@@ -61,7 +69,10 @@ class Inspection:
         before = self.damages
         try:
             self.damages = await loop.run_in_executor(self._thread, self._verified)
-        except HoldfastError as error:
+        except StoreAway as error:
+            self._log.info("the store could not be looked at", reason=str(error))
+            return
+        except (HoldfastError, OSError) as error:
             self.damages = [Damage(stream="", first=0, last=0, what=str(error))]
         self.inspected_at = time()
         if self.damages and self.damages != before:
@@ -84,6 +95,8 @@ class Inspection:
 
     def waiting_for(self) -> list[str]:
         """What nobody can put right by asking a sibling over the network."""
+        if self.ended is not None:
+            return [f"an operator: the store is not looked at any more ({self.ended}); restart the repository"]
         helpless = [one for one in self.damages if not (one.first and one.publisher) and not one.tail]
         if not helpless:
             return []

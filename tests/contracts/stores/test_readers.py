@@ -3,12 +3,14 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from holdfast.model.reliable import Level
 from holdfast.storage.stores import Store
-from tests.contracts.stores.places import Place
+from holdfast.storage.stores.segments import SegmentStore
+from tests.contracts.stores.places import SHORT_SEGMENT_BYTES, Place
 from tests.support.entries import entry
 
 LOOKS = 12
@@ -86,3 +88,48 @@ def test_no_damage_is_found_while_somebody_writes(place: Place):
             with place.look() as reader:
                 found += reader.verify()
     assert found == []
+
+
+@readers
+def test_no_damage_is_found_while_somebody_writes_and_forgets(place: Place):
+    store = place.open()
+    found = []
+    with busy_writer(store, 1, keep=30) as going:
+        assert going.wait(20)
+        for _ in range(LOOKS):
+            with place.look() as reader:
+                found += reader.verify()
+    assert found == []
+
+
+@readers
+def test_a_reader_goes_on_with_what_is_left_of_what_was_forgotten(place: Place):
+    store = place.open()
+    for number in range(1, 101):
+        store_one(store, number)
+    with place.look() as verifier, place.look() as reader, place.look() as finder, place.look() as clock:
+        store.forget("orders", 91)
+        store.commit(Level.WRITTEN)
+        assert verifier.verify() == []
+        assert reader.read("orders", 1, 100, 1 << 30)[-1].last == 100
+        assert reader.bounds("orders")[1] == 101
+        assert finder.by_identity("orders", "alice", 1, 100, 1 << 30)[-1].cat_last == 100
+        assert clock.at_time("orders", 95) == 95
+
+
+def test_an_index_that_goes_before_its_segment_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with SegmentStore(tmp_path / "s", segment_bytes=SHORT_SEGMENT_BYTES) as store:
+        for number in range(1, 101):
+            store_one(store, number)
+        found = []
+        unlink = Path.unlink
+
+        def look_and_unlink(path: Path, missing_ok: bool = False) -> None:
+            unlink(path, missing_ok)
+            with SegmentStore(tmp_path / "s", write=False) as reader:
+                found.extend(reader.verify())
+
+        monkeypatch.setattr(Path, "unlink", look_and_unlink)
+        store.forget("orders", 91)
+        store.commit(Level.WRITTEN)
+        assert found == []

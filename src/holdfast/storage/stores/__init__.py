@@ -3,9 +3,9 @@
 from holdfast.storage.stores.memory import MemoryStore
 from holdfast.storage.stores.segments import SegmentStore
 from holdfast.storage.stores.sqlite import SqliteStore
-from holdfast.storage.stores.store import Damage, Store, StoreError, StoreFailed, StreamInfo
+from holdfast.storage.stores.store import Damage, Store, StoreAway, StoreError, StoreFailed, StreamInfo
 
-__all__ = ["Damage", "MemoryStore", "Store", "StoreError", "StoreFailed", "StreamInfo", "open_store"]
+__all__ = ["Damage", "MemoryStore", "Store", "StoreAway", "StoreError", "StoreFailed", "StreamInfo", "open_store"]
 
 
 def open_store(url: str, write: bool = True) -> Store:

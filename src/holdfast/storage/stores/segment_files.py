@@ -69,6 +69,8 @@ class SegmentFiles:
         """What the segments had of which there is only an index."""
         there = set(self.numbers())
         alone = {int(file.stem) for file in self.path.glob("*.index") if file.stem.isdecimal()} - there
+        # In this order: whoever removes a segment removes its index first, and may be about to.
+        alone = {number for number in alone if not self._log(number).exists() and self.index_path(number).exists()}
         return {number: read_summaries(self.index_path(number)) or {} for number in sorted(alone)}
 
     def forget_missing(self) -> None:
@@ -102,6 +104,10 @@ class SegmentFiles:
     def seal(self, number: int, index: SegmentIndex) -> None:
         """A segment is full: write its index."""
         write_index(self.index_path(number), index)
+        self.sealed(number, index)
+
+    def sealed(self, number: int, index: SegmentIndex) -> None:
+        """A segment is full, and its index is written."""
         self._summaries[number] = summaries_of(index)
         self._remember(number, index)
 
@@ -257,6 +263,10 @@ class SegmentFiles:
             for number, summaries in self._summaries.items()
             if all(summary.last < kept.get(stream, 1) for stream, summary in summaries.items())
         ]
+
+    def is_forgotten(self, number: int, kept: dict[str, int]) -> bool:
+        """Whether a segment is gone by now, or about to be."""
+        return number in self.below(kept) or not self._log(number).exists()
 
     # --------------------------------------------------------------------------------------------------------- entries
 

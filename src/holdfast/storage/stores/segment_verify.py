@@ -1,6 +1,6 @@
 """Whether the segments of a store still say what was written to them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from holdfast.storage.stores.segment_files import SegmentFiles
 from holdfast.storage.stores.segment_index import SegmentIndex, read_index
@@ -10,11 +10,14 @@ from holdfast.storage.stores.spans import Span, joined, without
 from holdfast.storage.stores.store import Damage
 
 
-def damages_of(files: SegmentFiles, active: int, state: Contents, mark: tuple[int, int]) -> list[Damage]:
-    """Read everything; what was mended since is no damage any more."""
+def damages_of(
+    files: SegmentFiles, active: int, state: Contents, mark: tuple[int, int], kept_now: Callable[[], dict[str, int]]
+) -> list[Damage]:
+    """Read everything; what was mended or forgotten since is no damage any more."""
     found: list[Damage] = [_general(note, tail=True) for note in state.notes]
     sound: dict[str, list[Span]] = {}
     suspects: list[Damage] = []
+    harmed: list[tuple[int, Damage]] = []
     for number, summaries in files.missing().items():
         found.append(_general(f"{files.name(number)} is missing"))
         found += [
@@ -25,22 +28,22 @@ def damages_of(files: SegmentFiles, active: int, state: Contents, mark: tuple[in
         ]
     for number in files.full():
         index = read_index(files.index_path(number))
-        if index is None:
-            found.append(_general(f"the index of {files.name(number)} is missing or harmed"))
-        contents = files.contents(number)
+        try:
+            contents = files.contents(number)
+        except FileNotFoundError:
+            # It was forgotten a moment ago.
+            continue
         suspects += _compared(contents, contents.index if index is None else index, sound)
         if index is None:
-            found += _unknown(files.name(number), contents.harmed)
-    if active:
-        contents = scan(files.data(active), active, mark[1] if mark[0] == active else 0)
-        suspects += _compared(contents, state.index, sound)
-        found += _unknown(files.name(active), contents.harmed)
-        found += [
-            _general(f"the commit at byte {record.at:,} of {files.name(active)} has lost its pairs")
-            for record in contents.blank
-        ]
+            harmed.append((number, _general(f"the index of {files.name(number)} is missing or harmed")))
+            harmed += [(number, damage) for damage in _unknown(files.name(number), contents.harmed)]
+    found += _in_the_last(files, active, state, mark, sound, suspects)
+    if not suspects and not harmed:
+        return found
+    # Only now: of what was mended, the mended one may have been forgotten, and gone, while the harmed one was read.
+    kept = kept_now()
     covered = {stream: joined(spans) for stream, spans in sound.items()}
-    kept = state.kept
+    found += [damage for number, damage in harmed if not files.is_forgotten(number, kept)]
     found += [
         damage
         for damage in suspects
@@ -48,6 +51,26 @@ def damages_of(files: SegmentFiles, active: int, state: Contents, mark: tuple[in
         and without((damage.first, damage.last), covered.get(damage.stream, ()))
     ]
     return found
+
+
+def _in_the_last(
+    files: SegmentFiles,
+    active: int,
+    state: Contents,
+    mark: tuple[int, int],
+    sound: dict[str, list[Span]],
+    suspects: list[Damage],
+) -> Iterator[Damage]:
+    """The segment that is being written, or was when somebody who only reads opened the store."""
+    try:
+        data = files.data(active) if active else b""
+    except FileNotFoundError:
+        return
+    contents = scan(data, active, mark[1] if mark[0] == active else 0)
+    suspects += _compared(contents, state.index, sound)
+    yield from _unknown(files.name(active), contents.harmed)
+    for record in contents.blank:
+        yield _general(f"the commit at byte {record.at:,} of {files.name(active)} has lost its pairs")
 
 
 def _compared(contents: Contents, expected: SegmentIndex, sound: dict[str, list[Span]]) -> Iterator[Damage]:

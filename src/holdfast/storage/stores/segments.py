@@ -15,10 +15,10 @@ the next writer cuts it off. Opening a store reads the last segment and the summ
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct as Layout
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.model.checksums import crc32
 from holdfast.model.reliable import Entry, Level
@@ -27,7 +27,7 @@ from holdfast.storage.locks import Locked, hold
 from holdfast.storage.stores.buffered import BufferedStore, Change, Cursor, cat_part
 from holdfast.storage.stores.rows import row_of
 from holdfast.storage.stores.segment_files import SegmentFiles
-from holdfast.storage.stores.segment_index import StreamIndex
+from holdfast.storage.stores.segment_index import StreamIndex, write_index
 from holdfast.storage.stores.segment_records import (
     Commit,
     Kind,
@@ -38,13 +38,17 @@ from holdfast.storage.stores.segment_records import (
 from holdfast.storage.stores.segment_scan import Contents, scan
 from holdfast.storage.stores.segment_verify import damages_of
 from holdfast.storage.stores.spans import Span
-from holdfast.storage.stores.store import Damage, StoreError, StoreFailed, StreamInfo
+from holdfast.storage.stores.store import Damage, StoreAway, StoreError, StoreFailed, StreamInfo
+
+T = TypeVar("T")
 
 SEGMENT_BYTES = 8 << 20
 RECORD_BYTES = 1 << 16
 """More than what stands around the entries of a commit that is light."""
 FULL_MAX = 8
 """How many full segments may wait for somebody who wants them synced."""
+LOOKS_MAX = 20
+"""How often somebody who only reads begins anew because a segment went away meanwhile."""
 _MARK = Layout("<4sQQI")
 _MARK_MAGIC = b"HFY1"
 
@@ -55,7 +59,8 @@ class SegmentStore(BufferedStore):
     def __init__(self, path: Path | str, write: bool = True, segment_bytes: int = SEGMENT_BYTES) -> None:
         """Open the directory; one process at a time may write.
 
-        Any number may read meanwhile: they see what there was when they opened it.
+        Any number may read meanwhile: they see what there was when they opened it, or, once a segment that they want
+        was forgotten, what there is then.
         """
         super().__init__()
         self.path = Path(path)
@@ -72,7 +77,7 @@ class SegmentStore(BufferedStore):
             raise StoreError(f"there is no store in {self.path}; name a directory that a repository has written.")
         self._files = SegmentFiles(self.path)
         try:
-            self._open()
+            self._asked(self._open)
         except BaseException:
             self.close()
             raise
@@ -113,6 +118,21 @@ class SegmentStore(BufferedStore):
         else:
             self._begin_segment(1)
 
+    def _asked(self, work: Callable[[], T]) -> T:
+        """What the files answer. Retention may remove one under whoever only reads: then it looks what is left."""
+        for again in range(1 if self._write else LOOKS_MAX):
+            try:
+                if again:
+                    self._files.close()
+                    self._files = SegmentFiles(self.path)
+                    self._open()
+                return work()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise StoreFailed(f"{self.path} cannot be read: {error.strerror or error}.") from None
+        raise StoreAway(f"segments of {self.path} go away faster than they can be read; ask again.")
+
     def _go_on(self) -> None:
         """Write behind the last commit: what stands there was never finished."""
         self._fd = self._files.open_for_writing(self._active)
@@ -152,8 +172,10 @@ class SegmentStore(BufferedStore):
         os.ftruncate(self._fd, self._end)
         self._full.append(self._fd)
         index, number = self._state.index, self._active
+        # Before there is another segment: to whoever looks in between, a full one without an index is harmed.
+        write_index(self._files.index_path(number), index)
         self._begin_segment(number + 1)
-        self._files.seal(number, index)
+        self._files.sealed(number, index)
         if len(self._full) > FULL_MAX:
             self._sync_full()
 
@@ -284,6 +306,9 @@ class SegmentStore(BufferedStore):
     # --------------------------------------------------------------------------------------------------------- reading
 
     def read(self, stream: str, first: int, last: int, bytes_max: int) -> list[Entry]:
+        return self._asked(lambda: self._read(stream, first, last, bytes_max))
+
+    def _read(self, stream: str, first: int, last: int, bytes_max: int) -> list[Entry]:
         first = max(first, self._state.kept.get(stream, 1))
         taken: list[Entry] = []
         weight = 0
@@ -297,6 +322,9 @@ class SegmentStore(BufferedStore):
         return taken
 
     def by_identity(self, stream: str, publisher: str, cat_first: int, cat_last: int, bytes_max: int) -> list[Entry]:
+        return self._asked(lambda: self._by_identity(stream, publisher, cat_first, cat_last, bytes_max))
+
+    def _by_identity(self, stream: str, publisher: str, cat_first: int, cat_last: int, bytes_max: int) -> list[Entry]:
         kept = self._state.kept.get(stream, 1)
         taken: list[Entry] = []
         weight = 0
@@ -311,6 +339,9 @@ class SegmentStore(BufferedStore):
         return taken
 
     def at_time(self, stream: str, time_ns: int) -> int:
+        return self._asked(lambda: self._at_time(stream, time_ns))
+
+    def _at_time(self, stream: str, time_ns: int) -> int:
         kept, following = self.bounds(stream)
         found = self._files.at_time(self._state.index, stream, time_ns, kept)
         return following if found is None else max(found, kept)
@@ -319,6 +350,9 @@ class SegmentStore(BufferedStore):
         return self._state.kept.get(stream, 1), self._state.next.get(stream, 1)
 
     def info(self, stream: str) -> StreamInfo:
+        return self._asked(lambda: self._info(stream))
+
+    def _info(self, stream: str) -> StreamInfo:
         kept, following = self.bounds(stream)
         messages, size = self._files.counted(self._state.index, stream, kept)
         return StreamInfo(kept, following, messages, size)
@@ -344,7 +378,14 @@ class SegmentStore(BufferedStore):
         self._files.rewrite(self._state.kept)
 
     def verify(self) -> list[Damage]:
-        return damages_of(self._files, self._active, self._state, self._read_mark())
+        return damages_of(self._files, self._active, self._state, self._read_mark(), self._kept_now)
+
+    def _kept_now(self) -> dict[str, int]:
+        """Up to where streams were forgotten: whoever only reads has to ask, since that may have been a moment ago."""
+        if self._write:
+            return self._state.kept
+        with SegmentStore(self.path, write=False) as store:
+            return store._state.kept
 
     def lost(self) -> list[str]:
         return list(self._state.notes)

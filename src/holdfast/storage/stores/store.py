@@ -28,6 +28,10 @@ class StoreFailed(HoldfastError):  # noqa: N818 - it says what happened
     """
 
 
+class StoreAway(StoreFailed):
+    """Raised when a store cannot be asked now, and may be asked again soon: that says nothing about what it holds."""
+
+
 class Damage(Struct, frozen=True, kw_only=True):
     """Something that is not as it was stored. Reads leave it out; `mend` puts it right."""
 
