@@ -289,3 +289,22 @@ def test_a_registration_by_somebody_else_or_without_trust_changes_nothing():
     machine.register(Registration("orders", "owner", 1, publishers=("alice",)))
     machine.register(Registration("orders", "thief", 2, publishers=("mallory",)))
     assert keeping(world, "r1").registration == Registration("orders", "owner", 1, publishers=("alice",))
+
+
+def test_what_a_killed_repository_had_not_synced_is_synced_before_it_is_acknowledged():
+    # 1. A message is written, and the process is killed before it is synced. 2. The next one finds it, and its
+    # publisher, who sends it again, is told at once that it is stored. 3. The machine loses power.
+    world = world_of(1, seed=3)
+    ear = Ear(world)
+    alice, r1 = world.publisher("alice"), world.repositories["r1"]
+    publish(world, alice, 1, 1, 1.0)
+    while not (r1._under_way and r1._under_way[0]):
+        world.run(world.kernel.now + 0.0001)
+    r1.crash()
+    assert stored(world, "r1") == [b"1"]
+    assert ear.count(PublisherAck) == 0
+    r1.start()
+    while not ear.count(PublisherAck, receiver="alice"):
+        world.run(world.kernel.now + 0.0001)
+    r1.crash()
+    assert stored(world, "r1") == [b"1"]

@@ -99,7 +99,7 @@ class RepositoryService:
         """Open the store, connect, and begin to take part."""
         settings, began = self.settings, monotonic()
         url = settings.store or f"sqlite:{settings.name}.db"
-        store: Store = await self._in_thread(lambda: open_store(url))
+        store: Store = await self._in_thread(lambda: opened(url, settings.level))
         self._store = store
         restored = await self._in_thread(lambda: dict(store.items()))
         lost: list[str] = await self._in_thread(store.lost)
@@ -373,3 +373,19 @@ class RepositoryService:
                 store.put(put.key, put.value)
             store.commit(Level.WRITTEN)
         store.close()
+
+
+def opened(url: str, level: Level) -> Store:
+    """The store of a repository whose acknowledgements stand for this level, with everything in it as safe as that.
+
+    A process that was killed may have left commits that are written and not synced. What they hold is found here and
+    acknowledged at once when it is sent again: as `fsynced`, which it has to be by then.
+    """
+    store = open_store(url)
+    if level is Level.FSYNCED:
+        try:
+            store.commit(level)
+        except BaseException:
+            store.close()
+            raise
+    return store

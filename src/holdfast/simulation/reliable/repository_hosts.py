@@ -68,6 +68,9 @@ class RepositoryHost(ParticipantHost):
         self._has_lost = False
 
     def make(self) -> Repository:
+        if self.config.level is Level.FSYNCED:
+            # As a driver does: what an interrupted commit has left will be acknowledged as synced.
+            self.store.commit(Level.FSYNCED)
         machine = Repository(self.config, self.streams, self.lives, dict(self.store.items()))
         try:
             for stream in self.streams:
@@ -89,11 +92,17 @@ class RepositoryHost(ParticipantHost):
 
     def crash(self) -> None:
         if self.up:
-            if self._under_way is not None and self._chance.random() < 0.5:
-                self._apply(*self._under_way)
+            work = self._under_way if self._under_way is not None and self._chance.random() < 0.5 else None
             self._under_way = None
             self._appends, self._puts = [], []
-            if self.config.level is Level.WRITTEN and self._chance.random() < 0.5:
+            if self.config.level is Level.FSYNCED:
+                # Whatever an earlier life left unsynced is gone; what this one was committing is written, not synced.
+                self.store.crash()
+            if work is not None:
+                self._apply(*work, Level.WRITTEN)
+            if self.config.level is Level.FSYNCED:
+                self.store.kill()
+            elif self.config.level is Level.WRITTEN and self._chance.random() < 0.5:
                 # Only the process dies: what was written is there.
                 self.store.crash(self.store.unsynced)
             else:
@@ -196,7 +205,7 @@ class RepositoryHost(ParticipantHost):
 
         self.later(COMMIT_S * (0.5 + self._chance.random()), done)
 
-    def _apply(self, appends: list[Append | Mend | Discard], puts: list[Put]) -> None:
+    def _apply(self, appends: list[Append | Mend | Discard], puts: list[Put], level: Level | None = None) -> None:
         self._journal.append((appends, puts))
         self._has_lost = False
         for append in appends:
@@ -212,7 +221,7 @@ class RepositoryHost(ParticipantHost):
                 self._weights[entry.first] = (entry.last, entry.batch.cost_bytes)
         for put in puts:
             self.store.put(put.key, put.value)
-        self.store.commit(self.config.level)
+        self.store.commit(level or self.config.level)
 
     def _read(self, effect: Read) -> None:
         def done() -> Effects:

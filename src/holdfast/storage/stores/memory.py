@@ -122,6 +122,10 @@ class MemoryStore(BufferedStore):
         self._live = self._synced.copy()
         self._begin()
 
+    def kill(self) -> None:
+        """Only the process goes down: everything that was committed is there, and a crash may still lose it."""
+        self._begin()
+
     @property
     def unsynced(self) -> int:
         """How many commits a crash may lose."""

@@ -95,6 +95,13 @@ class SegmentFiles:
     def open_for_writing(self, number: int) -> int:
         return os.open(self._log(number), os.O_RDWR | os.O_CREAT, 0o644)
 
+    def sync(self, number: int) -> None:
+        descriptor = self.open_for_writing(number)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
     def load(self, numbers: list[int]) -> None:
         """Learn what the full segments have."""
         for number in numbers:

@@ -70,7 +70,10 @@ class SegmentStore(BufferedStore):
         self._mark = self._broken = 0
         self._synced = (0, 0)
         self._full: list[int] = []
-        self._is_new = False
+        self._left: list[int] = []
+        """Full segments that somebody wrote before, who may not have synced them."""
+        # Nor the directory.
+        self._is_new = True
         if write:
             self._lock = self._locked()
         elif not self.path.is_dir():
@@ -113,6 +116,7 @@ class SegmentStore(BufferedStore):
         self._files.load(numbers)
         if not self._write:
             return
+        self._left = [number for number in numbers if number >= synced_number]
         if self._active:
             self._go_on()
         else:
@@ -180,6 +184,9 @@ class SegmentStore(BufferedStore):
             self._sync_full()
 
     def _sync_full(self) -> None:
+        while self._left:
+            self._files.sync(self._left[0])
+            self._left.pop(0)
         while self._full:
             os.fsync(self._full[0])
             os.close(self._full.pop(0))

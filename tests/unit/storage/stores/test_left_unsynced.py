@@ -1,0 +1,56 @@
+"""What a process that was killed has left unsynced is synced by the first commit as `fsynced` of the next one."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.model.reliable import Level
+from holdfast.services import repository
+from holdfast.storage.stores import MemoryStore
+from holdfast.storage.stores.segments import SegmentStore
+from tests.support.entries import entry
+
+
+def written(store: SegmentStore | MemoryStore, first: int, last: int) -> None:
+    for number in range(first, last + 1):
+        store.append("orders", [entry(number, cat=number)])
+        store.commit(Level.WRITTEN)
+
+
+def test_segments_of_another_process_and_their_directory_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with SegmentStore(tmp_path, segment_bytes=1500) as store:
+        written(store, 1, 50)
+    synced: set[int] = set()
+
+    def noting(sync: Callable[[int], None]) -> Callable[[int], None]:
+        def work(descriptor: int) -> None:
+            sync(descriptor)
+            synced.add(os.fstat(descriptor).st_ino)
+
+        return work
+
+    with SegmentStore(tmp_path, segment_bytes=1500) as store:
+        monkeypatch.setattr(os, "fsync", noting(os.fsync))
+        monkeypatch.setattr(os, "fdatasync", noting(os.fdatasync))
+        store.commit(Level.FSYNCED)
+        files = [tmp_path, *tmp_path.glob("*.log")]
+        assert len(files) > 3
+        assert {file.stat().st_ino for file in files} <= synced
+        synced.clear()
+        store.commit(Level.FSYNCED)
+        assert not synced
+
+
+@pytest.mark.parametrize(("level", "left"), [(Level.FSYNCED, 3), (Level.WRITTEN, 0)])
+def test_a_repository_that_promises_synced_messages_opens_its_store_so(
+    level: Level, left: int, monkeypatch: pytest.MonkeyPatch
+):
+    store = MemoryStore()
+    written(store, 1, 3)
+    store.kill()
+    monkeypatch.setattr(repository, "open_store", lambda _: store)
+    assert repository.opened("memory:", level) is store
+    store.crash()
+    assert sum(one.count for one in store.read("orders", 1, 9, 1 << 20)) == left
