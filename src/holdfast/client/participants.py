@@ -44,12 +44,20 @@ class Session(Source, Protocol):
 
 
 class ParticipantDriver:
-    """One participant above one client. `handlers` take the effects that are the owner's to carry out."""
+    """One participant above one client. `handlers` take the effects that are the owner's to carry out.
+
+    `before` is called before every entry point: by an owner that has something to tell the machine all the time.
+    """
 
     def __init__(
-        self, client: Session, machine: Participant, handlers: Mapping[type, Callable[[Any], object]], log: Log
+        self,
+        client: Session,
+        machine: Participant,
+        handlers: Mapping[type, Callable[[Any], object]],
+        log: Log,
+        before: Callable[[], object] | None = None,
     ) -> None:
-        self._client, self._machine, self._log = client, machine, log
+        self._client, self._machine, self._log, self._before = client, machine, log, before
         self._loop = asyncio.get_running_loop()
         self._timers = Timers(self._loop, lambda name: self.enter(lambda: machine.timer(name, monotonic())))
         self._carry: dict[type, Callable[[Any], object]] = {
@@ -88,6 +96,8 @@ class ParticipantDriver:
         if self._entering:
             return
         self._entering = True
+        if self._before is not None:
+            self._before()
         try:
             while self._answers:
                 for effect in self._answers.popleft()():

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from time import time_ns
+from time import monotonic
 from typing import Any
 
 from holdfast.model.reliable import Retention
@@ -52,7 +52,9 @@ class Housekeeping:
     async def _retain(self, stream: str, retention: Retention) -> bool:
         unread = retention.keep_unread
         limit = self._machine.forgettable(stream, unread)
-        found: Expired | None = await self._in_thread(lambda: expired(self._store, stream, retention, limit, time_ns()))
+        # By the clock that messages are stamped with.
+        now_ns = self._machine.streams[stream].keeping.time_ns(monotonic())
+        found: Expired | None = await self._in_thread(lambda: expired(self._store, stream, retention, limit, now_ns))
         if found is None:
             return False
         self._enter(lambda: self._machine.forgotten(stream, found.before, found.whose, unread))

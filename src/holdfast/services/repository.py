@@ -38,6 +38,8 @@ LEARN_S = 1.5
 """How long one that begins waits for another to learn from: longer than a busy machine takes to answer."""
 LIGHT_BYTES_MAX = 1 << 17
 """A commit of so little is made at once, if it need not wait for the disk."""
+CORRECTION_NS = 50_000_000
+"""A wall clock that has moved by more than this was put right; less may be that somebody looked at it late."""
 STATUS_BYTES_MAX = 1 << 19
 """What is told to whoever asks which streams there are; a longer status is not told, and `/status` still has it."""
 
@@ -87,6 +89,8 @@ class RepositoryService:
         self._failure: BaseException | None = None
         self._inspection: Inspection | None = None
         self._housekeeping: Housekeeping | None = None
+        self._wall_ns = 0
+        """The wall clock minus the one that the machine is told."""
         self.commits = 0
         self.opening_s = 0.0
         """How long it took to open the store and to get a session, before it could take part."""
@@ -111,7 +115,7 @@ class RepositoryService:
             # With the first commit, which also says that nobody is to trust our earlier numbers.
             self._writes.append(settle_lost)
         self._client = await self._connect()
-        self._driver = ParticipantDriver(self._client, self.machine, self._handlers(), self._log)
+        self._driver = ParticipantDriver(self._client, self.machine, self._handlers(), self._log, self._tell_time)
         await self._listen_for_questions()
         self.opening_s = monotonic() - began
         self.enter(lambda: self.machine.start(monotonic(), time_ns()))
@@ -123,6 +127,12 @@ class RepositoryService:
             self._inspection = Inspection(url, settings.inspect_s, settings.streams, self._harmed, self._log)
             self._inspection.start()
         return self
+
+    def _tell_time(self) -> None:
+        wall_ns = time_ns() - int(monotonic() * 1e9)
+        if abs(wall_ns - self._wall_ns) > CORRECTION_NS:
+            self._wall_ns = wall_ns
+            self.machine.set_clock(wall_ns)
 
     def _adopt(self, store: Store, lost: bool) -> None:
         """What the store has and its pairs do not tell of: the youngest commits were lost, or were mended by hand."""

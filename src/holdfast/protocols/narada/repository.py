@@ -105,14 +105,19 @@ class Repository:
 
     def start(self, now: float, wall_ns: int = 0) -> Effects:
         effects: Effects = []
+        self.set_clock(wall_ns - int(now * 1e9))
         for stream, managed in self.streams.items():
-            managed.keeping.wall_ns = wall_ns - int(now * 1e9)
             managed.bundle.begin(now)
             topics = (inbox_topic(stream, self.name), gossip_topic(stream), bundle_topic(stream))
             self._topics |= set(topics)
             effects += [Listen(topic) for topic in (*topics, stream)]
             effects += managed.bundle.gossip(now, asks=True)
         return [*effects, *self._keep_time(now, anew=True)]
+
+    def set_clock(self, wall_ns: int) -> None:
+        """So far the wall clock is ahead of `now`: somebody has put it right, or the machine has slept."""
+        for managed in self.streams.values():
+            managed.keeping.wall_ns = wall_ns
 
     def heard(self, batch: Batch, now: float) -> Effects:
         effects: Effects = []
