@@ -5,17 +5,29 @@ import pytest
 from holdfast.model.guarantees import GuaranteeError
 from holdfast.model.messages import Data, Relay
 from holdfast.protocols.config import BrokerConfig, LinkConfig
-from holdfast.protocols.locamu import LocamuBroker
+from holdfast.protocols.locamu import LocamuBroker, exchange
 from holdfast.protocols.locamu.copies import Copy, Reaches, reaches_of_the_thesis
 from holdfast.protocols.locamu.core import Core
-from holdfast.simulation.faults import Crash, Cut, Heal, Join, Publish, React, Recover, Subscribe, Unsubscribe
+from holdfast.simulation.faults import (
+    Command,
+    Crash,
+    Cut,
+    Heal,
+    Join,
+    Publish,
+    React,
+    Recover,
+    Slow,
+    Subscribe,
+    Unsubscribe,
+)
 from holdfast.simulation.latencies import Constant
 from holdfast.simulation.network import NetworkConfig
 from holdfast.simulation.workloads import Trouble, random_scenario
 from holdfast.simulation.world import BrokerFactory, Simulation
-from tests.support.locamu import Sent, Tree
+from tests.support.locamu import IDENTIFIERS, Sent, Tree
 
-M1, M2 = b"m1", b"m2"
+M1, M2, M3 = b"m1", b"m2", b"m3"
 
 
 class AsInTheThesis(LocamuBroker):
@@ -185,6 +197,11 @@ def test_what_was_written_down_is_what_was_known():
             assert (revived.session, revived.received, revived.queued) == (link.session, link.received, link.queued)
 
 
+def slower(sender: str, receiver: str, factor: int) -> list[tuple[float, Command]]:
+    """That direction of a link becomes so many times as slow within two seconds: by and by, or it would seem silent."""
+    return [(0.2 * step, Slow(sender, receiver, factor * step / 10, 1.0)) for step in range(1, 11)]
+
+
 def test_what_a_slow_link_still_carries_is_not_sent_again():
     """A target that lacks something for long is sent it again, and a link with much to carry would never be done."""
     link = LinkConfig(window_bytes=300, silence_s=5.0)
@@ -196,6 +213,49 @@ def test_what_a_slow_link_still_carries_is_not_sent_again():
     sim.run_until_quiet(limit_s=60)
     assert sim.delivered("sue@1") == [b"%d" % number for number in range(60)]
     assert [event.seq for event in sim.events if event.event == "relay"] == list(range(1, 61))
+
+
+def test_what_a_slow_link_still_carries_is_not_passed_on_again_as_it_came():
+    """Figure 3.3, where C's answer takes longer to D than D waits before it asks again."""
+    by_a, by_b, by_c = {"A": {"B": 1, "C": 1, "D": 1}}, {"B": {"C": 1, "D": 1}}, {"C": {"B": 1, "D": 1}}
+    tree = Tree("A-B B-C B-D", 1, "BCD")
+    tree.at(*slower("C", "D", 900), (2.0, Cut("B", "D")), (2.0, Cut("A", "D")), (2.1, Crash("B")))
+    tree.at((2.001, Publish("a@A", "g", M1, "causal")), (2.0, React("c@C", "g", "g", M2, times=1, after_s=0.3)))
+    tree.run_for(8.0)
+    assert [copy for copy in tree.sent() if copy.sender == "C"] == [
+        Sent("C", "D", M2, by_c),
+        Sent("C", "D", M1, by_a | by_b),
+        Sent("C", "D", M2, by_c),
+    ]
+    assert tree.delivered() == {"B": [M1], "C": [M1, M2], "D": [M1, M2]}
+
+
+def test_identifiers_that_a_slow_link_still_carries_are_not_sent_again():
+    """Figure 3.6, where what l sends to m takes longer than l is patient."""
+    tree = Tree("i-j j-k k-l l-m", 1, "lm")
+    tree.at(*slower("l", "m", 1500), (2.0, Cut("j", "k")), (3.1, Cut("i", "j")))
+    tree.at((3.0, Publish("I@i", "g", M1, "causal")))
+    tree.run_for(9.0)
+    assert [copy.payload for copy in tree.sent() if copy.receiver == "m"] == [M1, IDENTIFIERS]
+    assert tree.broker("m").durable.core.prefix("k") == 1
+
+
+@pytest.mark.parametrize(
+    ("ahead_bytes_max", "order"),
+    [(exchange.AHEAD_BYTES_MAX, [M3, M1, M2, M3]), (1, [M3, M1, M3, M2])],
+)
+def test_what_is_passed_on_as_it_came_waits_until_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, ahead_bytes_max: int, order: list[bytes]
+):
+    """D asks C for m1 and m2. If there is no room for both, m2 goes when D asks again."""
+    monkeypatch.setattr(exchange, "AHEAD_BYTES_MAX", ahead_bytes_max)
+    tree = Tree("A-B B-C B-D", 1, "CD")
+    tree.at((0.0, Cut("B", "D")), (0.0, Cut("A", "D")), (0.1, Crash("B")))
+    tree.at((0.001, Publish("a@A", "g", M1, "causal")), (0.003, Publish("a@A", "g", M2, "causal")))
+    tree.at((0.3, Publish("c@C", "g", M3, "causal")))
+    tree.run_for(4.0)
+    assert [copy.payload for copy in tree.sent() if copy.sender == "C"][:4] == order
+    assert tree.delivered()["D"] == [M1, M2, M3]
 
 
 PAIRS = 22 * 9

@@ -10,7 +10,7 @@ changes, how far each side is, and everything else follows from that and from wh
 - *Garbage*: what all who are concerned have is forgotten (3.9.1).
 
 Bounds: copies that wait (`BUFFER_MAX`; one more is dropped, and asked for again), what is under way to one peer
-(`AHEAD_BYTES_MAX`; the rest stays in the store).
+(`AHEAD_BYTES_MAX`; the rest stays in the store, and is sent when there is room, or asked for again).
 """
 
 from collections import Counter
@@ -134,9 +134,8 @@ class Exchange:
 
     def closed(self, name: str) -> None:
         """The connection is gone; the broker is given a while to come back before it is suspected."""
-        if name not in self.peers:
-            return
-        self.hub.out.append(SetTimer(SUSPECT_TIMER + name, self.config.suspect_s))
+        if name in self.peers:
+            self.hub.out.append(SetTimer(SUSPECT_TIMER + name, self.config.suspect_s))
 
     def ended(self, name: str) -> None:
         if name in self.peers:
@@ -160,8 +159,7 @@ class Exchange:
     # ------------------------------------------------------------------------------------------------------ incoming
 
     def on_relay(self, name: str, relay: Relay) -> None:
-        peer = self.peers[name]
-        copy = peer.decoder.decode(relay.header)
+        copy = self.peers[name].decoder.decode(relay.header)
         copy.batch, copy.notice = relay.batch, relay.notice
         self._take(name, copy)
         self._stir()
@@ -229,9 +227,7 @@ class Exchange:
         for entry in fresh:
             if entry.void:
                 self.hub.out.append(Report("void", entry.batch, peer=entry.last))
-            if entry.serial in self.core.store:
-                self._owe(entry)
-        for entry in changed:
+        for entry in (*fresh, *changed):
             if entry.serial in self.core.store:
                 self._owe(entry)
         if fresh or changed:
@@ -304,11 +300,15 @@ class Exchange:
         if peer is not None and peer.queue and name in self.active:
             self._transmit(peer)
 
-    def _go_back(self, peer: Peer) -> None:
-        """Begin again after what the peer said it has, unless it may lack that because the link still carries it."""
-        link = self.hub.links.get(peer.name)
-        if link is None or link.acked >= peer.relayed:
-            peer.go_back(self.name, self.core.store)
+    def _may_repeat(self, peer: Peer, serial: int, pause_s: float) -> bool:
+        """Whether something may go to the peer out of turn: what the link still carries would only make it slower."""
+        link, (sent_at, number) = self.hub.links[peer.name], peer.resent.get(serial, (-PUSH_S, 0))
+        is_carried = link.acked >= number and link.unacknowledged_bytes < AHEAD_BYTES_MAX
+        return is_carried and self.now - sent_at >= pause_s
+
+    def _repeat(self, peer: Peer, serial: int, copy: Copy) -> None:
+        self._relay(peer, copy)
+        peer.resent[serial] = self.now, self.hub.links[peer.name].queued
 
     # ----------------------------------------------------------------------------------------------------- standings
 
@@ -328,7 +328,7 @@ class Exchange:
             self._forget_if_stable(serial)
         self._complete()
         if first or standing.asking:
-            self._go_back(peer)
+            peer.go_back(self.name, self.core.store, self.hub.links.get(peer.name))
         if standing.asking:
             self._answer(peer)
         elif name in self.active:
@@ -364,8 +364,9 @@ class Exchange:
         """The peer asks for what it lacks: ours from us, and others' copies that were meant for it (3.8.6)."""
         for serial in sorted(peer.awaiting):
             entry = self.core.store[serial]
-            if peer.name not in entry.own and self.core.may_pass_on(entry, peer.name):
-                self._relay(peer, self.core.copy_as_it_came(entry))
+            is_lent = peer.name not in entry.own and self.core.may_pass_on(entry, peer.name)
+            if is_lent and self._may_repeat(peer, serial, 0.0):
+                self._repeat(peer, serial, self.core.copy_as_it_came(entry))
         self._transmit(peer)
 
     def _send_identifiers(self, peer: Peer, at_once: bool = False) -> None:
@@ -378,11 +379,10 @@ class Exchange:
             entry = self.core.store[serial]
             if not 0 < entry.own.get(peer.name, 0) <= has or not self.core.may_send(entry, peer.name):
                 continue
-            if at_once or self.now - peer.resent.get(serial, -PUSH_S) >= PUSH_S:
-                peer.resent[serial] = self.now
+            if self._may_repeat(peer, serial, 0.0 if at_once else PUSH_S):
                 copy = self.core.copy_from_us(entry)
                 copy.batch = copy.notice = None
-                self._relay(peer, copy)
+                self._repeat(peer, serial, copy)
 
     def _complete(self) -> None:
         """Finish the notices that everybody behind us has."""
@@ -454,7 +454,7 @@ class Exchange:
         peer.patience_s = min(2 * peer.patience_s, PUSH_MAX_S) or PUSH_S
         peer.push_at = self.now + peer.patience_s
         if peer.greeted:
-            self._go_back(peer)
+            peer.go_back(self.name, self.core.store, self.hub.links.get(peer.name))
             self._transmit(peer)
             self._send_identifiers(peer, at_once=True)
 
@@ -462,12 +462,8 @@ class Exchange:
 
     def owes_now(self) -> bool:
         """Whether something is still to be sent to somebody who is there."""
-        links = self.hub.links
-        return any(
-            peer.queue and name in links and links[name].is_open
-            for name, peer in self.peers.items()
-            if name in self.active
-        )
+        there = (name for name, link in self.hub.links.items() if link.is_open and name in self.active)
+        return any(self.peers[name].queue for name in there)
 
     def waiting_for(self) -> list[str]:
         reasons = [

@@ -1,6 +1,7 @@
 """What a LoCaMu broker knows of each broker that it is connected with, for as long as both live."""
 
 from holdfast.model.messages import Standing
+from holdfast.protocols.links import Link
 from holdfast.protocols.locamu.copies import Entry
 from holdfast.protocols.locamu.headers import Decoder, Encoder, LinkTerms
 from holdfast.protocols.neighbourhoods import Neighbourhood
@@ -31,7 +32,8 @@ class Peer:
         self.said: Standing | None = None
         self.push_at = 0.0
         self.patience_s = 0.0
-        self.resent: dict[int, float] = {}
+        self.resent: dict[int, tuple[float, int]] = {}
+        """By serial, when something of it was sent out of turn in this session, and the link's number of that."""
 
     def begin(self, outgoing: LinkTerms, incoming: LinkTerms, own: str) -> None:
         """A new session: neither side remembers what an earlier one has carried."""
@@ -43,8 +45,10 @@ class Peer:
     def end(self) -> None:
         self.greeted = self.in_session = False
 
-    def go_back(self, own: str, store: dict[int, Entry]) -> None:
-        """Queue again, in order, whatever comes after what it said it has."""
+    def go_back(self, own: str, store: dict[int, Entry], link: Link | None) -> None:
+        """Queue again, in order, what comes after what it said it has, unless the link may still carry that."""
+        if link is not None and link.acked < self.relayed:
+            return
         self.cursor = self.column.get(own, 0)
         numbers = sorted((store[serial].own.get(self.name, 0), serial) for serial in self.awaiting)
         self.queue = {serial: None for number, serial in numbers if number > self.cursor}
