@@ -192,7 +192,7 @@ def sub(
         int | None, typer.Option("--from", metavar="SEQ", min=1, help="Stored from this number on, from 1.")
     ] = None,
     from_time: Annotated[
-        str, typer.Option("--from-time", metavar="T", help="Stored since then, such as 2026-11-15T20:00.")
+        str, typer.Option("--from-time", metavar="T", help="Stored since then: 2026-11-15T20:00, local time, or ...Z.")
     ] = "",
     recording: Annotated[
         Path | None, typer.Option("--record", metavar="DIR", help="Write to this recording instead of printing.")

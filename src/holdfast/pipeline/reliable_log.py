@@ -189,10 +189,9 @@ def _begin(start: Positions, lane: str) -> int:
 
 def _nanoseconds(text: str) -> int:
     try:
-        when = dt.datetime.fromisoformat(text)
-    except ValueError:
+        # A time without a zone is local, as `holdfast sub --from-time` and `subscribe(start=...)` take it.
+        when = dt.datetime.fromisoformat(text).astimezone(dt.UTC)
+    except (ValueError, OverflowError):
         raise LogError(f"{text!r} is no time; write it as in time:2026-11-15T22:40:00Z.") from None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=dt.UTC)
     since = when - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     return max((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds, 0) * 1000

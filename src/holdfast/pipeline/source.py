@@ -24,7 +24,8 @@ Options of the source (their case does not matter):
 - of a reliable topic: `repositories` (their health endpoints, with commas), `subscriber` (the name that its owner has
   registered, else `spark`), `gaps` (`fail`, or `note`: a row, with a number in the column `gap`, in the place of what
   was given up), `patience` (for how many seconds repositories that lack something are asked again, else 30).
-  `startPosition` and `endPosition` may also be `time:2026-11-15T22:40:00Z`, or `sequence:r1:1000`.
+  `startPosition` and `endPosition` may also be `time:2026-11-15T22:40:00Z`, without a zone in local time, or
+  `sequence:r1:1000`.
 - `pushFilters`: `true` takes over the filters of the query; only for a DataFrame used once: `PushingLogReader`.
 
 To read fewer columns give a schema with fewer: `spark.read.schema("topic STRING, seq BIGINT").format("holdfast")`. The

@@ -1,5 +1,6 @@
 """A reliable topic as a log: planned by what every repository has, read from any, in spite of the others."""
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -119,12 +120,31 @@ def test_a_query_may_begin_at_a_sequence_number_of_one_repository_or_at_a_time(s
     # At the second one bob's two messages lie between.
     assert parse_positions("sequence:r2:15", log, "startPosition") == {ALICE: 13, BOB: 3}
     assert parse_positions("sequence:r2:15", log, "endPosition") == {ALICE: 13}
-    assert parse_positions("time:1970-01-01T00:00:03", log, "startPosition") == {ALICE: 11}
+    assert parse_positions("time:1970-01-01T00:00:03Z", log, "startPosition") == {ALICE: 11}
     for text in ("sequence:15", "sequence:r1:0", "time:noon"):
         with pytest.raises(LogError, match="write it as in"):
             parse_positions(text, log, "startPosition")
     with pytest.raises(LogError, match="r9 is not among them"):
         parse_positions("sequence:r9:15", log, "startPosition")
+
+
+@pytest.fixture
+def in_lisbon_summer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Local time is an hour ahead of UTC."""
+    monkeypatch.setenv("TZ", "WEST-1")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_lisbon_summer")
+def test_a_time_without_a_zone_is_local(shelves: list[Shelf]):
+    log = log_of(shelves)
+    shelves[0].keep(11, numbered(11, 12), time_s=5.0)
+    for text in ("1970-01-01T01:00:03", "1970-01-01T00:00:03Z", "1970-01-01T02:00:03+02:00"):
+        assert parse_positions(f"time:{text}", log, "startPosition") == {ALICE: 11}
+    assert parse_positions("time:1970-01-01T00:00:03", log, "startPosition") == {ALICE: 1}
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
