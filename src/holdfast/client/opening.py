@@ -4,22 +4,35 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from holdfast.model.errors import HoldfastError
 
 T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
 
 
-class Opening(Generic[T]):
-    """Nothing happens before it is awaited or entered."""
+class Opening(Coroutine[Any, Any, T]):
+    """Nothing happens before it is awaited, entered, or made a task: it is a coroutine for whoever wants one."""
 
     def __init__(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._begin = begin
+        self._begun: Coroutine[Any, Any, T] | None = None
         self._opened: T | None = None
 
     def __await__(self) -> Generator[Any, None, T]:
         return self._begin().__await__()
+
+    def send(self, value: Any, /) -> Any:
+        self._begun = self._begun or self._begin()
+        return self._begun.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        self._begun = self._begun or self._begin()
+        return self._begun.throw(*error)
+
+    def close(self) -> None:
+        if self._begun is not None:
+            self._begun.close()
 
     async def __aenter__(self) -> T:
         self._opened = await self._begin()
