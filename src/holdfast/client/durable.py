@@ -103,7 +103,10 @@ class DurableSubscription(Subscription):
         return self._machine.spilled
 
     async def entries(self) -> AsyncIterator[Entry]:
-        """Iterate by what was stored together, with its sequence and catenation numbers."""
+        """Iterate by what was stored together, with its sequence and catenation numbers.
+
+        `time_ns`, when it was stored, is known of what came out of a store: it is 0 for what came as it was published.
+        """
         while (batch := await self._take()) is not None:
             first = self.position - batch.count + 1
             yield Entry(first, self._cat, batch, self._time_ns)

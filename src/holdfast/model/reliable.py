@@ -64,7 +64,7 @@ class Entry(Struct, frozen=True, array_like=True, gc=False):
     batch: Batch
     """As published, or a part of it."""
     time_ns: TimeNs
-    """When it was stored, by the wall clock of the repository."""
+    """When it was stored, by the wall clock of the repository; 0 at a subscriber that got it as it was published."""
 
     @property
     def count(self) -> int:
