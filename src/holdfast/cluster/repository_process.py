@@ -19,10 +19,16 @@ from holdfast.runtime.exposition import exposition
 from holdfast.runtime.health import Health
 from holdfast.runtime.logs import Log
 from holdfast.runtime.process import tune_collector
-from holdfast.runtime.serving import EXIT_FAILED, EXIT_STOPPED, main_of, run_server
+from holdfast.runtime.serving import EXIT_FAILED, EXIT_STOPPED, complainer, main_of, run_server
 from holdfast.services.lanes import LaneReading, asked_text
 from holdfast.services.repository import RepositoryService, RepositorySettings
 from holdfast.services.repository_metrics import repository_metrics
+from holdfast.storage.stores import StoreFailed, shown_url
+
+WHAT_TO_DO = (
+    "The repository ends. Nothing that it acknowledged is concerned: put it right (is there room on the disk, does the "
+    "database answer?) and start it again; it goes on where it was, and gets what it misses from its siblings."
+)
 
 
 class RepositoryCommands:
@@ -46,8 +52,8 @@ class RepositoryCommands:
         return {"leaving": True}
 
 
-async def serve(settings: RepositorySettings) -> int:
-    """Take part until a signal ends it; returns the exit code."""
+async def serve(settings: RepositorySettings, complain: Callable[[str], object]) -> int:
+    """Take part until a signal ends it; returns the exit code. `complain` gets a sentence if the store fails."""
     log = Log("holdfast.repository", node=settings.name)
     service = RepositoryService(settings)
     loop = asyncio.get_running_loop()
@@ -66,11 +72,17 @@ async def serve(settings: RepositorySettings) -> int:
             port = await health.listen(settings.host, settings.health_port)
             log.info("listening", host=settings.host, health_port=port)
         await service.open()
-        log.info("keeping", streams=list(settings.streams), store=settings.store, level=str(settings.level))
+        url = shown_url(settings.store_url)
+        log.info("keeping", streams=list(settings.streams), store=url, acknowledges=str(settings.level))
         tune_collector()
         await service.serve()
     except LocalMisuse:
         raise
+    except StoreFailed as error:
+        sentence = f"{str(error).rstrip('.')}. {WHAT_TO_DO}"
+        log.error("failed", reason=sentence)
+        complain(sentence)
+        return EXIT_FAILED
     except HoldfastError as error:
         log.error("failed", error=error)
         return EXIT_FAILED
@@ -82,8 +94,9 @@ async def serve(settings: RepositorySettings) -> int:
 
 
 def run_repository(settings: RepositorySettings, complain: Callable[[str], object] | None = None) -> int:
-    """Be that repository until a signal ends it; `complain` gets the sentence of exit code 2."""
-    return run_server(settings, serve, "repository", complain)
+    """Be that repository until a signal ends it; `complain` gets the sentence if it cannot begin or its store fails."""
+    say = complain or complainer("repository")
+    return run_server(settings, lambda told: serve(told, say), "repository", say)
 
 
 def main(arguments: list[str]) -> int:

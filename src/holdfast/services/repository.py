@@ -29,7 +29,7 @@ from holdfast.runtime.logs import Log
 from holdfast.runtime.process import new_incarnation
 from holdfast.services.housekeeping import Housekeeping
 from holdfast.services.inspection import Inspection, entries_of, settle_lost
-from holdfast.storage.stores import Store, open_store
+from holdfast.storage.stores import Store, open_store, shown_url
 
 T = TypeVar("T")
 
@@ -68,6 +68,10 @@ class RepositorySettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
     log: str = ""
     log_level: str = "info"
 
+    @property
+    def store_url(self) -> str:
+        return self.store or f"sqlite:{self.name}.db"
+
 
 class RepositoryService:
     """A repository inside the current event loop. `open`, then `serve` until `stop`, or `close` at any time."""
@@ -102,7 +106,7 @@ class RepositoryService:
     async def open(self) -> "RepositoryService":
         """Open the store, connect, and begin to take part."""
         settings, began = self.settings, monotonic()
-        url = settings.store or f"sqlite:{settings.name}.db"
+        url = settings.store_url
         store: Store = await self._in_thread(lambda: opened(url, settings.level))
         self._store = store
         restored = await self._in_thread(lambda: dict(store.items()))
@@ -290,7 +294,10 @@ class RepositoryService:
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error
-        self._log.error("the store failed", error)
+        if isinstance(error, HoldfastError):
+            self._log.error("the store failed", reason=str(error))
+        else:
+            self._log.error("the store failed", error)
         self._stopped.set()
 
     # --------------------------------------------------------------------------------------------------------- life
@@ -309,7 +316,7 @@ class RepositoryService:
         return {
             "name": self.settings.name,
             "broker": broker,
-            "store": self.settings.store,
+            "store": shown_url(self.settings.store_url),
             "level": str(self.settings.level),
             "ready": self.ready(),
             "commits": self.commits,

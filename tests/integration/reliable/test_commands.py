@@ -20,6 +20,11 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     made.close()
 
 
+def log_of(directory: Path, name: str) -> list[dict[str, object]]:
+    [path] = directory.glob(f".holdfast/**/repository-{name}.log")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def test_what_was_read_is_not_read_again_whichever_repository_is_there(terminal: Terminal, tmp_path: Path):
     (port, health), *others = free_port_pairs(3)
     lines = ["[brokers.a]", f"port = {port}", f"health_port = {health}"]
@@ -35,6 +40,10 @@ def test_what_was_read_is_not_read_again_whichever_repository_is_there(terminal:
     assert (read.stdout, read.returncode) == ("1\n2\n", 0), read.stderr
     said = json.loads(terminal.run("topics", "--json", *where).stdout)
     assert {one["name"]: one["streams"]["bank/#"]["end"] for one in said} == {"r1": 4, "r2": 4}
+
+    [keeping] = [line for line in log_of(tmp_path, "r1") if line["event"] == "keeping"]
+    assert (keeping["level"], keeping["acknowledges"]) == ("info", "fsynced")
+    assert str(keeping["store"]).startswith("sqlite:")
 
     assert "repository r1 is killed" in terminal.run("crash", "r1").stderr
     assert "repository r1 is not running" in terminal.run("why", "r1").stdout
@@ -104,3 +113,12 @@ def test_what_cannot_be_is_refused_with_a_sentence(terminal: Terminal, arguments
     ran = terminal.run(*arguments)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert sentence in ran.stderr
+
+
+def test_a_store_that_does_not_answer_ends_a_repository_with_a_sentence(terminal: Terminal):
+    ran = terminal.run("repository", "r", "-s", "t", "--store", "postgresql://alice:secret@127.0.0.1:1/x")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "no PostgreSQL server answers at postgresql://…@127.0.0.1:1/x" in ran.stderr
+    assert "start it again" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert "secret" not in ran.stderr
