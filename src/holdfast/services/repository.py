@@ -29,11 +29,13 @@ from holdfast.runtime.logs import Log
 from holdfast.runtime.process import new_incarnation
 from holdfast.services.housekeeping import Housekeeping
 from holdfast.services.inspection import Inspection, entries_of, settle_lost
-from holdfast.storage.stores import Store, open_store, shown_url
+from holdfast.storage.stores import Store, StoreAway, StoreError, open_store, shown_url
 
 T = TypeVar("T")
 
 RECONNECT_S = 0.5
+REOPEN_S = 1.0
+"""So long is waited before a store that was away is asked again."""
 LEARN_S = 1.5
 """How long one that begins waits for another to learn from: longer than a busy machine takes to answer."""
 LIGHT_BYTES_MAX = 1 << 17
@@ -91,6 +93,10 @@ class RepositoryService:
         self._client: Client | None = None
         self._store: Store | None = None
         self._failure: BaseException | None = None
+        self._away: StoreAway | StoreError | None = None
+        """Why the store cannot be asked at present."""
+        self._has_ended = asyncio.Event()
+        """Set when it is to stop, or its store is away."""
         self._inspection: Inspection | None = None
         self._housekeeping: Housekeeping | None = None
         self._wall_ns = 0
@@ -105,9 +111,17 @@ class RepositoryService:
 
     async def open(self) -> "RepositoryService":
         """Open the store, connect, and begin to take part."""
-        settings, began = self.settings, monotonic()
-        url = settings.store_url
-        store: Store = await self._in_thread(lambda: opened(url, settings.level))
+        began = monotonic()
+        await self._restore()
+        self._client = await self._connect()
+        self.opening_s = monotonic() - began
+        await self._begin(self._client)
+        return self
+
+    async def _restore(self) -> None:
+        """Open the store; the machine is what its pairs say."""
+        settings = self.settings
+        store: Store = await self._in_thread(lambda: opened(settings.store_url, settings.level))
         self._store = store
         restored = await self._in_thread(lambda: dict(store.items()))
         lost: list[str] = await self._in_thread(store.lost)
@@ -115,22 +129,23 @@ class RepositoryService:
             self._log.warning("the store has lost something: a sibling has it, if there is one", what=what)
         self.machine = Repository(self.machine.config, settings.streams, new_incarnation(), restored)
         await self._in_thread(lambda: self._adopt(store, bool(lost)))
-        if lost:
-            # With the first commit, which also says that nobody is to trust our earlier numbers.
-            self._writes.append(settle_lost)
-        self._client = await self._connect()
-        self._driver = ParticipantDriver(self._client, self.machine, self._handlers(), self._log, self._tell_time)
+        # With the first commit, which also says that nobody is to trust our earlier numbers.
+        self._writes, self._write_bytes = [settle_lost] if lost else [], 0
+
+    async def _begin(self, client: Client) -> None:
+        """Take part, with what is in the store."""
+        settings, store = self.settings, self._open_store()
+        self._driver = ParticipantDriver(client, self.machine, self._handlers(), self._log, self._tell_time)
         await self._listen_for_questions()
-        self.opening_s = monotonic() - began
         self.enter(lambda: self.machine.start(monotonic(), time_ns()))
         for registration in settings.owners:
             self.enter(partial(self.machine.register, registration))
         self._housekeeping = Housekeeping(self.machine, store, settings.retention, self._in_thread, self.enter)
-        self._housekeeping.start(self._fail)
+        self._housekeeping.start(partial(self._fail, self.machine))
+        url = settings.store_url
         if not url.startswith("memory:"):
             self._inspection = Inspection(url, settings.inspect_s, settings.streams, self._harmed, self._log)
             self._inspection.start()
-        return self
 
     def _tell_time(self) -> None:
         wall_ns = time_ns() - int(monotonic() * 1e9)
@@ -246,7 +261,7 @@ class RepositoryService:
         try:
             commit()
         except HoldfastError as error:
-            self._fail(error)
+            self._fail(self.machine, error)
         else:
             # In a turn of its own, so that what it sets off is settled.
             self._loop.call_soon(self.enter, lambda: self.machine.stored(effect.token, monotonic()))
@@ -279,26 +294,33 @@ class RepositoryService:
 
     def _ask(self, work: Callable[[], Any], then: Callable[[Any], effects.Effects]) -> None:
         """Have the thread do something, and give the machine the answer. A store that fails ends the repository."""
-        asked = self._begun(work)
+        asked, machine = self._begun(work), self.machine
 
         def done(answered: "asyncio.Future[Any]") -> None:
             if answered.cancelled():
                 return
             error = answered.exception()
-            if error is None:
+            if error is not None:
+                self._fail(machine, error)
+            elif machine is self.machine:
                 self.enter(lambda: then(answered.result()))
-            else:
-                self._fail(error)
 
         asked.add_done_callback(done)
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, machine: Repository, error: BaseException) -> None:
+        """The store has failed under this machine; if there is another one by now, that is over."""
+        if machine is not self.machine or self._store is None:
+            return
+        if isinstance(error, StoreAway):
+            self._away = self._away or error
+            self._has_ended.set()
+            return
         self._failure = error
         if isinstance(error, HoldfastError):
             self._log.error("the store failed", reason=str(error))
         else:
             self._log.error("the store failed", error)
-        self._stopped.set()
+        self.stop()
 
     # --------------------------------------------------------------------------------------------------------- life
 
@@ -308,6 +330,8 @@ class RepositoryService:
 
     def serving(self) -> list[str]:
         """The streams whose clients it may steer now."""
+        if self._store is None:
+            return []
         return [stream for stream, managed in self.machine.streams.items() if managed.keeping.serving]
 
     def status(self) -> dict[str, object]:
@@ -323,8 +347,13 @@ class RepositoryService:
             "opening_s": self.opening_s,
             "streams": {stream: self._stream_status(stream) for stream in self.machine.streams},
             "inspection": inspection.status() if inspection is not None else {},
-            "waiting_for": [*self.machine.waiting_for(), *(inspection.waiting_for() if inspection else ())],
+            "waiting_for": self._waiting_for(),
         }
+
+    def _waiting_for(self) -> list[str]:
+        if self._away is not None:
+            return [f"its store: {self._away}"]
+        return [*self.machine.waiting_for(), *(self._inspection.waiting_for() if self._inspection else ())]
 
     def _stream_status(self, stream: str) -> dict[str, object]:
         info = self._housekeeping.infos.get(stream) if self._housekeeping is not None else None
@@ -336,41 +365,78 @@ class RepositoryService:
 
     def stop(self) -> None:
         self._stopped.set()
+        self._has_ended.set()
 
     async def serve(self) -> None:
-        """Take part until `stop`; a session that is lost is opened anew, for as long as that takes."""
+        """Take part until `stop`; a session that is lost, or a store that is away, is opened anew when it can be."""
         while not self._stopped.is_set():
             client = self._client
             assert client is not None
             ended = asyncio.ensure_future(client.wait_ended())
-            stopped = asyncio.ensure_future(self._stopped.wait())
-            await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            told = asyncio.ensure_future(self._has_ended.wait())
+            await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
             ended.cancel()
-            stopped.cancel()
-            if not self._stopped.is_set():
+            told.cancel()
+            if self._stopped.is_set():
+                break
+            if self._away is not None:
+                await self._come_back(self._away)
+            else:
                 await self._reconnect()
         if self._failure is not None:
             raise self._failure
 
     async def _reconnect(self) -> None:
+        client = await self._connected()
+        if client is not None:
+            self._driver.attach(client)
+            await self._listen_for_questions()
+            self._log.info("attached again", broker=client.broker)
+
+    async def _connected(self) -> Client | None:
+        """A session, for as long as it takes; none if it is to stop."""
         while not self._stopped.is_set():
             try:
                 self._client = await self._connect()
             except HoldfastError as error:
                 self._log.warning("no broker takes the repository in", reason=str(error))
                 await asyncio.sleep(RECONNECT_S)
+            else:
+                return self._client
+        return None
+
+    async def _come_back(self, error: StoreError | StoreAway) -> None:
+        """The store is away: let go of everything, and begin as after a restart when it answers again."""
+        await self._let_go()
+        while not self._stopped.is_set():
+            self._log.warning("the store is away, and asked again soon", reason=str(error))
+            try:
+                async with asyncio.timeout(REOPEN_S):
+                    await self._stopped.wait()
+            except TimeoutError:
+                pass
+            if self._stopped.is_set():
+                return
+            try:
+                await self._restore()
+            except (StoreAway, StoreError) as again:
+                # Also while the server takes the earlier session for alive, which holds the store.
+                error = self._away = again
+                await self._let_go()
                 continue
-            self._driver.attach(self._client)
-            await self._listen_for_questions()
-            self._log.info("attached again", broker=self._client.broker)
+            client = await self._connected()
+            if client is not None:
+                self._away = None
+                self._has_ended.clear()
+                await self._begin(client)
+                self._log.info("the store answers again")
             return
 
-    async def close(self) -> None:
-        """Stop at once: what is not committed was not acknowledged. How far subscribers are is written down."""
-        self._stopped.set()
+    async def _let_go(self) -> None:
         for part in (self._inspection, self._housekeeping):
             if part is not None:
                 part.close()
+        self._inspection = self._housekeeping = None
         if self._client is not None:
             await self._driver.close()
             try:
@@ -378,14 +444,19 @@ class RepositoryService:
             except HoldfastError as error:
                 self._log.info("left without a goodbye", reason=str(error))
             self._client = None
-        if self._store is not None:
-            await self._in_thread(partial(self._end_store, self._store))
-            self._store = None
+        store, self._store = self._store, None
+        if store is not None:
+            await self._in_thread(partial(self._end_store, store))
+
+    async def close(self) -> None:
+        """Stop at once: what is not committed was not acknowledged. How far subscribers are is written down."""
+        self._stopped.set()
+        await self._let_go()
         self._thread.shutdown()
 
     def _end_store(self, store: Store) -> None:
         puts = [effect for effect in self.machine.last_words() if isinstance(effect, effects.Put)]
-        if puts and self._failure is None:
+        if puts and self._failure is None and self._away is None:
             for put in puts:
                 store.put(put.key, put.value)
             store.commit(Level.WRITTEN)

@@ -17,9 +17,10 @@ from psycopg import sql
 from psycopg.types.string import StrBinaryDumper, TextBinaryLoader
 
 from holdfast.model.reliable import Level
+from holdfast.storage.stores.buffered import Change
 from holdfast.storage.stores.rows import columns_of, decoded, row_of
 from holdfast.storage.stores.sql import COLUMNS, SqlStore
-from holdfast.storage.stores.store import Damage, StoreError, StoreFailed
+from holdfast.storage.stores.store import Damage, StoreAway, StoreError, StoreFailed
 
 LAYOUT = 1
 SCHEMA_NAME = "holdfast"
@@ -61,13 +62,15 @@ class PostgresStore(SqlStore):
         self._write = write
         self._db: psycopg.Connection[tuple[Any, ...]]
         self._closed = False
+        self._bound = False
+        """Whether what is under way belongs to one connection: it cannot go on over another."""
         self._connect()
 
     def _connect(self) -> None:
         try:
             self._db = psycopg.connect(self._address, autocommit=True, connect_timeout=CONNECT_S_MAX)
         except psycopg.Error as error:
-            raise StoreFailed(f"no PostgreSQL server answers at {self._shown()}: {str(error).strip()}") from None
+            raise StoreAway(f"no PostgreSQL server answers at {self._shown()}: {str(error).strip()}") from None
         self._safety = ""
         self._db.adapters.register_dumper(str, _EscapedDumper)
         self._db.adapters.register_loader("text", _EscapedLoader)
@@ -125,10 +128,28 @@ class PostgresStore(SqlStore):
 
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._db.closed and not self._closed:
-            # The server was away. What was concluded from what it said before may not hold any more.
+            if self._bound or not self._change.is_empty():
+                # Whoever goes on as if nothing had happened would commit a half of what belongs together.
+                raise StoreAway(
+                    f"PostgreSQL at {self._shown()} was away: what was buffered is not stored. Commit, which fails, "
+                    "and then begin with all of it again."
+                )
+            # What was concluded from what the server said before may not hold any more.
             self._begin()
             self._connect()
         return self._db
+
+    @contextmanager
+    def _on_one_connection(self) -> Iterator[None]:
+        self._bound = True
+        try:
+            yield
+        finally:
+            self._bound = False
+
+    def _carry_out(self, change: Change, level: Level) -> None:
+        with self._on_one_connection():
+            super()._carry_out(change, level)
 
     def _do(self, statement: str, values: Sequence[Any] = ()) -> None:
         try:
@@ -170,8 +191,9 @@ class PostgresStore(SqlStore):
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
+        connected = self._connected()
         try:
-            with self._connected().transaction():
+            with self._on_one_connection(), connected.transaction():
                 self._do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
                 yield
         except psycopg.Error as error:
@@ -192,7 +214,8 @@ class PostgresStore(SqlStore):
         self._safety = safety
 
     def _failed(self, error: psycopg.Error) -> NoReturn:
-        raise StoreFailed(f"PostgreSQL at {self._shown()} could not go on: {str(error).strip()}") from None
+        kind = StoreAway if self._db.closed else StoreFailed
+        raise kind(f"PostgreSQL at {self._shown()} could not go on: {str(error).strip()}") from None
 
     # ---------------------------------------------------------------------------------------------------- housekeeping
 
@@ -205,6 +228,8 @@ class PostgresStore(SqlStore):
         try:
             with self._snapshot():
                 found += self._verify_rows()
+        except StoreAway:
+            raise
         except StoreFailed as error:
             found.append(Damage(stream="", first=0, last=0, what=str(error)))
         return found
