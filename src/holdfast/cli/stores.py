@@ -8,7 +8,7 @@ import typer
 from holdfast.cli.options import AsJson, help_of
 from holdfast.cli.output import console, note, print_json, print_line, table
 from holdfast.model.errors import ConfigError
-from holdfast.storage.stores import Damage, Store, StoreFailed, open_store
+from holdfast.storage.stores import Damage, Store, StoreAway, StoreFailed, open_store
 from holdfast.storage.stores.mending import mend_from
 
 DAMAGES_SHOWN_MAX = 50
@@ -53,6 +53,8 @@ def _looked_at(url: str) -> list[Damage]:
     try:
         with _opened(url, write=False) as store:
             return store.verify()
+    except StoreAway:
+        raise
     except StoreFailed as error:
         # What cannot even be opened is damaged, and that is what was asked.
         return [Damage(stream="", first=0, last=0, what=str(error))]
@@ -61,14 +63,20 @@ def _looked_at(url: str) -> list[Damage]:
 def info(url: Url, as_json: AsJson = False) -> None:
     """Say what a store has: streams, the sequence numbers that are kept, messages, bytes.
 
+    Exit code 1 if it cannot be read.
+
     \b
     Examples
       holdfast store info sqlite:data/orders.db
       holdfast store info 'postgresql://db.example/holdfast#lisbon' --json
     """
-    with _opened(url, write=False) as store:
-        streams = {name: store.info(name) for name in store.streams()}
-        pairs = sum(1 for _ in store.items())
+    try:
+        with _opened(url, write=False) as store:
+            streams = {name: store.info(name) for name in store.streams()}
+            pairs = sum(1 for _ in store.items())
+    except StoreFailed as error:
+        note(str(error))
+        raise typer.Exit(1) from None
     if as_json:
         print_json({"streams": {name: msgspec.to_builtins(one) for name, one in streams.items()}, "pairs": pairs})
         return

@@ -112,3 +112,22 @@ def test_a_store_has_one_writer(holdfast: CommandLine, orders: Path):
         ran = holdfast("store", "compact", f"sqlite:{orders}")
     assert ran.code == 2
     assert "is being written by another process" in ran.err
+
+
+@pytest.mark.parametrize("command", ["verify", "info"])
+def test_what_cannot_be_opened_is_exit_code_1_and_the_sentence_says_what_to_do(
+    holdfast: CommandLine, orders: Path, command: str
+):
+    for beside in ("-wal", "-shm"):
+        orders.with_name(orders.name + beside).unlink(missing_ok=True)
+    orders.write_bytes(bytes(100) + orders.read_bytes()[100:])
+    ran = holdfast("store", command, f"sqlite:{orders}", *(["--json"] if command == "verify" else []))
+    assert ran.code == 1
+    assert "Move it away and start the repository with a new store" in ran.out + ran.err
+    assert "holdfast store verify" not in ran.out + ran.err
+
+
+def test_a_server_that_does_not_answer_is_not_damage(holdfast: CommandLine):
+    ran = holdfast("store", "verify", "postgresql://127.0.0.1:1/x")
+    assert (ran.code, ran.out) == (2, "")
+    assert "no PostgreSQL server answers" in ran.err

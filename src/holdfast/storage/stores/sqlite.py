@@ -238,6 +238,11 @@ class SqliteStore(SqlStore):
             raise StoreError(f"{self.path} cannot be asked any more: {error}") from None
         if isinstance(error, sqlite3.OperationalError) and not _is_harmed(error):
             raise StoreFailed(f"SQLite could not go on with {self.path}: {error}; nothing of it was stored.") from None
+        if "not a database" in str(error):
+            raise StoreFailed(
+                f"{self.path} cannot be opened: its first page is damaged ({error}). Move it away and start the "
+                "repository with a new store: it gets everything from its bundle."
+            ) from None
         raise StoreFailed(
             f"{self.path} is damaged ({error}); `holdfast store verify sqlite:{self.path}` says what is left."
         ) from None
