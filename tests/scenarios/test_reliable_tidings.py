@@ -1,10 +1,12 @@
 """Whoever comes back goes on where it was, at whichever repository: they tell each other how far subscribers are."""
 
 from holdfast.protocols.narada import RepositoryConfig
-from holdfast.protocols.narada.events import Gossip, SubscriberAck, Tidings
+from holdfast.protocols.narada.events import Gossip, SubscriberAck, Tidings, catenation
+from holdfast.protocols.narada.had import NOTHING, account, both
+from holdfast.protocols.trackers import RangeTracker
 from holdfast.simulation.reliable.agreeing import behind
 from holdfast.simulation.reliable.world import ReliableWorld
-from tests.support.reliable import Ear, numbers, publish, subscriber, world_of
+from tests.support.reliable import Ear, keeping, numbers, publish, subscriber, world_of
 
 
 def sync(world: ReliableWorld, repository: str, name: str) -> int:
@@ -86,13 +88,40 @@ def test_what_is_told_of_a_reader_that_began_anew_is_believed_of_whom_it_is_stee
     streams = {name: host.machine.streams[world.stream] for name, host in world.repositories.items()}
     one = streams["r2"].dissemination.subscriptions["bob"]
     one.anew, one.steering = True, "r2"
-    one.acked = type(one.acked)(ranges_max=16)
+    one.acked, one.had = type(one.acked)(ranges_max=16), NOTHING
     cut = tuple((chain.publisher, chain.cat(4)) for chain in streams["r1"].keeping.chains.values())
     streams["r2"].telling.on_tidings(Tidings(world.stream, "r1", cut, (), (("bob", one.since_ns),)))
     assert one.sync == 0
     one.anew = False
     streams["r2"].telling.on_tidings(Tidings(world.stream, "r1", cut, (), (("bob", one.since_ns),)))
     assert one.sync == 4
+
+
+def test_what_is_not_here_is_told_as_lacking():
+    world = world_of(1)
+    alice, _ = world.publisher("alice"), world.subscriber("bob", subscriber("bob"))
+    publish(world, alice, 1, 4, 1.0)
+    world.run(3.0)
+    kept = keeping(world, "r1")
+    [chain] = kept.chains.values()
+    # As at one that leaves: what it missed has no place any more, and is not stored.
+    chain.stored = RangeTracker(ranges_max=8, start=2)
+    chain.stored.add(4, 4)
+    third = (chain.publisher, chain.cat(3), chain.cat(3))
+    assert account(kept, kept.end) == (((chain.publisher, chain.cat(4)),), (third,))
+
+
+def test_two_accounts_of_one_reader_come_to_what_either_knows():
+    a, b = catenation(1, 10), catenation(1, 6)
+    lacking = ("p", catenation(1, 3), catenation(1, 8))
+    assert both(NOTHING, ((("p", a),), ())) == ((("p", a),), ())
+    assert both(((("p", a),), (lacking,)), NOTHING) == ((("p", a),), (lacking,))
+    # The other one reaches to 6, and lacks 5: so of 3 to 8 these are left.
+    left = (("p", catenation(1, 5), catenation(1, 5)), ("p", catenation(1, 7), catenation(1, 8)))
+    for one, other in (((a, (lacking,)), (b, (left[0],))), ((b, (left[0],)), (a, (lacking,)))):
+        assert both(((("p", one[0]),), one[1]), ((("p", other[0]),), other[1])) == ((("p", a),), left)
+    other_life = ("p", catenation(2, 4))
+    assert both(((("p", a),), ()), ((other_life,), ())) == ((("p", a), other_life), ())
 
 
 def test_what_the_teller_lacks_itself_is_not_passed_over():
@@ -102,7 +131,7 @@ def test_what_the_teller_lacks_itself_is_not_passed_over():
     world.run(3.0)
     managed = world.repositories["r1"].machine.streams[world.stream]
     one = managed.dissemination.subscriptions["bob"]
-    one.acked = type(one.acked)(ranges_max=16)
+    one.acked, one.had = type(one.acked)(ranges_max=16), NOTHING
     [chain] = managed.keeping.chains.values()
     lacks = ((chain.publisher, chain.cat(3), chain.cat(3)),)
     cut = ((chain.publisher, chain.cat(4)),)

@@ -20,6 +20,7 @@ from holdfast.protocols.narada import (
     publisher,
     repository,
     retention,
+    tidings,
 )
 from holdfast.protocols.narada import released as memory
 from holdfast.protocols.narada import subscriber as subscribers
@@ -272,6 +273,11 @@ def _what_the_pairs_do_not_tell_of_is_not_looked_for(patch: Patch) -> None:
 
 _go_on = subscribers.Subscriber._go_on
 
+
+def _nobody_tells_how_far_subscribers_are(patch: Patch) -> None:
+    patch.setattr(tidings.Telling, "tell", lambda *_, **__: [])
+
+
 MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
     (_any_message_will_do, "publisher", {"created"}),
     (_acknowledged_before_it_is_stored, "repository", {"lost", "copies"}),
@@ -300,6 +306,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
     (_gaps_are_kept_quiet, "given-up", {"disorder"}),
     (_ends_of_subscriptions_are_said_once, "forget", {"remembered"}),
     (_who_begins_live_skips_a_little, "positions", {"unreleased"}),
+    (_nobody_tells_how_far_subscribers_are, "away", {"NotDrained", "again"}),
 ]
 
 
@@ -331,7 +338,7 @@ def test_a_harmed_store_that_goes_on_in_its_old_era_is_caught(monkeypatch: pytes
 
 def test_a_repository_that_is_not_told_of_subscriptions_is_caught(monkeypatch: pytest.MonkeyPatch):
     assert a_subscription_that_began_while_another_was_away().forgettable("orders") == 1
-    monkeypatch.setattr(gossip.Bundle, "tell", lambda *_: [])
+    _nobody_tells_how_far_subscribers_are(monkeypatch)
     monkeypatch.setattr(retention.Retaining, "_siblings_limit", lambda self: self.keeping.next)
     assert a_subscription_that_began_while_another_was_away().forgettable("orders") == 11
 

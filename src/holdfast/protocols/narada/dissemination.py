@@ -36,7 +36,7 @@ from holdfast.protocols.narada.events import (
     life_of,
     stable_topic,
 )
-from holdfast.protocols.narada.had import had, had_upto
+from holdfast.protocols.narada.had import NOTHING, Had, account, both, had, had_upto
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Effects, Locate, Read, Say
 from holdfast.protocols.narada.rows import RowTable
@@ -45,6 +45,8 @@ from holdfast.protocols.trackers import Range, RangeTracker, WindowFull
 SYNC_RANGES_MAX = 1024
 NAK_RANGES_MAX = 8
 ROWS_PAGE = 512
+NEAR = 1024
+"""Of subscribers that are no farther behind it is noted with every acknowledgement what they have had."""
 
 
 class Saved(Struct, array_like=True):
@@ -56,6 +58,7 @@ class Saved(Struct, array_like=True):
     since_ns: int = 0
     anew: bool = False
     reader: int = 0
+    had: Had = NOTHING
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -66,7 +69,7 @@ class Subscription:
     """What a repository knows of one subscriber."""
 
     __slots__ = (
-        *("acked", "anew", "begun_by", "name", "pattern"),
+        *("acked", "anew", "begun_by", "had", "had_at", "name", "pattern"),
         *("pending", "reader", "said_sync", "since_ns", "steering", "translated"),
     )
 
@@ -81,6 +84,8 @@ class Subscription:
         self.said_sync = -1
         self.anew = False
         """Whether it was begun anew: what others know of it may be from before."""
+        self.had, self.had_at = NOTHING, -1
+        """What it has had, whoever knew it, as of which sync of ours: sequence numbers mean nothing to others."""
         self.reader = self.begun_by = 0
         """The last of those who read under this name, and whose beginning it was that we answered."""
 
@@ -212,6 +217,20 @@ class Dissemination:
             self._pass_voids(one)
             self.save(one)
 
+    def note_had(self, one: Subscription) -> None:
+        """Its sync has moved: note which messages those are."""
+        if one.had_at != one.sync:
+            one.had_at = one.sync
+            one.had = both(one.had, account(self.keeping, one.sync))
+
+    def hear_had(self, one: Subscription, told: Had) -> None:
+        """A sibling says what it has had."""
+        known = both(one.had, told)
+        if known != one.had:
+            one.had = known
+            self.save(one)
+        self.jump(one, *one.had)
+
     def _pass_voids(self, one: Subscription) -> None:
         """Where nothing lies its sync goes on, also past what was given up if it has something later of that life.
 
@@ -234,8 +253,9 @@ class Dissemination:
         keeping = self.keeping
         first = position or one.sync + 1
         lacks: Lacks = ()
-        if not position and not cut and one.sync:
-            cut, lacks = had(keeping, one.sync)
+        if not position and not cut:
+            # What others know of it counts: it passes over what it had elsewhere.
+            cut, lacks = both(had(keeping, one.sync) if one.sync else NOTHING, one.had)
         if first > keeping.end:
             return [self._rows_to(one, first, keeping.end, (), cut, lacks)]
         rows, upto = self._recent(first)
@@ -438,6 +458,9 @@ class Dissemination:
 
     def save(self, one: Subscription) -> None:
         """Store how far it is, when there is something to store: a sync that is lost costs repeats, and no more."""
+        if self.keeping.end - one.sync <= NEAR:
+            # After a restart we could not tell any more which messages those are.
+            self.note_had(one)
         self.keeping.put_later(_saved(one), "subscriber", one.name)
 
     def restore(self, pairs: dict[str, bytes]) -> None:
@@ -447,7 +470,7 @@ class Dissemination:
                 name = key[len(prefix) :].replace("%2F", "/").replace("%25", "%")
                 saved = _decoder.decode(value)
                 one = Subscription(name, saved.pattern, saved.since_ns, saved.sync)
-                one.anew, one.reader = saved.anew, saved.reader
+                one.anew, one.reader, one.had = saved.anew, saved.reader, saved.had
                 self.subscriptions[name] = one
                 for first, last in saved.ranges:
                     self._acknowledge(one, first, last)
@@ -457,7 +480,9 @@ class Dissemination:
 
 
 def _saved(one: Subscription) -> bytes:
-    return _encoder.encode(Saved(one.pattern, one.acked.prefix, one.acked.ranges(), one.since_ns, one.anew, one.reader))
+    return _encoder.encode(
+        Saved(one.pattern, one.acked.prefix, one.acked.ranges(), one.since_ns, one.anew, one.reader, one.had)
+    )
 
 
 def _skipped(row: Row, acked: RangeTracker) -> Row:

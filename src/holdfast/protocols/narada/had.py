@@ -12,6 +12,10 @@ from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.trackers import Range, RangeTracker
 
 Life = tuple[str, int]
+Had = tuple[Cut, Lacks]
+NOTHING: Had = ((), ())
+LIVES_MAX = 256
+"""Of more lives of publishers it is not kept what a subscription has had: its sync has to do."""
 
 
 def had(keeping: Keeping, sync: int) -> tuple[Cut, Lacks]:
@@ -87,6 +91,43 @@ def had_upto(keeping: Keeping, cut: Cut, lacks: Lacks = ()) -> int:
             # The first of them may have come late, and lie behind the others.
             first = min([first, *(begin for _, begin, _ in places)])
     return first - 1
+
+
+def account(keeping: Keeping, sync: int) -> Had:
+    """The same for others, with all that is not here: it may be missing there, too."""
+    cut, _ = had(keeping, sync) if sync and len(keeping.chains) <= LIVES_MAX else NOTHING
+    lacks: list[tuple[str, int, int]] = []
+    for publisher, cat in cut:
+        chain = keeping.chains[publisher, life_of(cat)]
+        low, high = chain.forgotten + 1, number_of(cat)
+        parts = chain.stored.new_part(low, high) if low <= high else []
+        lacks += [(publisher, chain.cat(first), chain.cat(last)) for first, last in parts]
+    return (cut, tuple(lacks)) if len(lacks) <= RANGES_MAX else NOTHING
+
+
+def both(one: Had, other: Had) -> Had:
+    """What is had by at least one of two accounts of the same subscriber."""
+    if not other[0] or one == other:
+        return one
+    cuts, lacking = ({}, {}), ({}, {})  # type: tuple[dict[Life, int], ...], tuple[dict[Life, list[Range]], ...]
+    for at, (cut, lacks) in enumerate((one, other)):
+        for publisher, cat in cut:
+            cuts[at][publisher, life_of(cat)] = cat
+        for publisher, low, high in lacks:
+            lacking[at].setdefault((publisher, life_of(low)), []).append((low, high))
+    merged = {who: max(cuts[0].get(who, 0), cuts[1].get(who, 0)) for who in {**cuts[0], **cuts[1]}}
+    left: list[tuple[str, int, int]] = []
+    for who, upto in merged.items():
+        more = 0 if cuts[0].get(who, 0) == upto else 1
+        less, known = 1 - more, lacking[1 - more].get(who, [])
+        for low, high in lacking[more].get(who, []):
+            # The other account has it, as far as it reaches, but for what it lacks itself.
+            reached = cuts[less].get(who, 0)
+            missing = [(max(low, first), min(high, last)) for first, last in known] + [(max(low, reached + 1), high)]
+            left += [(who[0], first, last) for first, last in missing if first <= last]
+    if len(merged) > LIVES_MAX or len(left) > RANGES_MAX:
+        return one
+    return tuple((who[0], cat) for who, cat in sorted(merged.items())), tuple(sorted(left))
 
 
 def _seen_above(tracker: RangeTracker, number: int) -> list[Range]:

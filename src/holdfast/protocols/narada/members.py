@@ -2,6 +2,7 @@
 
 from holdfast.protocols.narada.config import RepositoryConfig
 from holdfast.protocols.narada.events import SET_ASIDE, Gossip, Row
+from holdfast.protocols.narada.had import Had
 from holdfast.protocols.narada.rows import RowTable
 from holdfast.protocols.trackers import RangeTracker, WindowFull
 
@@ -38,8 +39,8 @@ class Member:
         """Of the subscriptions that it knows."""
         self.told_at = self.told_all_at = NEVER
         """When it was last told of those that we know, and of all of them."""
-        self.told: dict[str, int] = {}
-        """By subscription: how far it was when it was told of."""
+        self.told: dict[str, Had] = {}
+        """By subscription: what it had had when it was told of."""
         self.turn = 0
         """Which of our questions comes first the next time."""
 

@@ -245,7 +245,6 @@ class Repository:
                 managed.bundle.on_stored(rows)
                 effects += managed.dissemination.announce(rows)
                 managed.intake.note_stored(rows)
-                managed.telling.look_again()
             effects += managed.forgetting.committed()
             managed.bundle.note_recovered(now)
         return effects
@@ -284,6 +283,7 @@ class Repository:
         self._ripened_at = now if ripe else self._ripened_at
         for managed in self.streams.values():
             if ripe:
+                managed.telling.look_again()
                 managed.keeping.ripen()
             if managed.keeping.state != "left":
                 effects += self._tick_stream(managed, now)
@@ -298,7 +298,6 @@ class Repository:
             if managed.dissemination.has_pending(member.name):
                 managed.dissemination.retry(member.name, member.table)
         managed.intake.on_covers(bundle.covers())
-        managed.telling.look_again()
         effects += bundle.gossip(now)
         if keeping.state == "leaving":
             effects += self._go(managed, now)

@@ -2,8 +2,9 @@
 
 The repository that steers a subscriber hears its acknowledgements, and so do the others, as far as they are there and
 nothing gets lost (`dissemination`). What one of them has missed, since it was away or is new, it is told here: which
-subscriptions there are, and for those that are equally far what they have had of each publisher's lives. Sequence
-numbers would not do: they mean something to their owner, and to whoever remembers what lies under them.
+subscriptions there are, and what they have had of each publisher's lives. Sequence numbers would not do: they mean
+something to their owner, and to whoever remembers what lies under them. What is told is kept with the subscription. It
+moves our own sync as far as we know where those messages lie, and is told to the subscriber when it comes back.
 
 A repository tells its siblings what has changed since they were told, one that has just begun everything, and all of it
 again now and then, for tidings get lost. Of a subscription that was begun anew it tells no more than the name, unless
@@ -13,13 +14,13 @@ it steers it: what it believes may be from before.
 from collections.abc import Mapping
 
 from holdfast.protocols.narada.dissemination import Dissemination, Subscription
-from holdfast.protocols.narada.events import RANGES_MAX, Cut, Lacks, Tidings, life_of, number_of
-from holdfast.protocols.narada.had import had
+from holdfast.protocols.narada.events import Tidings
+from holdfast.protocols.narada.had import NOTHING, Had
 from holdfast.protocols.narada.members import Member
 from holdfast.protocols.narada.participant import Effects
 
-NAMES_MAX, CUTS_MAX = 1024, 8
-"""What is told at once: so many subscriptions of each position, and so many positions."""
+NAMES_MAX, ACCOUNTS_MAX = 1024, 8
+"""What is told at once: so many subscriptions that have had the same, and so many that have not."""
 AGAIN_BEATS = 4
 """After so many beats everything is told again."""
 
@@ -29,8 +30,6 @@ class Telling:
 
     def __init__(self, dissemination: Dissemination, members: Mapping[str, Member]) -> None:
         self._dissemination, self._keeping, self._members = dissemination, dissemination.keeping, members
-        self._heard: dict[str, tuple[Cut, Lacks]] = {}
-        """While we catch up: what we were told last of a subscription. We may not have those messages yet."""
 
     # --------------------------------------------------------------------------------------------------------- telling
 
@@ -42,44 +41,36 @@ class Telling:
         if begins or now - member.told_all_at >= AGAIN_BEATS * beat_s:
             member.told, member.told_all_at = {}, now
         member.told_at = now
-        keeping, told = self._keeping, member.told
+        keeping = self._keeping
         return [
-            keeping.say_to(repository, Tidings(keeping.stream, keeping.name, *self._had(sync), tuple(names)))
-            for sync, names in self._news(told).items()
+            keeping.say_to(repository, Tidings(keeping.stream, keeping.name, *account, tuple(names)))
+            for account, names in self._news(member.told).items()
         ]
 
     def tell_all(self, now: float) -> Effects:
         """We are about to go: tell everybody everything."""
         return [effect for name in list(self._members) for effect in self.tell(name, now, begins=True)]
 
-    def _news(self, told: dict[str, int]) -> dict[int, list[tuple[str, int]]]:
-        """By position, who is there now and was not when it was last told."""
-        found: dict[int, list[tuple[str, int]]] = {}
+    def _news(self, told: dict[str, Had]) -> dict[Had, list[tuple[str, int]]]:
+        """By what they have had, those of whom it was not told yet."""
+        found: dict[Had, list[tuple[str, int]]] = {}
         for one in self._dissemination.subscriptions.values():
-            position = self._position(one)
-            if told.get(one.name) == position:
+            account = self._account(one)
+            if told.get(one.name) == account:
                 continue
-            names = found.get(position)
-            if names is None and len(found) < CUTS_MAX:
-                names = found[position] = []
+            names = found.get(account)
+            if names is None and len(found) < ACCOUNTS_MAX:
+                names = found[account] = []
             if names is not None and len(names) < NAMES_MAX:
                 names.append((one.name, one.since_ns))
-                told[one.name] = position
+                told[one.name] = account
         return found
 
-    def _position(self, one: Subscription) -> int:
-        return one.sync if not one.anew or one.steering == self._keeping.name else 0
-
-    def _had(self, sync: int) -> tuple[Cut, Lacks]:
-        """What whoever is there has had, and what of that is not here: it may be missing there, too."""
-        cut, _ = had(self._keeping, sync) if sync else ((), ())
-        lacks: list[tuple[str, int, int]] = []
-        for publisher, cat in cut:
-            chain = self._keeping.chains[publisher, life_of(cat)]
-            low, high = chain.forgotten + 1, number_of(cat)
-            parts = chain.stored.new_part(low, high) if low <= high else []
-            lacks += [(publisher, chain.cat(first), chain.cat(last)) for first, last in parts]
-        return (cut, tuple(lacks)) if len(lacks) <= RANGES_MAX else ((), ())
+    def _account(self, one: Subscription) -> Had:
+        if one.anew and one.steering != self._keeping.name:
+            return NOTHING
+        self._dissemination.note_had(one)
+        return one.had
 
     # --------------------------------------------------------------------------------------------------------- hearing
 
@@ -89,19 +80,11 @@ class Telling:
             if ended.is_over(name, since_ns):
                 continue  # It has not heard of that yet.
             one = table.subscriptions.get(name) or table.hear_of(name, since_ns, event.repository)
-            if one is None or (one.anew and one.steering != event.repository):
-                continue
-            table.jump(one, event.cut, event.lacks)
-            if event.cut and (not self._keeping.serving or self._heard):
-                self._heard[name] = event.cut, event.lacks
+            if one is not None and (not one.anew or one.steering == event.repository):
+                table.hear_had(one, (event.cut, event.lacks))
 
     def look_again(self) -> None:
-        """More is stored here: what we were told of it counts now."""
-        keeping = self._keeping
-        for name, told in self._heard.items():
-            one = self._dissemination.subscriptions.get(name)
-            if one is not None and not one.anew:
-                self._dissemination.jump(one, *told)
-        if keeping.serving and not (keeping.staged or keeping.committing or keeping.places):
-            # We have what we missed.
-            self._heard.clear()
+        """More is stored here: what we were told of that counts now."""
+        for one in self._dissemination.subscriptions.values():
+            if one.had[0] and one.sync < self._keeping.end:
+                self._dissemination.jump(one, *one.had)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from holdfast.model.reliable import Entry
+from holdfast.protocols.narada.events import life_of
+from holdfast.protocols.narada.had import Had
 from holdfast.simulation.reliable.history import Identity, identities
 
 if TYPE_CHECKING:
@@ -33,12 +35,33 @@ def behind(hosts: list["RepositoryHost"], stream: str, excused: set[Identity]) -
                 first = _first_above(host, stream, table[name].sync)
                 if table[name].anew or first is None or next(iter(identities(first))) in excused:
                     continue
+                if _is_had(first, table[name].had):
+                    continue  # It was told so, and tells it the subscriber.
                 place = _place(other, stream, first)
                 if place is not None and place <= known[name].sync:
                     yield (
                         f"{host.name} has {name} at {table[name].sync}, before {first.publisher}'s {first.cat}, which "
                         f"lies at {place} at {other.name}, where it is at {known[name].sync}."
                     )
+
+
+def _is_had(one: Entry, account: Had) -> bool:
+    cut, lacks = account
+    reached = any((who, life_of(cat)) == (one.publisher, life_of(one.cat)) and one.cat <= cat for who, cat in cut)
+    return reached and not any(who == one.publisher and low <= one.cat <= high for who, low, high in lacks)
+
+
+def known_to_have_had(hosts: list["RepositoryHost"], stream: str, name: str) -> set[Identity]:
+    """What lies at or below the sync of a subscriber, at any of these."""
+    found: set[Identity] = set()
+    for host in hosts:
+        known = host.machine.streams[stream].dissemination.subscriptions.get(name)
+        if known is not None and known.sync:
+            entries = host.store.read(stream, 1, known.sync, EVERYTHING)
+            found |= {
+                one for entry in entries for one in identities(entry.part(entry.first, min(entry.last, known.sync)))
+            }
+    return found
 
 
 def _first_above(host: "RepositoryHost", stream: str, sync: int) -> Entry | None:

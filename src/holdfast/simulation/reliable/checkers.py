@@ -14,6 +14,7 @@
 | unstable | and nothing before the repository that it has it from has stored it |
 | remembered | no repository knows a subscription that was ended and did not begin again |
 | ahead | no repository believes that a subscriber has what it does not have |
+| again | nor is it sent, when it comes back, what any of them knew it to have |
 | behind | and in the end none believes less than another one knows (`agreeing`) |
 | hasty | retention takes nothing that is neither old enough nor too much (`retained`) |
 | kept | and in the end nothing is left that it may take |
@@ -50,6 +51,7 @@ Fault = Literal[
     "unstable",
     "remembered",
     "ahead",
+    "again",
     "behind",
     "hasty",
     "kept",
@@ -188,7 +190,10 @@ def _check_releases(
     seen: dict[int, set[Identity]] = defaultdict(set)
     highest: dict[tuple[int, str, int], int] = {}
     gaps = history.gapped(name)
+    known = history.had.get(name, set()) - gaps
     for one in releases:
+        if one.life == subscriber.lives and one.identity in known:
+            judgement.add("again", f"{name} came back, and {one.repository} sent it {one.identity}, which it had.")
         publication = history.publications.get(one.identity)
         if publication is None or (publication.topic, publication.payload) != (one.topic, one.payload):
             judgement.add("created", f"{name} got {one.identity} with {one.payload!r} on {one.topic}.")

@@ -73,6 +73,8 @@ class History:
         self.releases: dict[str, list[Released]] = defaultdict(list)
         self.gaps: dict[str, list[tuple[str, int, int, int]]] = defaultdict(list)
         self.rejections: list[tuple[str, int, int, bool]] = []
+        self.had: dict[str, set[Identity]] = {}
+        """By subscriber that was away until everything was at rest: what it was known to have had then."""
         self.beginnings: dict[str, list[tuple[int, str, float]]] = defaultdict(list)
         """By subscriber: in which of its lives, by which repository and when it was let in."""
         self.ends: list[tuple[str, str]] = []

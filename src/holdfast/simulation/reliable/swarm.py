@@ -44,6 +44,7 @@ ReliableClass = Literal[
     "given-up",
     "positions",
     "forget",
+    "away",
     "registration",
     "levels",
     "bounds",
@@ -106,6 +107,9 @@ def run_reliable(
     try:
         author.write()
         world.run_until_drained(LIMIT_S)
+        if failure == "away":
+            world.bring_back(*sorted(author.away))
+            world.run_until_drained(world.kernel.now + LIMIT_S)
         judgement = world.check()
     except (HoldfastError, AssertionError, LookupError, TypeError, ValueError, AttributeError) as broken:
         error = f"{type(broken).__name__}: {broken}"
@@ -130,7 +134,7 @@ class Author:
         self.chance = chance = stream(seed, f"reliable {failure}")
         self.span_s = chance.choice(SPANS_S)
         self.world = make(seed, STREAM, self._bus(chance), check_invariants)
-        least = 2 if failure in ("all-but-one", "disk", "damage", "flips", "partition", "leave", "join") else 1
+        least = 2 if failure in ("all-but-one", "disk", "damage", "flips", "partition", "leave", "join", "away") else 1
         self.repositories = [f"r{number}" for number in range(1, chance.randint(least, BUNDLE_MAX) + 1)]
         self.publishers = [f"p{number}" for number in range(1, chance.randint(1, 3) + 1)]
         self.subscribers = [f"s{number}" for number in range(1, chance.randint(1, 3) + 1)]
@@ -173,7 +177,9 @@ class Author:
             return 2
         if self.failure == "join":
             return self.chance.choice((1, 2, 3))  # With those that come there are as many.
-        return self.chance.choice((1, 1, 2)) if len(self.repositories) > 1 and self.failure != "leave" else 1
+        return (
+            self.chance.choice((1, 1, 2)) if len(self.repositories) > 1 and self.failure not in ("leave", "away") else 1
+        )
 
     def _repository_config(self) -> RepositoryConfig:
         chance, level = self.chance, Level.FSYNCED
@@ -423,6 +429,13 @@ class Author:
         if self.chance.random() < 0.6:
             self._each(self.repositories)
 
+    def _away(self) -> None:
+        """Readers are away for long while repositories come and go, and return when everything is at rest."""
+        for name in self.chance.sample(self.subscribers, self.chance.randint(1, len(self.subscribers))):
+            self.world.at(self._moment(), self.world.crash(name))
+            self.away.add(name)
+        self.chance.choice((self._repository, self._all_but_one, self._join, self._leave))()
+
     def _registration(self) -> None:
         """The owner lets some in and others not, and changes its mind."""
         for version in range(1, self.chance.randint(1, 3) + 1):
@@ -468,6 +481,7 @@ class Author:
         "given-up": _given_up,
         "positions": _positions,
         "forget": _forget,
+        "away": _away,
         "registration": _registration,
         "levels": _levels,
         "bounds": _bounds,

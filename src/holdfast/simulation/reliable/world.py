@@ -20,7 +20,7 @@ from holdfast.model.reliable import Retention
 from holdfast.protocols.narada import PublisherConfig, RepositoryConfig, SubscriberConfig
 from holdfast.protocols.narada.participant import Emit, Say
 from holdfast.simulation.kernel import Kernel, stream
-from holdfast.simulation.reliable.agreeing import behind
+from holdfast.simulation.reliable.agreeing import behind, known_to_have_had
 from holdfast.simulation.reliable.bus import Bus, BusConfig
 from holdfast.simulation.reliable.checkers import Judgement, judge
 from holdfast.simulation.reliable.history import History
@@ -151,6 +151,14 @@ class ReliableWorld:
                 self.host(name).start()
 
         return act
+
+    def bring_back(self, *names: str) -> None:
+        """Readers return; what any repository knows them to have had, they are not to get again."""
+        up = [host for host in self.repositories.values() if host.up]
+        for host in [self.host(name) for name in names]:
+            if not host.up:
+                self.history.had[host.name] = known_to_have_had(up, self.stream, host.name)
+                host.start()
 
     def part(self, side: list[str], rest: list[str]) -> Callable[[], None]:
         """Nothing passes between the two sides, until `bus.heal`."""
