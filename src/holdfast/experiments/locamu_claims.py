@@ -55,7 +55,7 @@ WHY_CBCAST = (
 WHY_FITS = "100 messages a second of everybody fit into the bandwidth whatever the metadata, so that nobody is behind."
 WHY_PRESSED = (
     "who publishes on and on without being given anything depends on little, and CBCAST says what has changed alone: "
-    "its headers shrink the more is under way, and with them what it lags behind. What can be gone on with is above."
+    "its headers shrink the more is under way, and with them what it lags behind. What is sustainable is above."
 )
 WHY_SOON = (
     "what changed since the last message to the same receiver is much when a publisher says little and belongs to many "
@@ -200,7 +200,9 @@ def _falling_behind(found: Found, of: Shape, subtrees: bool, mbps: float) -> Ite
         )
         if locamu[-1] and cbcast[-1]:
             says = "with all publishing, CBCAST falls behind LoCaMu."
-            ours = f"{mbps:g} Mbps, {NAMES[as_thesis]}, {of.publishers[-1]} publishers, can go on with a second: "
+            ours = (
+                f"{mbps:g} Mbps, {NAMES[as_thesis]}, {of.publishers[-1]} publishers, sustainable deliveries a second: "
+            )
             ours += f"LoCaMu {locamu[-1]:,.0f}, CBCAST {cbcast[-1]:,.0f}."
             fits = abs(cbcast[-1] / locamu[-1] - 1) < ALIKE
             yield Claim(figure, says, ours, not fits and cbcast[-1] < locamu[-1], WHY_FITS if fits else WHY_CBCAST)
@@ -209,9 +211,7 @@ def _falling_behind(found: Found, of: Shape, subtrees: bool, mbps: float) -> Ite
             says = "causal barriers are far below."
             low, high = both[-1]
             place = of.publishers[len([one for one in barriers if one]) - 1]
-            ours = (
-                f"{mbps:g} Mbps, {place} publishers, can go on with a second: LoCaMu {high:,.0f}, barriers {low:,.0f}."
-            )
+            ours = f"{mbps:g} Mbps, {place} publishers, sustainable deliveries a second: LoCaMu {high:,.0f}, barriers {low:,.0f}."
             yield Claim(
                 figure, says, ours, 2 * low < high, f"with {place} publishers {mbps:g} Mbps are enough for all."
             )
@@ -224,8 +224,8 @@ def _pressed(found: Found, subtrees: bool) -> Iterator[Claim]:
         load = pressed(as_thesis)[-1]
         found_of = {one: found.get(one, load, **world) for one in CAUSAL}
         locamu, cbcast, barriers = (found_of[one] for one in ("locamu", "cbcast", "barriers"))
-        where = f"{PRESSED_BROKERS} brokers, {PRESSED_MBPS:g} Mbps, {NAMES[as_thesis]}, {PRESSED[-1]} publishers, run "
-        where += "with more than fits, deliveries a second: "
+        where = f"{PRESSED_BROKERS} brokers, {PRESSED_MBPS:g} Mbps, {NAMES[as_thesis]}, {PRESSED[-1]} publishers, "
+        where += "overloaded, deliveries a second: "
         if locamu and cbcast:
             ours = f"{where}LoCaMu {locamu.per_s:,.0f}, CBCAST {cbcast.per_s:,.0f}."
             behind = cbcast.per_s < (1 - ALIKE) * locamu.per_s

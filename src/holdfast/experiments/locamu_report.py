@@ -40,7 +40,7 @@ COLORS = {
 }
 SCALES = {False: "our wire", True: "as the thesis counts"}
 METADATA = "bytes of metadata a message"
-DEPICTED = {"5.2": (False, "one group"), "5.3": (True, "a group for every subtree")}
+DEPICTED = {"5.2": (False, "one group"), "5.3": (True, "a group a subtree")}
 
 Measure = Callable[[Result], float]
 Values = Callable[[str, bool], list[float | None]]
@@ -169,9 +169,9 @@ def _causal(found: Found, of: Shape) -> Iterable[Panel]:
         for letter, mbps in zip("ac", PACED_MBPS, strict=True):
             throughput = Panel(figure + letter, f"{groups}, {mbps:g} Mbps", "publishers", of.publishers, CAUSAL)
             throughput.factors = True
-            throughput.y = "deliveries a second that can be gone on with"
+            throughput.y = "sustainable deliveries a second"
             yield throughput.fill(lambda protocol, scale, mbps=mbps: carried(protocol, scale, mbps))  # type: ignore[misc]
-        metadata = Panel(f"{figure}b", f"{groups}, everything fits", "publishers", of.publishers, CAUSAL)
+        metadata = Panel(f"{figure}b", groups, "publishers", of.publishers, CAUSAL)
         metadata.y, metadata.factors = METADATA, True
         yield metadata.fill(weighed)
         yield from _pressed(found, figure, subtrees, groups)
@@ -179,12 +179,12 @@ def _causal(found: Found, of: Shape) -> Iterable[Panel]:
 
 def _pressed(found: Found, figure: str, subtrees: bool, groups: str) -> Iterable[Panel]:
     """More is published than fits: what is delivered meanwhile, and what headers come to."""
-    where = f"{groups}, {PRESSED_MBPS:g} Mbps for more than fits, {PRESSED_BROKERS} brokers"
+    where, x = f"{groups}, full", f"publishers, {PRESSED_BROKERS} brokers of {PRESSED_MBPS:g} Mbps"
     world: dict[str, int | bool] = {"brokers": PRESSED_BROKERS, "subtrees": subtrees}
-    delivered = Panel(f"{figure}c-pressed", where, "publishers", PRESSED, CAUSAL)
+    delivered = Panel(f"{figure}c-full", where, x, PRESSED, CAUSAL)
     delivered.factors = True
     yield delivered.fill(lambda protocol, scale: found.per_s(protocol, pressed(scale), **world))
-    metadata = Panel(f"{figure}d", where, "publishers", PRESSED, CAUSAL)
+    metadata = Panel(f"{figure}d", where, x, PRESSED, CAUSAL)
     metadata.y, metadata.factors = METADATA, True
     yield metadata.fill(lambda protocol, scale: found.header_bytes(protocol, pressed(scale), **world))
 
@@ -246,7 +246,7 @@ def _ratio_tables(found: Found, of: Shape) -> Iterable[Table]:
     for as_thesis in BOTH:
         load, mbps = pace(of, as_thesis)[-1], PACED_MBPS[-1]
         can: Measure = lambda one, mbps=mbps: one.sustained_per_s(mbps)  # type: ignore[misc]  # noqa: E731
-        both = (("deliveries a second that can be gone on with", can), RATIOS[1])
+        both = (("sustainable deliveries a second", can), RATIOS[1])
         asked.append((f"everybody publishes, {mbps:g} Mbps, {SCALES[as_thesis]}", load, False, both))
     rows: list[tuple[Cell, ...]] = []
     for name, load, absent, measures in asked:
