@@ -211,7 +211,8 @@ def _falling_behind(found: Found, of: Shape, subtrees: bool, mbps: float) -> Ite
             says = "causal barriers are far below."
             low, high = both[-1]
             place = of.publishers[len([one for one in barriers if one]) - 1]
-            ours = f"{mbps:g} Mbps, {place} publishers, sustainable deliveries a second: LoCaMu {high:,.0f}, barriers {low:,.0f}."
+            ours = f"{mbps:g} Mbps, {place} publishers, sustainable deliveries a second: "
+            ours += f"LoCaMu {high:,.0f}, barriers {low:,.0f}."
             yield Claim(
                 figure, says, ours, 2 * low < high, f"with {place} publishers {mbps:g} Mbps are enough for all."
             )
