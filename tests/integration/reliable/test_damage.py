@@ -65,7 +65,8 @@ def blot(store: Path) -> None:
     """Lose a block of it, with the same result: nobody can read what stands behind."""
     data = bytearray(log_of(store).read_bytes())
     half = len(data.rstrip(b"\x00")) // 2
-    data[half : half + 4096] = bytes(4096)
+    # Not zeros: where the block lies there may be nothing else.
+    data[half : half + 4096] = bytes(255 - byte for byte in data[half : half + 4096])
     log_of(store).write_bytes(data)
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.model.reliable import Level
 from holdfast.storage.stores import Store, StoreFailed
+from holdfast.storage.stores.store import StoreAway
 from tests.integration.storage.writer import ENTRIES, EXIT_FULL, MESSAGES, opened, payload
 from tests.support.postgres import NoServer, PostgresServer, running_server
 
@@ -108,6 +110,10 @@ def test_a_store_goes_on_when_its_server_is_back(postgres: PostgresServer):
         with pytest.raises(StoreFailed):
             list(store.items())
         postgres.start()
+        with pytest.raises(StoreAway, match="what was buffered is not stored"):
+            list(store.items())
+        with pytest.raises(StoreFailed):
+            store.commit(Level.FSYNCED)
         assert list(store.items()) == []
 
 
