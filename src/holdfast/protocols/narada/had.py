@@ -6,6 +6,7 @@ or another repository says of it, becomes a sync.
 
 from collections.abc import Iterator
 
+from holdfast.model.reliable import Level
 from holdfast.protocols.narada.chains import without
 from holdfast.protocols.narada.events import MESSAGES, RANGES_MAX, Cut, Lacks, Row, catenation, life_of, number_of
 from holdfast.protocols.narada.keeping import Keeping
@@ -94,8 +95,12 @@ def had_upto(keeping: Keeping, cut: Cut, lacks: Lacks = ()) -> int:
 
 
 def account(keeping: Keeping, sync: int) -> Had:
-    """The same for others, with all that is not here: it may be missing there, too."""
-    cut, _ = had(keeping, sync) if sync and len(keeping.chains) <= LIVES_MAX else NOTHING
+    """The same for others, with all that is not here: it may be missing there, too.
+
+    Nothing if it is not known, or if what we know may be of messages that somebody has lost since.
+    """
+    told = sync and len(keeping.chains) <= LIVES_MAX and keeping.config.level is Level.FSYNCED
+    cut, _ = had(keeping, sync) if told else NOTHING
     lacks: list[tuple[str, int, int]] = []
     for publisher, cat in cut:
         chain = keeping.chains[publisher, life_of(cat)]

@@ -1,7 +1,7 @@
-"""Whether all repositories of a bundle believe the same of a subscriber: whoever comes back may come to any of them.
+"""Whether all repositories of a bundle know the same of a subscriber: whoever comes back may come to any of them.
 
-Each has its own order, so their syncs are different numbers. They agree if none lies before a message that another one
-knows to be had: the first that is not, of each repository, is not had by what any other one believes.
+Each has its own order, so their syncs are different numbers, and what they know besides is by identity. None may lie
+before a message of which another one knows that it was had.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def behind(hosts: list["RepositoryHost"], stream: str, excused: set[Identity]) -
             if other is host:
                 continue
             for name in sorted(known):
-                if known[name].anew or not known[name].sync:
+                if known[name].anew or not known[name].had[0]:
                     continue
                 if name not in table:
                     yield f"{host.name} does not know {name}, whom {other.name} knows at {known[name].sync}."
@@ -37,11 +37,10 @@ def behind(hosts: list["RepositoryHost"], stream: str, excused: set[Identity]) -
                     continue
                 if _is_had(first, table[name].had):
                     continue  # It was told so, and tells it the subscriber.
-                place = _place(other, stream, first)
-                if place is not None and place <= known[name].sync:
+                if _is_had(first, known[name].had):
                     yield (
                         f"{host.name} has {name} at {table[name].sync}, before {first.publisher}'s {first.cat}, which "
-                        f"lies at {place} at {other.name}, where it is at {known[name].sync}."
+                        f"{other.name} knows it to have had."
                     )
 
 
@@ -52,15 +51,17 @@ def _is_had(one: Entry, account: Had) -> bool:
 
 
 def known_to_have_had(hosts: list["RepositoryHost"], stream: str, name: str) -> set[Identity]:
-    """What lies at or below the sync of a subscriber, at any of these."""
+    """What a subscriber has had by what any of these knows, and could tell."""
     found: set[Identity] = set()
     for host in hosts:
         known = host.machine.streams[stream].dissemination.subscriptions.get(name)
-        if known is not None and known.sync:
-            entries = host.store.read(stream, 1, known.sync, EVERYTHING)
-            found |= {
-                one for entry in entries for one in identities(entry.part(entry.first, min(entry.last, known.sync)))
-            }
+        if known is not None and not known.anew:
+            entries = (
+                entry.part(one, one)
+                for entry in host.store.read(stream, 1, EVERYTHING, EVERYTHING)
+                for one in range(entry.first, entry.last + 1)
+            )
+            found |= {one for entry in entries if _is_had(entry, known.had) for one in identities(entry)}
     return found
 
 
@@ -68,10 +69,4 @@ def _first_above(host: "RepositoryHost", stream: str, sync: int) -> Entry | None
     """The first message that lies above a sequence number."""
     for entry in host.store.read(stream, sync + 1, EVERYTHING, 1):
         return entry.part(max(entry.first, sync + 1), max(entry.first, sync + 1))
-    return None
-
-
-def _place(host: "RepositoryHost", stream: str, one: Entry) -> int | None:
-    for entry in host.store.by_identity(stream, one.publisher, one.cat, one.cat, 1):
-        return entry.first + one.cat - entry.cat
     return None
