@@ -326,7 +326,7 @@ def test_numbers_that_are_given_again_are_caught(monkeypatch: pytest.MonkeyPatch
 def test_a_repository_that_does_not_say_again_what_it_has_lost_is_caught(monkeypatch: pytest.MonkeyPatch):
     # What it says by itself must be lost, and nobody else may have the message: one schedule in five hundred.
     monkeypatch.setattr(gossip, "never_rows", lambda *_: [])
-    assert run_reliable(50011, "levels").what() == "NotDrained"
+    assert run_reliable(50043, "levels").what() == "NotDrained"
 
 
 def test_a_harmed_store_that_goes_on_in_its_old_era_is_caught(monkeypatch: pytest.MonkeyPatch):
