@@ -237,6 +237,8 @@ class Dissemination:
         The repository that steers it hears that it has passed a gap. The others hear of messages only.
         """
         keeping = self.keeping
+        if keeping.state == "leaving":
+            return  # Nothing will lie in our places, unless we die before we are gone: then we come back and fill them.
         for row in sorted(keeping.voids, key=lambda one: one.first):
             if row.first <= one.sync + 1 <= row.last and (not row.publisher or self._has_later(one, row)):
                 one.acked.add(one.sync + 1, row.last)
