@@ -2,8 +2,12 @@
 
 import os
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
+
+from tests.support.postgres import PostgresServer, server_or_skip
 
 # The suite gives the same answer twice: examples are drawn from a fixed seed, and a slow machine fails nothing.
 # HOLDFAST_HYPOTHESIS=explore draws new ones at every run, for whoever goes looking.
@@ -15,3 +19,9 @@ settings.load_profile(os.environ.get("HOLDFAST_HYPOTHESIS") or "steady")
 # inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A real server of PostgreSQL's, which the tests of a module may kill."""
+    yield from server_or_skip()

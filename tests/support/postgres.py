@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+import pytest
 
 START_S_MAX = 60
 _USERS = ("postgres", "nobody")
@@ -132,3 +133,12 @@ def running_server() -> Iterator[PostgresServer]:
             server.kill()
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def server_or_skip() -> Iterator[PostgresServer]:
+    """The same for a fixture: without a server its tests are left out, with a sentence."""
+    try:
+        with running_server() as server:
+            yield server
+    except NoServer as error:
+        pytest.skip(str(error))

@@ -7,18 +7,15 @@ import pytest
 
 from holdfast.storage.stores import Store
 from tests.contracts.stores.places import Place, new_place
-from tests.support.postgres import NoServer, PostgresServer, running_server
+from tests.support.postgres import PostgresServer, server_or_skip
 
 KINDS = ("memory", "sqlite", "segments", "short segments", "postgres")
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    try:
-        with running_server() as server:
-            yield server
-    except NoServer as error:
-        pytest.skip(str(error))
+    # One for all of them: none of them ends it.
+    yield from server_or_skip()
 
 
 @pytest.fixture(params=KINDS)

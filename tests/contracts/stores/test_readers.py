@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from holdfast.model.reliable import Level
 from holdfast.storage.stores import Store
 from holdfast.storage.stores.segments import SegmentStore
+from holdfast.storage.stores.store import Damage
 from tests.contracts.stores.places import SHORT_SEGMENT_BYTES, Place
 from tests.support.entries import entry
 
@@ -76,30 +77,29 @@ def test_what_is_stored_after_a_reader_came_is_no_damage(place: Place):
         assert reader.verify() == []
 
 
+def seen_beside(place: Place, writer: AbstractContextManager[threading.Event]) -> list[Damage]:
+    """What several looks find while somebody writes."""
+    found: list[Damage] = []
+    with writer as going:
+        assert going.wait(20)
+        for _ in range(LOOKS):
+            with place.look() as reader:
+                found += reader.verify()
+    return found
+
+
 @readers
 def test_no_damage_is_found_while_somebody_writes(place: Place):
     store = place.open()
     store.append("orders", [entry(number, cat=number) for number in range(1, BEFORE + 1)])
     store.commit(Level.WRITTEN)
-    found = []
-    with busy_writer(store, BEFORE + 1) as going:
-        assert going.wait(20)
-        for _ in range(LOOKS):
-            with place.look() as reader:
-                found += reader.verify()
-    assert found == []
+    assert seen_beside(place, busy_writer(store, BEFORE + 1)) == []
 
 
 @readers
 def test_no_damage_is_found_while_somebody_writes_and_forgets(place: Place):
     store = place.open()
-    found = []
-    with busy_writer(store, 1, keep=30) as going:
-        assert going.wait(20)
-        for _ in range(LOOKS):
-            with place.look() as reader:
-                found += reader.verify()
-    assert found == []
+    assert seen_beside(place, busy_writer(store, 1, keep=30)) == []
 
 
 @readers

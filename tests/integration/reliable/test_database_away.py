@@ -1,7 +1,6 @@
 """A database that goes away and comes back: nothing is stored by halves, and its repository waits for it."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,16 +10,7 @@ from holdfast.storage.stores import StoreAway, open_store
 from tests.integration.reliable.bundles import STREAM, payload_of, publish, read, repository_here
 from tests.integration.support_brokers import address_of, broker_here, until
 from tests.support.entries import entry
-from tests.support.postgres import NoServer, PostgresServer, running_server
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    try:
-        with running_server() as server:
-            yield server
-    except NoServer as error:
-        pytest.skip(str(error))
+from tests.support.postgres import PostgresServer
 
 
 def test_what_was_buffered_when_the_server_went_is_stored_altogether_or_not_at_all(postgres: PostgresServer):

@@ -1,7 +1,6 @@
 """Repositories as processes, killed under load: what was acknowledged is there, and every reader gets it once."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,19 +17,10 @@ from tests.integration.reliable.bundles import (
     read,
     until_it_has,
 )
-from tests.support.postgres import NoServer, PostgresServer, running_server
+from tests.support.postgres import PostgresServer
 
 PER_STAGE = 300
 PUBLISHERS = ("alice", "bob")
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    try:
-        with running_server() as server:
-            yield server
-    except NoServer as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(params=["sqlite", "segments", "postgres"])

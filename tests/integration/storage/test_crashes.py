@@ -3,7 +3,6 @@
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,20 +11,11 @@ from holdfast.model.reliable import Level
 from holdfast.storage.stores import Store, StoreFailed
 from holdfast.storage.stores.store import StoreAway
 from tests.integration.storage.writer import ENTRIES, EXIT_FULL, MESSAGES, opened, payload
-from tests.support.postgres import NoServer, PostgresServer, running_server
+from tests.support.postgres import PostgresServer
 
 WRITER = Path(__file__).with_name("writer.py")
 KILLS = 5
 COMMITS_MAX = 60
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    try:
-        with running_server() as server:
-            yield server
-    except NoServer as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(params=["sqlite", "segments", "postgres"])
