@@ -59,6 +59,7 @@ ONCE_BROKEN: list[tuple[ReliableClass, int, str]] = [
     ("retention", 92016, "what came late, after it had been given up, was kept for readers that had had it elsewhere"),
     ("retention", 91037, "a place was given up though a sibling had not said yet that it has the message"),
     ("retention", 72422, "what filled a place late kept what lay behind it, which was judged by its own age"),
+    ("retention", 120293, "what a sibling had forgotten, and never came here, counted as forgotten here"),
     ("levels", 6224, "an acknowledgement of an earlier era was translated by the rows of the next"),
     ("levels", 50011, "who did not hear that nothing lies there any more asked for what was told and lost for ever"),
 ]

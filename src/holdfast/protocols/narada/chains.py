@@ -42,6 +42,7 @@ class Saved(Struct, array_like=True):
     given: list[Range]
     places: list[Place]
     forgotten: int = 0
+    expired: int | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -62,6 +63,8 @@ class Chain:
         """What is stored or was given up: the publisher need not keep it."""
         self.forgotten = 0
         """Everything up to this number was forgotten by retention, here or where we would have got it from."""
+        self.expired = 0
+        """Everything up to this number lay below what is kept here, and is gone with it."""
         self.given: list[Range] = []
         self.places: list[Place] = []
         self.orders: dict[int, Run] = {}
@@ -164,9 +167,8 @@ class Chain:
     # -------------------------------------------------------------------------------------------------------- storing
 
     def save(self) -> bytes:
-        return _encoder.encode(
-            Saved(self.after, self.top, self.taken.prefix, self.taken.ranges(), self.given, self.places, self.forgotten)
-        )
+        taken, gone = (self.taken.prefix, self.taken.ranges()), (self.forgotten, self.expired)
+        return _encoder.encode(Saved(self.after, self.top, *taken, self.given, self.places, *gone))
 
     @classmethod
     def restored(cls, publisher: str, life: int, value: bytes) -> "Chain":
@@ -174,6 +176,7 @@ class Chain:
         chain = cls(publisher, life, saved.after)
         chain.top, chain.places, chain.given = saved.top, saved.places, saved.given
         chain.forgotten = saved.forgotten
+        chain.expired = saved.forgotten if saved.expired is None else saved.expired
         for tracker in (chain.taken, chain.stored, chain.settled):
             for first, last in [(1, saved.prefix)] * bool(saved.prefix) + saved.ranges:
                 tracker.add(first, last)

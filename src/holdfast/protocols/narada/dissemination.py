@@ -281,7 +281,7 @@ class Dissemination:
         self, one: Subscription, first: int, upto: int, rows: tuple[Row, ...], cut: Cut = (), lacks: Lacks = ()
     ) -> Say:
         keeping = self.keeping
-        forgotten = keeping.forgotten() if first < keeping.kept else ()
+        forgotten = keeping.expired() if first < keeping.kept else ()
         where = (one.sync, first, upto, keeping.end)
         event = Rectify(keeping.stream, keeping.name, keeping.era, *where, rows, cut, keeping.session, forgotten, lacks)
         return keeping.say_to(one.name, event)

@@ -25,7 +25,7 @@ def had(keeping: Keeping, sync: int) -> tuple[Cut, Lacks]:
     A gap that was passed is not had: if it turns up, it is new, wherever it comes from.
     """
     if sync + 1 < keeping.table_from or len(keeping.chains) > RANGES_MAX:
-        return (keeping.forgotten() if sync + 1 >= keeping.kept else ()), ()
+        return (keeping.expired() if sync + 1 >= keeping.kept else ()), ()
     low: dict[Life, int] = {}
     for row in _rows(keeping, sync):
         if row.last > sync:

@@ -227,6 +227,9 @@ class Keeping:
     def forget(self, before: int) -> None:
         """Retention has reached this sequence number: nobody is told any more what lay below."""
         self.kept = before
+        for row in [row for row in self.voids if row.kind == FORGOTTEN and row.first < before]:
+            gone = row.part(row.first, before - 1)
+            self.forget_life(row.publisher, life_of(row.cat), number_of(gone.cat) + gone.count - 1)
         self.voids = [row for row in self.voids if row.last >= before]
         self.table_from = max(self.table_from, before)
         self.notices_from = max(self.notices_from, before)
@@ -236,7 +239,7 @@ class Keeping:
         """Everything up to that number of a life was forgotten."""
         chain = self.chains.get((publisher, life))
         if chain is not None:
-            chain.forgotten = max(chain.forgotten, number)
+            chain.forgotten, chain.expired = max(chain.forgotten, number), max(chain.expired, number)
             self.touch(chain)
             return
         changed = self.over.forget(publisher, life, number)
@@ -251,6 +254,11 @@ class Keeping:
         """Up to where each life of each publisher was forgotten; nothing if there are too many."""
         chains = [chain for chain in self.chains.values() if chain.forgotten]
         return tuple((one.publisher, one.cat(one.forgotten)) for one in chains) if len(chains) <= RANGES_MAX else ()
+
+    def expired(self) -> Cut:
+        """The same for what lay below `kept`: what a sibling forgot, and never came here, has rows of its own."""
+        chains = [chain for chain in self.chains.values() if chain.expired]
+        return tuple((one.publisher, one.cat(one.expired)) for one in chains) if len(chains) <= RANGES_MAX else ()
 
     def pass_over(self, forgotten: Cut) -> None:
         """A sibling has forgotten these, so that we will not get them there: whoever reads here is told."""

@@ -56,6 +56,7 @@ class EndedLives:
             return b""
         self._lives[publisher, life] = ended._replace(first=number + 1)
         chain = Chain(publisher, life)
-        chain.top, chain.given, chain.forgotten = ended.upto, list(ended.given), number
+        chain.top, chain.given = ended.upto, list(ended.given)
+        chain.forgotten = chain.expired = number
         chain.taken.add(1, ended.upto)
         return chain.save()

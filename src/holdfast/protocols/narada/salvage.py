@@ -100,7 +100,7 @@ def _restore(keeping: Keeping, life: Life, entries: list[Entry], places: list[Pl
 def _pass_over(chain: Chain) -> None:
     """What is neither stored nor has a place was forgotten, or given up and forgotten."""
     for first, last in without((1, chain.top), [*_ranges(chain), *((one.number, one.last) for one in chain.places)]):
-        chain.forgotten = max(chain.forgotten, last)
+        chain.forgotten, chain.expired = max(chain.forgotten, last), max(chain.expired, last)
         for tracker in (chain.taken, chain.stored, chain.settled):
             tracker.add(first, last)
 
