@@ -27,6 +27,7 @@ from holdfast.protocols.narada import subscriber as subscribers
 from holdfast.protocols.narada.chains import Chain
 from holdfast.protocols.narada.config import SubscriberConfig
 from holdfast.protocols.narada.events import FORGOTTEN
+from holdfast.protocols.narada.had import NOTHING
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Release
 from holdfast.protocols.narada.voids import pass_void
@@ -274,6 +275,10 @@ def _what_the_pairs_do_not_tell_of_is_not_looked_for(patch: Patch) -> None:
 _go_on = subscribers.Subscriber._go_on
 
 
+def _what_subscribers_have_had_is_not_noted(patch: Patch) -> None:
+    patch.setattr(dissemination, "account", lambda *_: NOTHING)
+
+
 def _nobody_tells_how_far_subscribers_are(patch: Patch) -> None:
     patch.setattr(tidings.Telling, "tell", lambda *_, **__: [])
 
@@ -307,6 +312,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
     (_ends_of_subscriptions_are_said_once, "forget", {"remembered"}),
     (_who_begins_live_skips_a_little, "positions", {"unreleased"}),
     (_nobody_tells_how_far_subscribers_are, "away", {"NotDrained", "again"}),
+    (_what_subscribers_have_had_is_not_noted, "away", {"again"}),
 ]
 
 
@@ -334,6 +340,21 @@ def test_a_harmed_store_that_goes_on_in_its_old_era_is_caught(monkeypatch: pytes
     assert run_reliable(135, "damage").ok
     monkeypatch.setattr(Keeping, "begin_anew", lambda _: None)
     assert set(run_reliable(135, "damage").what().split(",")) == {"disorder", "unreleased", "ahead"}
+
+
+def test_a_reader_that_is_not_told_what_others_know_it_to_have_had_is_caught(monkeypatch: pytest.MonkeyPatch):
+    # Most of what others know becomes the repository's sync: one schedule in fifty leaves something beside it.
+    assert run_reliable(60, "away").ok
+    rectify = dissemination.Dissemination._rectify
+
+    def unmindful(self, one, position, cut=()):
+        known, one.had = one.had, NOTHING
+        effects = rectify(self, one, position, cut)
+        one.had = known
+        return effects
+
+    monkeypatch.setattr(dissemination.Dissemination, "_rectify", unmindful)
+    assert run_reliable(60, "away").what() == "again"
 
 
 def test_a_repository_that_is_not_told_of_subscriptions_is_caught(monkeypatch: pytest.MonkeyPatch):

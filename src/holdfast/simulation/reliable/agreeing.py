@@ -51,17 +51,17 @@ def _is_had(one: Entry, account: Had) -> bool:
 
 
 def known_to_have_had(hosts: list["RepositoryHost"], stream: str, name: str) -> set[Identity]:
-    """What a subscriber has had by what any of these knows, and could tell."""
+    """What a subscriber has had by what any of these knows: by its sync, and by what it was told."""
     found: set[Identity] = set()
     for host in hosts:
         known = host.machine.streams[stream].dissemination.subscriptions.get(name)
-        if known is not None and not known.anew:
-            entries = (
-                entry.part(one, one)
-                for entry in host.store.read(stream, 1, EVERYTHING, EVERYTHING)
-                for one in range(entry.first, entry.last + 1)
-            )
-            found |= {one for entry in entries if _is_had(entry, known.had) for one in identities(entry)}
+        if known is None or known.anew:
+            continue
+        for entry in host.store.read(stream, 1, EVERYTHING, EVERYTHING):
+            for number in range(entry.first, entry.last + 1):
+                one = entry.part(number, number)
+                if number <= known.sync or _is_had(one, known.had):
+                    found.update(identities(one))
     return found
 
 
