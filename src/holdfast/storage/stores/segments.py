@@ -120,7 +120,7 @@ class SegmentStore(BufferedStore):
         if self._active:
             self._go_on()
         else:
-            self._begin_segment(1)
+            self._begin_segment(1, self._files.open_for_writing(1))
 
     def _asked(self, work: Callable[[], T]) -> T:
         """What the files answer. Retention may remove one under whoever only reads: then it looks what is left."""
@@ -148,8 +148,8 @@ class SegmentStore(BufferedStore):
             self._append_commit(Commit(notes=[note]))
             self._state.notes.append(note)
 
-    def _begin_segment(self, number: int) -> None:
-        self._fd = self._files.open_for_writing(number)
+    def _begin_segment(self, number: int, descriptor: int) -> None:
+        self._fd = descriptor
         self._active, self._end = number, 0
         self._state.index = {}
         self._set_aside()
@@ -174,11 +174,13 @@ class SegmentStore(BufferedStore):
     def _roll(self) -> None:
         """Close the segment, write its index, and begin the next."""
         os.ftruncate(self._fd, self._end)
-        self._full.append(self._fd)
         index, number = self._state.index, self._active
         # Before there is another segment: to whoever looks in between, a full one without an index is harmed.
         write_index(self._files.index_path(number), index)
-        self._begin_segment(number + 1)
+        descriptor = self._files.open_for_writing(number + 1)
+        # Whatever fails from here on, each descriptor has one owner: one that is closed twice may be somebody else's.
+        self._full.append(self._fd)
+        self._begin_segment(number + 1, descriptor)
         self._files.sealed(number, index)
         if len(self._full) > FULL_MAX:
             self._sync_full()
