@@ -3,7 +3,8 @@
 import pytest
 
 from holdfast.model.guarantees import GuaranteeError
-from holdfast.model.messages import Data, Relay
+from holdfast.model.messages import Data
+from holdfast.model.relay_messages import Relay
 from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.protocols.locamu import LocamuBroker, exchange
 from holdfast.protocols.locamu.copies import Copy, Reaches, reaches_of_the_thesis

@@ -6,8 +6,9 @@ Either everything weighs what it does on our wire, or a message weighs its paylo
 
 from collections import deque
 
-from holdfast.model.messages import Data, Frame, Publish, Relay, SessionMessage
+from holdfast.model.messages import Data, Frame, Publish, SessionMessage
 from holdfast.model.metadata import thesis_bytes
+from holdfast.model.relay_messages import Relay
 from holdfast.model.wire import encode
 
 GINGER_BYTES = 12

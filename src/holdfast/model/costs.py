@@ -9,7 +9,6 @@ from holdfast.model.messages import (
     Interests,
     Open,
     Publish,
-    Relay,
     Seek,
     SessionMessage,
     TotalMarker,
@@ -19,6 +18,7 @@ from holdfast.model.messages import (
     View,
     ViewAck,
 )
+from holdfast.model.relay_messages import Relay
 
 SMALL_COST_BYTES = 64
 SMALL_ENTRY_BYTES = 8

@@ -14,7 +14,6 @@ from holdfast.model.messages import (
     Confirm,
     Interests,
     Publish,
-    Relay,
     SessionMessage,
     Subscribe,
     TotalMarker,
@@ -22,6 +21,7 @@ from holdfast.model.messages import (
     TotalRequest,
     Unsubscribe,
 )
+from holdfast.model.relay_messages import Relay
 from holdfast.model.topics import check_pattern, check_topic
 from holdfast.protocols.trackers import RangeTracker, WindowFull
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.model.messages import Notice
+from holdfast.model.relay_messages import Notice
 from holdfast.protocols.locamu.copies import Copy, reaches
 from holdfast.protocols.locamu.core import Core
 from holdfast.protocols.neighbourhoods import Neighbourhood

@@ -1,6 +1,6 @@
 """What a LoCaMu broker writes down: wherever a crash cuts the writes off, what is read is a prefix of what happened."""
 
-from holdfast.model.messages import Notice
+from holdfast.model.relay_messages import Notice
 from holdfast.protocols.locamu.copies import Copy
 from holdfast.protocols.locamu.core import CoreImage
 from holdfast.protocols.locamu.journal import RECORDS_MAX, Began, Finished, Image, Journal, Record, Took

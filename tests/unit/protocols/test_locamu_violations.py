@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from holdfast.model.batches import Batch
 from holdfast.model.errors import PeerViolation
 from holdfast.model.land_messages import Farewell, Surroundings
-from holdfast.model.messages import WIRE_VERSION, Data, Hello, Notice, Relay, SessionMessage
+from holdfast.model.messages import WIRE_VERSION, Data, Hello, SessionMessage
+from holdfast.model.relay_messages import Notice, Relay
 from holdfast.model.wire import HEADER_BYTES, decode, encode
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.locamu import LocamuBroker

@@ -28,12 +28,11 @@ from holdfast.model.messages import (
     Publish,
     Recall,
     Refusal,
-    Relay,
     SessionMessage,
-    Standing,
     Subscribe,
     Unsubscribe,
 )
+from holdfast.model.relay_messages import Relay, Standing
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import BEAT_TIMER, Hub
 from holdfast.protocols.links import Link

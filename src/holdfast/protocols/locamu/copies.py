@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from holdfast.model.batches import Batch
-from holdfast.model.messages import Notice
+from holdfast.model.relay_messages import Notice
 from holdfast.protocols.neighbourhoods import Neighbourhood
 
 Pair = tuple[str, str]

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct, field
 
 from holdfast.model.batches import Batch
-from holdfast.model.messages import Confirm, Notice, Publish, SessionMessage
+from holdfast.model.messages import Confirm, Publish, SessionMessage
+from holdfast.model.relay_messages import Notice
 from holdfast.protocols.locamu.copies import Copy, Entry, Marks, Numbers, Reaches, is_safe, learn, triples
 from holdfast.protocols.locamu.groups import Groups, GroupsImage, Waiter
 from holdfast.protocols.locamu.land import Land, LandImage

@@ -10,7 +10,6 @@ from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
     Interest,
-    Notice,
     Publish,
     Recall,
     Recalled,
@@ -21,6 +20,7 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from holdfast.model.relay_messages import Notice
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import Hub
 from holdfast.protocols.links import Link

@@ -17,7 +17,7 @@ from collections import Counter
 
 from holdfast.model.errors import ConfigError, LocalMisuse, PeerViolation
 from holdfast.model.land_messages import Surroundings
-from holdfast.model.messages import Relay, Standing
+from holdfast.model.relay_messages import Relay, Standing
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import Hub
 from holdfast.protocols.locamu.copies import Copy, Entry, Reaches, leads_here

@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from holdfast.model.batches import Batch
-from holdfast.model.messages import Interest, Notice
+from holdfast.model.messages import Interest
+from holdfast.model.relay_messages import Notice
 from holdfast.protocols.routing import RoutingTable
 
 Waiter = tuple[str, int]

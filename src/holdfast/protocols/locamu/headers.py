@@ -22,7 +22,8 @@ from msgspec import Struct
 
 from holdfast.model.batches import Batch
 from holdfast.model.errors import PeerViolation
-from holdfast.model.messages import Data, Relay
+from holdfast.model.messages import Data
+from holdfast.model.relay_messages import Relay
 from holdfast.model.wire import encode
 from holdfast.protocols.locamu.copies import Copy, Marks, Numbers, Pair, Reaches, learn
 from holdfast.protocols.neighbourhoods import Neighbourhood

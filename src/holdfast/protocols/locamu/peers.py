@@ -1,6 +1,6 @@
 """What a LoCaMu broker knows of each broker that it is connected with, for as long as both live."""
 
-from holdfast.model.messages import Standing
+from holdfast.model.relay_messages import Standing
 from holdfast.protocols.links import Link
 from holdfast.protocols.locamu.copies import Entry
 from holdfast.protocols.locamu.headers import Decoder, Encoder, LinkTerms
