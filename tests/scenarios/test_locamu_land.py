@@ -187,3 +187,73 @@ def test_a_broker_that_has_lost_its_disk_notices_and_ends():
     sim.at(3.0, Recover("3"))
     with pytest.raises(LocalMisuse, match=r"broker 3 has lost what it wrote down: . has . of its messages"):
         sim.run_for(5.0)
+
+
+def without_its_disk(sim: Simulation, name: str, crash_s: float) -> None:
+    """That broker crashes, and its disk is empty when it comes back."""
+    sim.at(crash_s, Crash(name))
+    sim.run_for(crash_s + 0.5)
+    sim.host(name)._disk.pairs.clear()
+
+
+def test_a_broker_that_has_lost_its_disk_notices_when_it_has_said_as_much_again():
+    sim = simulation()
+    sim.at(0.0, Subscribe("bob@0", "t"))
+    publish_all_along(sim, "alice@3", 5)
+    without_its_disk(sim, "3", 2.0)
+    sim.at(2.9, Cut("3", "2"))
+    sim.at(2.9, Cut("3", "1"))
+    sim.at(3.0, Recover("3"))
+    for number in range(8):
+        sim.at(4.0, Subscribe("carol@3", f"topic/{number}"))
+    sim.at(6.0, Heal())
+    with pytest.raises(LocalMisuse, match=r"broker 3 has lost what it wrote down: . knows it by the birth \d+, and"):
+        sim.run_for(5.0)
+
+
+def test_a_broker_that_had_said_nothing_yet_notices_that_it_has_lost_its_disk():
+    """What the others have for it, they have forgotten: it could never process anything that comes after."""
+    sim = simulation()
+    publish_all_along(sim, "alice@0", 5)
+    without_its_disk(sim, "3", 2.0)
+    sim.at(3.0, Recover("3"))
+    with pytest.raises(LocalMisuse, match="broker 3 has lost what it wrote down"):
+        sim.run_for(5.0)
+
+
+@pytest.mark.parametrize("neighbour", ["1", "2"])
+def test_whoever_comes_back_with_its_disk_is_known_by_the_same_birth(neighbour: str):
+    sim = simulation()
+    sim.at(1.0, Crash("3"))
+    sim.at(2.0, Recover("3"))
+    sim.at(3.0, Crash(neighbour))
+    sim.at(4.0, Recover(neighbour))
+    sim.run_for(0.9)
+    births = broker(sim, "3").durable.core.land.births
+    assert sorted(births) == ["1", "2", "3"]
+    sim.run_until_quiet()
+    assert broker(sim, "3").durable.core.land.births == births
+    assert broker(sim, neighbour).durable.core.land.births["3"] == births["3"]
+    assert not reported(sim, "violation")
+
+
+def test_a_newcomer_knows_the_births_of_those_around_it_and_a_leaf_takes_its_own_away():
+    sim = simulation()
+    sim.at(1.0, Join("new", "3"))
+    sim.run_for(4.0)
+    births = {name: broker(sim, name).durable.core.land.births[name] for name in ("2", "3", "new")}
+    assert broker(sim, "new").durable.core.land.births == births
+    assert broker(sim, "3").durable.core.land.births["new"] == births["new"]
+    sim.at(5.0, Leave("new"))
+    sim.run_until_quiet()
+    for name in ("2", "3"):
+        assert "new" not in broker(sim, name).durable.core.land.births
+
+
+def test_a_newcomer_that_has_lost_its_disk_is_not_taken_in_again():
+    sim = simulation()
+    sim.at(1.0, Join("new", "3"))
+    without_its_disk(sim, "new", 4.0)
+    sim.at(5.0, Recover("new"))
+    with pytest.raises(LocalMisuse, match="broker new cannot join below 3, and ends: there is, or was, a broker new"):
+        sim.run_for(5.0)

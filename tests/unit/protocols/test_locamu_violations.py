@@ -8,14 +8,15 @@ from holdfast.model.batches import Batch
 from holdfast.model.errors import PeerViolation
 from holdfast.model.land_messages import Farewell, Surroundings
 from holdfast.model.messages import WIRE_VERSION, Data, Hello, SessionMessage
-from holdfast.model.relay_messages import Notice, Relay
+from holdfast.model.relay_messages import Notice, Relay, Standing
 from holdfast.model.wire import HEADER_BYTES, decode, encode
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.locamu import LocamuBroker
 from holdfast.protocols.locamu.copies import Copy, reaches
+from holdfast.protocols.locamu.exchange import TICK_TIMER
 from holdfast.protocols.locamu.headers import Encoder, LinkTerms
 from holdfast.protocols.neighbourhoods import Edge, Neighbourhood
-from holdfast.protocols.node import Disconnect, Persist, Report
+from holdfast.protocols.node import Disconnect, Persist, Report, Send
 
 EDGES: tuple[Edge, ...] = (("a", "b"), ("b", "c"), ("c", "d"), ("b", "e"), ("c", "f"), ("d", "g"))
 REACH = reaches(1)
@@ -144,7 +145,7 @@ def test_a_notice_that_cannot_be_ends_the_session_and_is_not_written_down(notice
     said = violation(broker, "d", Relay(header(Copy(("d",), MARKS, {})), None, notice))
     assert said.startswith("d relayed what cannot be: ")
     assert problem in said
-    assert broker.durable.is_blank
+    assert broker.durable.journal.last == 1, "something but its own birth was written down"
 
 
 @pytest.mark.parametrize("notice", [Notice("s", "a/#", "price > 3"), Notice("c", "t"), Notice("j", "new", "", "d")])
@@ -178,7 +179,7 @@ def test_nobody_is_let_go_of_whom_nobody_has_heard_that_it_leaves(peer: str):
     broker = broker_with(peer)
     said = violation(broker, peer, Farewell())
     assert said == f"{peer} said farewell, but c has heard of no leaf {peer} below it that leaves"
-    assert broker.durable.is_blank
+    assert broker.durable.journal.last == 1, "something but its own birth was written down"
     assert broker.durable.core.near.edges == EDGES
 
 
@@ -213,6 +214,31 @@ def test_a_leaf_that_has_said_that_it_leaves_is_let_go_after_a_crash_of_its_pare
     effects = again.receive("d", Data(1, Farewell()), 1.2)
     assert Report("left", peer="d") in effects
     assert again.durable.core.land.gone == ["d"]
+
+
+def test_whoever_comes_with_another_birth_is_not_listened_to():
+    broker = broker_with("d")
+    assert violation(broker, "d", Standing({}, 0, 0, birth=5)) == ""
+    broker.receive("d", hello_of("d", session=8), 0.3)
+    said = violation(broker, "d", Standing({"c": 0, "g": 7}, 0, 0, birth=6))
+    assert said.startswith("d has lost what it wrote down: c knows it by the birth 5, and it has 6.")
+    assert "d" not in broker.hub.links
+    assert not broker.exchange.peers["d"].column
+    broker.receive("d", hello_of("d", session=9), 0.4)
+    assert violation(broker, "d", Standing({}, 0, 0, birth=5)) == ""
+
+
+def test_a_birth_is_told_in_the_first_standing_of_a_session_and_no_other():
+    broker = broker_with("d")
+    violation(broker, "d", Standing({}, 0, 0, birth=5))
+    effects = broker.receive("d", hello_of("d", session=8), 0.3)
+    assert violation(broker, "d", relay(Copy(("d",), MARKS, {}))) == ""
+    effects += broker.timer(TICK_TIMER, 0.4)
+    frames = [one.frame.message for one in effects if isinstance(one, Send) and isinstance(one.frame, Data)]
+    assert [one for one in frames if isinstance(one, Standing)] == [
+        Standing({}, 0, 0, birth=1, known=5),
+        Standing({"d": 1}, 1, 0),
+    ]
 
 
 def varint(number: int) -> bytes:

@@ -121,6 +121,7 @@ class LocamuBroker:
             self._enter(Phase.JOINING)
             self.hub.dial(self.config.parent, now)
             return self.hub.take()
+        self.durable.be_born()
         self._enter(Phase.RETIRING if self.durable.core.land.leaving else Phase.SERVING)
         self.exchange.start(now)
         return self.hub.take()
@@ -311,27 +312,31 @@ class LocamuBroker:
             # A sponsor may take us for one of the tree before we are.
             if self.phase is not Phase.JOINING:
                 raise PeerViolation(f"broker {self.name} was not told that {link.peer} is near it in the tree")
-        elif isinstance(message, Surroundings):
-            self.exchange.on_surroundings(link.peer, message)
-        elif isinstance(message, Relay):
-            self._on_relay(link.peer, message)
-        elif isinstance(message, Standing):
-            self.exchange.on_standing(link.peer, message)
+        elif isinstance(message, Surroundings | Relay | Standing):
+            self._on_exchange(link.peer, message)
         else:
             raise PeerViolation(f"broker {link.peer} sent {type(message).__name__}, which LoCaMu does not know")
 
-    def _on_relay(self, sender: str, relay: Relay) -> None:
+    def _on_exchange(self, sender: str, message: Surroundings | Relay | Standing) -> None:
         try:
-            problem, notice = relay_problem(relay), relay.notice
-            if notice is not None and notice.what in ("l", "g") and notice.pattern == self.name:
-                problem = f"that {self.name} leaves the tree, which only {self.name} can say"
-            if problem:
-                raise PeerViolation(f"{sender} relayed what cannot be: {problem}")
-            self.exchange.on_relay(sender, relay)
+            if isinstance(message, Relay):
+                self._on_relay(sender, message)
+            elif isinstance(message, Standing):
+                self.exchange.on_standing(sender, message)
+            else:
+                self.exchange.on_surroundings(sender, message)
         except PeerViolation as violation:
-            # The next header builds on this one: the session cannot go on, and a new one begins with a whole one.
+            # What comes next builds on this: the session cannot go on, and a new one begins with everything.
             self.hub.out.append(Report("violation", peer=sender, detail=str(violation)))
             self.hub.end(sender, str(violation))
+
+    def _on_relay(self, sender: str, relay: Relay) -> None:
+        problem, notice = relay_problem(relay), relay.notice
+        if notice is not None and notice.what in ("l", "g") and notice.pattern == self.name:
+            problem = f"that {self.name} leaves the tree, which only {self.name} can say"
+        if problem:
+            raise PeerViolation(f"{sender} relayed what cannot be: {problem}")
+        self.exchange.on_relay(sender, relay)
 
     # ------------------------------------------------------------------------------------------ coming and going
 
@@ -352,7 +357,7 @@ class LocamuBroker:
         if self.phase is not Phase.SERVING:
             why = f"broker {self.name} is {self.phase.value}: join another one"
             self._turn_away(newcomer, Refusal("late", why))
-        elif newcomer in land.gone or (newcomer in land.near and not land.sponsors(newcomer)):
+        elif land.is_taken(newcomer):
             why = f"there is, or was, a broker {newcomer} in the tree near {self.name}: choose another name"
             self._turn_away(newcomer, Refusal("excluded", why))
         elif newcomer not in land.near:

@@ -30,6 +30,7 @@ from holdfast.protocols.locamu.groups import Waiter
 from holdfast.protocols.locamu.journal import (
     Began,
     Bequeathed,
+    Born,
     Finished,
     Image,
     Journal,
@@ -97,7 +98,13 @@ class Durable:
     def inherit(self, image: CoreImage) -> None:
         """Begin, as a newcomer to the tree, with what its sponsor has processed."""
         self.core.restore(image)
+        self.core.land.births[self._config.name] = self._hub.incarnation
         self.compact()
+
+    def be_born(self) -> None:
+        """Nobody was told anything before this is written down."""
+        if self._config.name not in self.core.land.births:
+            self.put(Born(self._config.name, self._hub.incarnation))
 
     @property
     def is_blank(self) -> bool:
@@ -133,6 +140,8 @@ class Durable:
                 self._publish(Notice("j", child, place, self._config.name))
             case Bequeathed(child):
                 self.core.land.expected.remove(child)
+            case Born(broker, birth):
+                self.core.land.births[broker] = birth
             case Retired():
                 self._publish(Notice("l", self._config.name))
             case Released(child):

@@ -15,15 +15,18 @@ Bounds: copies that wait (`BUFFER_MAX`; one more is dropped, and asked for again
 
 from collections import Counter
 
-from holdfast.model.errors import ConfigError, LocalMisuse, PeerViolation
+from msgspec.structs import replace
+
+from holdfast.model.errors import ConfigError, PeerViolation
 from holdfast.model.land_messages import Surroundings
 from holdfast.model.relay_messages import Relay, Standing
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import Hub
+from holdfast.protocols.locamu.births import check_memory
 from holdfast.protocols.locamu.copies import Copy, Entry, Reaches, leads_here
 from holdfast.protocols.locamu.durable import Durable
 from holdfast.protocols.locamu.headers import Decoder, Encoder, HeaderSize, LinkTerms, relay_overhead
-from holdfast.protocols.locamu.journal import Finished, Learnt, Took
+from holdfast.protocols.locamu.journal import Born, Finished, Learnt, Took
 from holdfast.protocols.locamu.peers import Peer, active
 from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.protocols.node import CancelTimer, Report, SetTimer
@@ -314,7 +317,9 @@ class Exchange:
 
     def on_standing(self, name: str, standing: Standing) -> None:
         peer, first = self.peers[name], not self.peers[name].greeted
-        self._check_memory(name, standing)
+        check_memory(self.core, name, standing)
+        if standing.birth and name not in self.core.land.births:
+            self.durable.put(Born(name, standing.birth))
         advanced = any(number > peer.column.get(node, 0) for node, number in standing.column.items())
         if first:
             peer.column = dict(standing.column)
@@ -336,15 +341,6 @@ class Exchange:
         if standing.asking or name in self.active:
             self._send_identifiers(peer, at_once=standing.asking)
         self._stir()
-
-    def _check_memory(self, name: str, standing: Standing) -> None:
-        """Somebody who has more of our messages than we know of shows that we have lost what we had written down."""
-        has, given = standing.column.get(self.name, 0), self.core.past.get((self.name, name), 0)
-        if has > given:
-            raise LocalMisuse(
-                f"broker {self.name} has lost what it wrote down: {name} has {has} of its messages, and it knows of "
-                f"{given}. What it says would be taken for repeats, so it ends; give it its journal back"
-            )
 
     def _strike_off(self, peer: Peer) -> None:
         """What the peer has, it does not lack any more."""
@@ -411,7 +407,10 @@ class Exchange:
             return
         standing = self._standing(peer, asking)
         if standing != peer.said or asking:
+            births, is_first = self.core.land.births, peer.said is None
             peer.said = standing
+            if is_first:
+                standing = replace(standing, birth=births[self.name], known=births.get(peer.name, 0))
             self.hub.send(peer.name, standing)
 
     def _standing(self, peer: Peer, asking: bool) -> Standing:

@@ -29,6 +29,13 @@ class Began(Struct, tag="began"):
     session: int
 
 
+class Born(Struct, tag="born"):
+    """A broker, or we ourselves, are known by that birth from now on."""
+
+    broker: str
+    birth: int
+
+
 class Left(Struct, tag="left"):
     """A client's session is over."""
 
@@ -83,7 +90,7 @@ class Released(Struct, tag="released"):
     child: str
 
 
-Record = Began | Left | Said | Took | Learnt | Finished | Welcomed | Bequeathed | Retired | Released
+Record = Began | Born | Left | Said | Took | Learnt | Finished | Welcomed | Bequeathed | Retired | Released
 
 
 class Image(Struct, omit_defaults=True):

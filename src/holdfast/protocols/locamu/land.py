@@ -26,6 +26,7 @@ class LandImage(Struct):
     expected: list[str] = []
     joined: bool = False
     leaving: bool = False
+    births: dict[str, int] = {}
 
 
 class Land:
@@ -44,6 +45,8 @@ class Land:
         """Addresses, as far as they were told."""
         self.expected: list[str] = []
         """Those below us that have not been told yet with what they begin: what we process until then is in that."""
+        self.births: dict[str, int] = {}
+        """Ours, and those by which we know the brokers that we are connected with: see `protocols.locamu.births`."""
         self.joined = False
         """Whether we came to a tree that was there."""
         self.leaving = False
@@ -77,6 +80,7 @@ class Land:
         self.gone.append(child)
         self.retiring = [name for name in self.retiring if name != child]
         self.places.pop(child, None)
+        self.births.pop(child, None)
         self._draw(tuple(edge for edge in self.near.edges if child not in edge))
         return True
 
@@ -114,6 +118,13 @@ class Land:
         """Whether that one is a leaf below us that came later."""
         return name in self.newcomers and (self.near.name, name) in self.near.edges
 
+    def is_taken(self, name: str) -> bool:
+        """Whether a newcomer cannot have that name: somebody has, or had it, who is not waiting to be taken in here.
+
+        Whoever was taken in has told us its birth. If it asks again, it has lost what it had written down since.
+        """
+        return name in self.gone or name in self.births or (name in self.near and not self.sponsors(name))
+
     def seen_from(self, heir: str) -> LandImage:
         """The same for a leaf below us."""
         near, paths = self.near, self.near.paths(heir)
@@ -122,7 +133,8 @@ class Land:
         newcomers = [name for name in self.newcomers if name in paths and name != heir]
         if self.joined:
             newcomers.append(near.name)
-        return LandImage(edges, 1, newcomers, self.gone, places, joined=True)
+        births = {name: self.births[name] for name in near.within(self._reach.links, heir) if name in self.births}
+        return LandImage(edges, 1, newcomers, self.gone, places, joined=True, births=births)
 
     def image(self) -> LandImage:
         return LandImage(
@@ -134,6 +146,7 @@ class Land:
             self.expected,
             self.joined,
             self.leaving,
+            self.births,
         )
 
     def restore(self, image: LandImage) -> None:
@@ -143,4 +156,4 @@ class Land:
             self.near, self.changes = Neighbourhood(self.near.name, image.edges), image.changes
             self._terms.clear()
         self.newcomers, self.gone, self.expected = image.newcomers, image.gone, image.expected
-        self.joined, self.leaving = image.joined, image.leaving
+        self.joined, self.leaving, self.births = image.joined, image.leaving, image.births
