@@ -7,7 +7,8 @@ from msgspec import Meta, Struct
 from holdfast.model.batches import Name
 from holdfast.model.terms import Text
 
-EDGES_MAX = 1 << 16
+EDGES_MAX = 1 << 14
+"""More than a neighbourhood has of which a header can tell: see `protocols.locamu.surroundings`."""
 STATE_BYTES_MAX = 1 << 26
 
 

@@ -47,15 +47,30 @@ class Neighbourhood:
             if below == name:
                 self.parent = above
         self._paths: dict[str, dict[str, tuple[str, ...]]] = {}
-        if len(self.paths(name)) < len(self._near):
+        if len(self.reached(name, len(self.edges))) < len(self._near):
             raise ConfigError(f"broker {name} was told of edges of a tree that do not hang together with it.")
 
     def __contains__(self, name: str) -> bool:
         return name in self._near
 
+    @property
+    def size(self) -> int:
+        """How many brokers there are in it."""
+        return len(self._near)
+
     def neighbours(self, name: str) -> list[str]:
         """Those one edge away."""
         return sorted(self._near[name])
+
+    def reached(self, start: str, hops: int) -> set[str]:
+        """Everybody at most so far away from there, itself included; it takes as long as these are many."""
+        found, ring = {start}, [start]
+        while ring and hops:
+            further = dict.fromkeys(near for one in ring for near in self._near[one])
+            ring = [near for near in further if near not in found]
+            found.update(ring)
+            hops -= 1
+        return found
 
     def paths(self, start: str) -> dict[str, tuple[str, ...]]:
         """From there to everybody that is known: the brokers on the way, the end included."""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from holdfast.model.batches import Batch
 from holdfast.model.errors import PeerViolation
-from holdfast.model.land_messages import Farewell, Surroundings
+from holdfast.model.land_messages import EDGES_MAX, Farewell, Surroundings
 from holdfast.model.messages import WIRE_VERSION, Data, Hello, SessionMessage
 from holdfast.model.relay_messages import Notice, Relay, Standing
 from holdfast.model.wire import HEADER_BYTES, decode, encode
@@ -101,6 +101,46 @@ def test_a_path_of_more_brokers_than_anybody_keeps_is_refused():
     assert violation(broker, "d", Surroundings(edges)) == ""
     long = Copy(("q", "p", "d", "r"), {"r": {"c": 1}}, {})
     assert "nothing comes to c along q p d r" in violation(broker, "d", relay(long, edges))
+
+
+def star(leaves: int) -> tuple[Edge, ...]:
+    return (("d", "c"), *(("d", f"n{number}") for number in range(leaves)))
+
+
+def chain(length: int) -> tuple[Edge, ...]:
+    return (("d", "c"), ("d", "n0"), *((f"n{number}", f"n{number + 1}") for number in range(length)))
+
+
+@pytest.mark.parametrize(
+    ("edges", "problem"),
+    [
+        (star(EDGES_MAX - 1), "with more than 262144 pairs of brokers"),
+        (star(520), "with more than 262144 pairs of brokers"),
+        (chain(EDGES_MAX - 2), "16380 brokers that are more than 3 edges away from it"),
+        ((*star(1), ("n0", "c")), "that are no tree"),
+        ((*star(1), ("p", "q")), "that do not hang together with it"),
+        ((("d", "p"),), "in which c is not"),
+    ],
+)
+def test_surroundings_that_cannot_be_end_the_session_at_once(edges: tuple[Edge, ...], problem: str):
+    """Reading them for all pairs would take hours, and for all paths of a chain gigabytes."""
+    broker = broker_with("d")
+    said = violation(broker, "d", Surroundings(edges))
+    assert said.startswith("d described ")
+    assert said.endswith(problem)
+    assert "d" not in broker.hub.links
+
+
+@pytest.mark.parametrize("edges", [star(500), chain(2)])
+def test_surroundings_that_can_be_are_taken(edges: tuple[Edge, ...]):
+    assert violation(broker_with("d"), "d", Surroundings(edges)) == ""
+
+
+def test_more_edges_than_anybody_has_do_not_come_through_the_wire():
+    frames = [encode(Data(1, Surroundings(star(leaves))))[HEADER_BYTES:] for leaves in (EDGES_MAX - 1, EDGES_MAX)]
+    assert decode(frames[0]) == Data(1, Surroundings(star(EDGES_MAX - 1)))
+    with pytest.raises(PeerViolation):
+        decode(frames[1])
 
 
 @pytest.mark.parametrize("path", [("q",), ("q", "d"), ("b", "d"), ("f", "d")])

@@ -17,7 +17,7 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from holdfast.model.errors import ConfigError, PeerViolation
+from holdfast.model.errors import PeerViolation
 from holdfast.model.land_messages import Surroundings
 from holdfast.model.relay_messages import Relay, Standing
 from holdfast.protocols.config import BrokerConfig
@@ -25,9 +25,10 @@ from holdfast.protocols.hub import Hub
 from holdfast.protocols.locamu.births import check_memory
 from holdfast.protocols.locamu.copies import Copy, Entry, Reaches, leads_here
 from holdfast.protocols.locamu.durable import Durable
-from holdfast.protocols.locamu.headers import Decoder, Encoder, HeaderSize, LinkTerms, relay_overhead
+from holdfast.protocols.locamu.headers import Decoder, Encoder, HeaderSize, relay_overhead
 from holdfast.protocols.locamu.journal import Born, Finished, Learnt, Took
 from holdfast.protocols.locamu.peers import Peer, active
+from holdfast.protocols.locamu.surroundings import terms_of
 from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.protocols.node import CancelTimer, Report, SetTimer
 
@@ -115,11 +116,7 @@ class Exchange:
 
     def on_surroundings(self, name: str, said: Surroundings) -> None:
         """Whatever that broker sends from now on refers to the tree as it knows it."""
-        try:
-            terms = LinkTerms(Neighbourhood(name, said.edges), self.name, name, self.reach)
-        except (ConfigError, KeyError):
-            raise PeerViolation(f"{name} described surroundings in which {self.name} is not") from None
-        self.peers[name].decoder = Decoder(terms, name, self.name)
+        self.peers[name].decoder = Decoder(terms_of(said, name, self.name, self.reach), name, self.name)
 
     def opened(self, name: str, fresh: bool) -> None:
         """A session with that broker begins, or goes on."""

@@ -57,11 +57,7 @@ class LinkTerms:
         self.nodes = sorted(name for name in ours if len(ours[name]) <= reach.safe and len(theirs[name]) <= reach.safe)
         self.index = {name: at for at, name in enumerate(self.nodes)}
         self.pairs: list[Pair] = [
-            (x, y)
-            for x in self.nodes
-            for paths in [near.paths(x)]
-            for y in self.nodes
-            if 0 < len(paths[y]) <= reach.marks
+            (x, y) for x in self.nodes for y in sorted(near.reached(x, reach.marks) & self.index.keys()) if y != x
         ]
         self.pair_index = {pair: at for at, pair in enumerate(self.pairs)}
         self.bits_bytes = -(-len(self.pairs) // 8)
