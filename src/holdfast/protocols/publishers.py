@@ -167,7 +167,7 @@ def relay_problem(relay: Relay) -> str:
     """What is wrong with the content of a copy from another broker; a copy without any tells of identifiers alone."""
     notice = relay.notice
     if notice is None:
-        return topic_problem(relay.batch.topic) if relay.batch is not None else ""
+        return _batch_problem(relay.batch) if relay.batch is not None else ""
     if relay.batch is not None:
         return "a copy is of a batch or of a notice, not of both"
     if notice.what == "c":
@@ -177,6 +177,14 @@ def relay_problem(relay: Relay) -> str:
     if len(notice.pattern) > NAME_CHARACTERS_MAX:
         return f"a broker's name has at most {NAME_CHARACTERS_MAX} characters, not {len(notice.pattern)}"
     return ""
+
+
+def _batch_problem(batch: Batch) -> str:
+    try:
+        batch.check()
+    except BatchError as error:
+        return str(error)
+    return topic_problem(batch.topic)
 
 
 def _interest_problem(pattern: str, where: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.model.batches import Batch
+from holdfast.model.batches import SEQ_MAX, Batch, pack_lengths
 from holdfast.model.errors import PeerViolation
 from holdfast.model.land_messages import EDGES_MAX, Farewell, Surroundings
 from holdfast.model.messages import WIRE_VERSION, Data, Hello, SessionMessage
@@ -196,6 +196,33 @@ def test_a_notice_that_can_be_is_taken(notice: Notice):
 def test_a_copy_of_a_batch_and_a_notice_at_once_is_refused():
     said = violation(broker_with("d"), "d", Relay(header(Copy(("d",), MARKS, {})), BATCH, Notice("s", "t")))
     assert said == "d relayed what cannot be: a copy is of a batch or of a notice, not of both"
+
+
+@pytest.mark.parametrize(
+    ("batch", "problem"),
+    [
+        (Batch("eve", 1, "t", 2, b"xyz", count=2), "2 equal messages in 3 payload bytes"),
+        (Batch("eve", 1, "t", 2, b"xyz", count=2, lengths=b"xyz"), "2 messages but 3 bytes of lengths"),
+        (
+            Batch("eve", 1, "t", 2, b"xyz", count=2, lengths=pack_lengths([1, 3])),
+            "do not add up to its 3",
+        ),
+        (Batch("eve", 1, "t", 2, b"xyz", count=3, keys=(("k",),) * 2), "3 messages but 2 entries of keys"),
+        (
+            Batch("eve", 1, "t", 2, b"xyz", count=3, attributes=({"a": 1},) * 4),
+            "but 4 entries of attributes",
+        ),
+        (Batch("eve", SEQ_MAX, "t", 2, b"xyz", count=3), f"numbers its messages past {SEQ_MAX}"),
+        (Batch("eve", 1, "a/+", 2, b"x"), "a/+"),
+    ],
+)
+def test_a_batch_that_cannot_be_ends_the_session_and_is_not_written_down(batch: Batch, problem: str):
+    broker = broker_with("d")
+    said = violation(broker, "d", Relay(header(Copy(("d",), MARKS, {})), batch, None))
+    assert said.startswith("d relayed what cannot be: ")
+    assert problem in said
+    assert "d" not in broker.hub.links
+    assert broker.durable.journal.last == 1, "something but its own birth was written down"
 
 
 def test_a_notice_of_a_kind_that_there_is_not_does_not_come_through_the_wire():
