@@ -280,7 +280,7 @@ def test_a_leaf_that_has_said_that_it_leaves_is_let_go_after_a_crash_of_its_pare
     again.receive("d", hello, 1.1)
     effects = again.receive("d", Data(1, Farewell()), 1.2)
     assert Report("left", peer="d") in effects
-    assert again.durable.core.land.gone == ["d"]
+    assert list(again.durable.core.land.gone) == ["d"]
 
 
 def test_whoever_comes_with_another_birth_is_not_listened_to():

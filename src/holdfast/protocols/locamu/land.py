@@ -39,8 +39,8 @@ class Land:
         """How often it has changed since the broker was told of it; 0: both ends of a link know the same."""
         self.newcomers: list[str] = []
         """Those near us who came to a tree that was there."""
-        self.gone: list[str] = []
-        """Those who were near and left: their names are not given again."""
+        self.gone: dict[str, None] = {}
+        """Those who were near and left: their names are not given again. Why that has no bound is in the docs."""
         self.places: dict[str, str] = {}
         """Addresses, as far as they were told."""
         self.expected: list[str] = []
@@ -77,7 +77,7 @@ class Land:
         if not self.may_leave(child):
             return False
         self.newcomers = [name for name in self.newcomers if name != child]
-        self.gone.append(child)
+        self.gone[child] = None
         self.retiring = [name for name in self.retiring if name != child]
         self.places.pop(child, None)
         self.births.pop(child, None)
@@ -134,14 +134,14 @@ class Land:
         if self.joined:
             newcomers.append(near.name)
         births = {name: self.births[name] for name in near.within(self._reach.links, heir) if name in self.births}
-        return LandImage(edges, 1, newcomers, self.gone, places, joined=True, births=births)
+        return LandImage(edges, 1, newcomers, list(self.gone), places, joined=True, births=births)
 
     def image(self) -> LandImage:
         return LandImage(
             list(self.near.edges),
             self.changes,
             self.newcomers,
-            self.gone,
+            list(self.gone),
             self.places,
             self.expected,
             self.joined,
@@ -155,5 +155,5 @@ class Land:
         if image.changes:
             self.near, self.changes = Neighbourhood(self.near.name, image.edges), image.changes
             self._terms.clear()
-        self.newcomers, self.gone, self.expected = image.newcomers, image.gone, image.expected
+        self.newcomers, self.gone, self.expected = image.newcomers, dict.fromkeys(image.gone), image.expected
         self.joined, self.leaving, self.births = image.joined, image.leaving, image.births
