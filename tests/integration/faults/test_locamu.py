@@ -153,6 +153,26 @@ def test_total_order_is_refused_and_a_damaged_journal_keeps_a_broker_from_starti
     holdfast.run(story())
 
 
+def test_a_broker_that_is_started_with_an_empty_directory_under_a_used_name_ends(tmp_path: Path):
+    async def story() -> None:
+        # It has said nothing yet: there are no numbers by which it could be noticed.
+        async with tree_of_processes(tmp_path, {"0": None, "1": "0"}, protocol="locamu") as processes:
+            address = processes.cluster.broker("0").address
+            async with holdfast.connect(address, name="alice", cluster="faults") as alice:
+                # Known everywhere when it is confirmed, so the two have met.
+                await alice.subscribe("t")
+            processes.crash("1")
+            (tmp_path / STATE / f"1{SUFFIX}").unlink()
+            processes.restart("1")
+            [running] = [one for one in processes.running if one.name == "1"]
+            await until(lambda: not running.process.is_alive(), "the broker ends")
+            assert (await broker_status(processes.cluster.broker("0"))).ready
+
+    holdfast.run(story())
+    log = (tmp_path / "logs" / "broker-1.log").read_text()
+    assert "broker 1 has lost what it wrote down: 0 knows it by the birth" in log
+
+
 def test_a_broker_joins_by_an_address_survives_a_kill_and_leaves_for_good(tmp_path: Path):
     async def story() -> None:
         async with tree_of_processes(tmp_path, {"0": None, "1": "0", "2": "1"}, protocol="locamu") as processes:
