@@ -42,11 +42,14 @@ from holdfast.storage.stores.store import Damage, StoreAway, StoreError, StoreFa
 
 T = TypeVar("T")
 
-SEGMENT_BYTES = 8 << 20
+SEGMENT_BYTES = 32 << 20
+"""A repository under load writes some hundreds of MB a second, and beginning a segment costs as much as a few MB."""
+ENTRIES_MAX = 4096
+"""With so many entries a segment is full at a quarter of its size: opening the store looks at each of the last one."""
 RECORD_BYTES = 1 << 16
 """More than what stands around the entries of a commit that is light."""
 FULL_MAX = 8
-"""How many full segments may wait for somebody who wants them synced."""
+"""How many full segments are held open for somebody who wants them synced; of those before, the numbers are known."""
 LOOKS_MAX = 20
 """How often somebody who only reads begins anew because a segment went away meanwhile."""
 _MARK = Layout("<4sQQI")
@@ -69,9 +72,12 @@ class SegmentStore(BufferedStore):
         self._lock: Any = None
         self._mark = self._broken = 0
         self._synced = (0, 0)
-        self._full: list[int] = []
+        self._full: list[tuple[int, int]] = []
+        """Full segments that were not synced: their numbers and descriptors."""
         self._left: list[int] = []
-        """Full segments that somebody wrote before, who may not have synced them."""
+        """Those before them, or of somebody who wrote before and may not have synced them."""
+        self._entries = 0
+        """How many the segment has that is being written."""
         # Nor the directory.
         self._is_new = True
         if write:
@@ -141,6 +147,7 @@ class SegmentStore(BufferedStore):
         """Write behind the last commit: what stands there was never finished."""
         self._fd = self._files.open_for_writing(self._active)
         self._end = self._state.end
+        self._entries = sum(len(index.firsts) for index in self._state.index.values())
         os.ftruncate(self._fd, self._end)
         self._set_aside()
         if self._state.harmed and self._state.harmed[-1].end == self._end:
@@ -150,7 +157,7 @@ class SegmentStore(BufferedStore):
 
     def _begin_segment(self, number: int, descriptor: int) -> None:
         self._fd = descriptor
-        self._active, self._end = number, 0
+        self._active, self._end, self._entries = number, 0, 0
         self._state.index = {}
         self._set_aside()
         state = self._state
@@ -179,19 +186,22 @@ class SegmentStore(BufferedStore):
         write_index(self._files.index_path(number), index)
         descriptor = self._files.open_for_writing(number + 1)
         # Whatever fails from here on, each descriptor has one owner: one that is closed twice may be somebody else's.
-        self._full.append(self._fd)
+        self._full.append((number, self._fd))
         self._begin_segment(number + 1, descriptor)
         self._files.sealed(number, index)
         if len(self._full) > FULL_MAX:
-            self._sync_full()
+            # Nobody has asked to have it synced yet, and who only writes does not wait for the disk.
+            oldest, unsynced = self._full.pop(0)
+            self._left.append(oldest)
+            os.close(unsynced)
 
     def _sync_full(self) -> None:
         while self._left:
             self._files.sync(self._left[0])
             self._left.pop(0)
         while self._full:
-            os.fsync(self._full[0])
-            os.close(self._full.pop(0))
+            os.fsync(self._full[0][1])
+            os.close(self._full.pop(0)[1])
 
     # ------------------------------------------------------------------------------------------------------- the change
 
@@ -215,7 +225,11 @@ class SegmentStore(BufferedStore):
 
     def is_light(self, size_bytes: int) -> bool:
         # Another segment is begun before it is full.
-        return self._end + 2 * size_bytes + RECORD_BYTES < self._segment_bytes
+        return self._has_room_for(2 * size_bytes + RECORD_BYTES)
+
+    def _has_room_for(self, size_bytes: int) -> bool:
+        full_at = self._segment_bytes if self._entries < ENTRIES_MAX else self._segment_bytes // 4
+        return self._end + size_bytes <= full_at
 
     def _write_change(self, change: Change) -> None:
         rows = [(one.stream, row_of(one.stream, one.entry, one.late)) for one in change.entries]
@@ -223,7 +237,7 @@ class SegmentStore(BufferedStore):
         # What takes the place of something harmed, or lost, stands in another segment: the one before is closed, with
         # an index that says what is sound in it.
         makes_up = change.dropped or (change.mended and self._state.notes)
-        if self._state.index and (makes_up or self._end + size > self._segment_bytes):
+        if self._state.index and (makes_up or not self._has_room_for(size)):
             self._roll()
         pieces: list[bytes] = []
         places: list[tuple[Placed, int, int]] = []
@@ -250,6 +264,7 @@ class SegmentStore(BufferedStore):
             if index is None:
                 index = state.index[stream] = StreamIndex()
             index.add(head, at, length)
+            self._entries += 1
             if head.last >= state.next.get(stream, 1):
                 state.next[stream] = head.last + 1
         for key, value in change.pairs.items():
@@ -409,7 +424,7 @@ class SegmentStore(BufferedStore):
         if getattr(self, "_fd", -1) > 0 and not self._broken:
             # What was set aside and not used is given back, and need not be read by whoever opens it next.
             os.ftruncate(self._fd, self._end)
-        for descriptor in (getattr(self, "_fd", -1), self._mark, *self._full):
+        for descriptor in (getattr(self, "_fd", -1), self._mark, *(one for _, one in self._full)):
             if descriptor > 0:
                 os.close(descriptor)
         self._fd, self._mark, self._full = -1, 0, []

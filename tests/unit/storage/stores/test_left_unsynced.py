@@ -9,7 +9,7 @@ import pytest
 from holdfast.model.reliable import Level
 from holdfast.services import repository
 from holdfast.storage.stores import MemoryStore
-from holdfast.storage.stores.segments import SegmentStore
+from holdfast.storage.stores.segments import FULL_MAX, SegmentStore
 from tests.support.entries import entry
 
 
@@ -19,9 +19,8 @@ def written(store: SegmentStore | MemoryStore, first: int, last: int) -> None:
         store.commit(Level.WRITTEN)
 
 
-def test_segments_of_another_process_and_their_directory_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with SegmentStore(tmp_path, segment_bytes=1500) as store:
-        written(store, 1, 50)
+def noted(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The files that are synced from now on."""
     synced: set[int] = set()
 
     def noting(sync: Callable[[int], None]) -> Callable[[int], None]:
@@ -31,9 +30,29 @@ def test_segments_of_another_process_and_their_directory_are_synced(tmp_path: Pa
 
         return work
 
+    monkeypatch.setattr(os, "fsync", noting(os.fsync))
+    monkeypatch.setattr(os, "fdatasync", noting(os.fdatasync))
+    return synced
+
+
+def test_full_segments_are_synced_when_somebody_asks_for_it_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     with SegmentStore(tmp_path, segment_bytes=1500) as store:
-        monkeypatch.setattr(os, "fsync", noting(os.fsync))
-        monkeypatch.setattr(os, "fdatasync", noting(os.fdatasync))
+        synced = noted(monkeypatch)
+        written(store, 1, 200)
+        files = list(tmp_path.glob("*.log"))
+        assert len(files) > 2 * FULL_MAX
+        assert not synced
+        store.commit(Level.FSYNCED)
+        assert {file.stat().st_ino for file in files} <= synced
+
+
+def test_segments_of_another_process_and_their_directory_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with SegmentStore(tmp_path, segment_bytes=1500) as store:
+        written(store, 1, 50)
+    with SegmentStore(tmp_path, segment_bytes=1500) as store:
+        synced = noted(monkeypatch)
         store.commit(Level.FSYNCED)
         files = [tmp_path, *tmp_path.glob("*.log")]
         assert len(files) > 3

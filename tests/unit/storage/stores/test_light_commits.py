@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.model.batches import make_batch
 from holdfast.model.reliable import Entry, Level
-from holdfast.storage.stores import Store, open_store, sqlite
+from holdfast.storage.stores import Store, open_store, segments, sqlite
 from holdfast.storage.stores.segments import SegmentStore
 
 
@@ -34,6 +34,20 @@ def test_the_commit_that_would_begin_another_segment_is_not_light(tmp_path: Path
             store_one(store, later)
         assert len(list((tmp_path / "s").glob("*.log"))) > 1
         assert store.bounds("orders") == (1, number + 40)
+
+
+def test_a_segment_of_many_entries_is_full_at_a_quarter_of_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(segments, "ENTRIES_MAX", 10)
+    path, size = tmp_path / "s", 1 << 18
+    with SegmentStore(path, segment_bytes=size) as store:
+        for number in range(1, 11):
+            store_one(store, number, 10_000)
+        assert not store.is_light(0)
+    with SegmentStore(path, segment_bytes=size) as store:
+        assert not store.is_light(0)
+        store_one(store, 11, 10_000)
+        assert store.is_light(0)
+    assert len(list(path.glob("*.log"))) == 2
 
 
 def test_sqlites_log_is_moved_into_the_file_by_a_commit_that_is_not_light(
