@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.model.reliable import Level
 from holdfast.protocols.narada import PublisherConfig, RepositoryConfig
+from holdfast.protocols.narada import subscriber as subscribers
 from holdfast.protocols.narada.events import (
     ControlEvent,
     Gossip,
@@ -132,7 +133,9 @@ def test_2_a_gap_counts_as_had_neither_before_nor_after_it_was_told(remember: bo
     assert world.check().ok
 
 
-def test_3_an_acknowledgement_that_comes_before_its_gossip_is_kept_until_that_comes():
+def test_3_an_acknowledgement_that_comes_before_its_gossip_is_kept_until_that_comes(monkeypatch: pytest.MonkeyPatch):
+    # Bob says by identity what he has, which everybody understands, only when he has nothing new.
+    monkeypatch.setattr(subscribers, "CUT_SOON_MAX", 0)
     world = world_of(2)
     ear = Ear(world)
     alice, bob = world.publisher("alice"), world.subscriber("bob", subscriber("bob", ack_s=0.1))
@@ -146,7 +149,7 @@ def test_3_an_acknowledgement_that_comes_before_its_gossip_is_kept_until_that_co
     assert ear.count(SubscriberAck, "bob", passive) > 0
     assert known.sync == 0
     assert known.pending[steering].highest == 5
-    # From now on bob says by identity what he has, which everybody understands: only gossip is to help here.
+    # Nor then: only gossip is to help here.
     ear.lose = lambda _, whom, event: whom == passive and isinstance(event, SubscriberAck) and bool(event.cut)
     world.run(6.0)
     assert known.sync == 5

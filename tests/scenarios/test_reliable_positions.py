@@ -4,7 +4,8 @@ import pytest
 
 from holdfast.model.errors import LocalMisuse
 from holdfast.protocols.narada import BufferFull, Publisher, PublisherConfig, RepositoryConfig
-from holdfast.protocols.narada.events import Recovery, Resent, Retransmit, SubscriberNak
+from holdfast.protocols.narada.events import Recovery, Rectify, Resent, Retransmit, SubscriberNak, encode, inbox_topic
+from holdfast.protocols.narada.participant import Say
 from holdfast.simulation.reliable import ReliableWorld
 from tests.support.reliable import STEERING, Ear, keeping, numbers, publish, stored, subscriber, world_of
 
@@ -85,6 +86,54 @@ def test_one_with_memory_that_begins_anew_gets_nothing_from_before_there_and_not
     world.run_until_drained(30.0)
     assert bob.machine.status()["failovers"] == 1
     assert world.payloads("bob") == [*numbers(1, 3), *numbers(first, 11)]
+
+
+def test_a_beginning_that_is_late_begins_nothing_even_if_its_repository_has_restarted():
+    world = world_of(1)
+    ear = Ear(world)
+    alice = world.publisher("alice")
+    world.subscriber("bob", subscriber("bob", start="seq", value=8, anew=True))
+    world.run(1.0)
+    late = next(event for _, whom, event in ear.said if isinstance(event, Recovery) and whom == "r1")
+    ear.lose = lambda who, _, __: who == "bob"
+    publish(world, alice, 1, 10, 1.0)
+    world.at(2.0, world.crash("r1"))
+    world.at(2.1, world.recover("r1"))
+    world.at(4.0, lambda: world.medium.publish("bob", Say(inbox_topic("orders", "r1"), encode(late)), 1000))
+    world.run(4.5)
+    known = world.repositories["r1"].machine.streams["orders"].dissemination.subscriptions["bob"]
+    assert (known.sync, known.begun_by) == (0, late.reader)
+
+
+def test_one_that_comes_back_begins_with_what_it_has_to_know_first_and_with_nothing_else():
+    world = world_of(1)
+    ear = Ear(world)
+    alice, bob = world.publisher("alice"), world.subscriber("bob", subscriber("bob"))
+    publish(world, alice, 1, 3, 1.0)
+    world.at(2.0, bob.crash)
+    # The fifth does not arrive, and is given up; after a restart what lies behind bob is read from the store.
+    ear.lose = lambda _, __, event: (
+        (event is None and 3.009 < world.kernel.now < 3.011) or isinstance(event, Retransmit)
+    )
+    publish(world, alice, 4, 6, 3.0)
+    world.at(3.05, world.crash("alice"))
+    world.run(5.0)
+    world.repositories["r1"].give_up("orders", "alice")
+    world.run(5.5)
+    world.crash("r1")()
+    world.recover("r1")()
+    world.run(6.0)
+    ear.said.clear()
+    ear.lose = lambda _, whom, event: whom == "bob" and isinstance(event, Rectify) and event.begins
+    bob.start()
+    world.run(8.0)
+    rest = [event for _, whom, event in ear.said if whom == "bob" and isinstance(event, Rectify) and not event.begins]
+    assert rest
+    assert rest[0].first == rest[0].sync + 1
+    assert world.payloads("bob") == numbers(1, 3)
+    ear.lose = lambda *_: False
+    world.run(12.0)
+    assert world.payloads("bob") == [*numbers(1, 4), b"6"]
 
 
 def test_where_one_began_does_not_matter_to_a_repository_that_has_not_heard_of_it():

@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.model.reliable import Retention
 from holdfast.protocols.narada import dissemination
+from holdfast.protocols.narada.answers import expired
 from holdfast.protocols.narada.events import ControlEvent, Retransmit, catenation
 from holdfast.simulation.reliable import ReliableWorld
 from tests.support.reliable import (
@@ -126,10 +127,10 @@ def test_a_gap_is_told_by_the_numbers_of_what_lay_there_if_a_sibling_has_forgott
     world.run(20.0)
     assert world.payloads("bob") == numbers(4, 6)
     assert world.history.gaps["bob"] == [("alice", 1, 1, 3), ("alice", 1, 7, 10)]
-    assert keeping(world, "r1").expired() == (("alice", catenation(1, 3)),)
+    assert expired(keeping(world, "r1")) == (("alice", catenation(1, 3)),)
     # What was passed over expires as well, and is told of with the rest from then on.
     forget(world, "r1", 11, keep_unread=False)
-    assert keeping(world, "r1").expired() == (("alice", catenation(1, 10)),)
+    assert expired(keeping(world, "r1")) == (("alice", catenation(1, 10)),)
 
 
 def test_what_lies_behind_a_place_that_was_filled_late_goes_when_that_is_old():

@@ -1,12 +1,14 @@
 """Whoever comes back goes on where it was, at whichever repository: they tell each other how far subscribers are."""
 
 from holdfast.protocols.narada import RepositoryConfig
-from holdfast.protocols.narada.events import Gossip, SubscriberAck, Tidings, catenation
+from holdfast.protocols.narada.events import Gossip, SubscriberAck, Tidings, catenation, encode, inbox_topic
 from holdfast.protocols.narada.had import NOTHING, account, both
+from holdfast.protocols.narada.participant import Say
 from holdfast.protocols.trackers import RangeTracker
 from holdfast.simulation.reliable.agreeing import behind
 from holdfast.simulation.reliable.world import ReliableWorld
 from tests.support.reliable import Ear, keeping, numbers, publish, subscriber, world_of
+from tests.support.shelves import LIFE, STREAM, Shelf
 
 
 def sync(world: ReliableWorld, repository: str, name: str) -> int:
@@ -137,3 +139,33 @@ def test_what_the_teller_lacks_itself_is_not_passed_over():
     cut = ((chain.publisher, chain.cat(4)),)
     managed.telling.on_tidings(Tidings(world.stream, "r9", cut, lacks, (("bob", one.since_ns),)))
     assert one.sync == 2
+
+
+def test_what_a_reader_acknowledges_after_a_restart_is_noted_by_what_it_says_itself():
+    world = world_of(1)
+    alice, bob = world.publisher("alice"), world.subscriber("bob", subscriber("bob"))
+    world.at(0.9, bob.crash)
+    publish(world, alice, 1, 10, 1.0)
+    world.at(2.0, world.crash("r1"))
+    world.at(2.1, world.recover("r1"))
+    world.run(3.0)
+    assert keeping(world, "r1").table_from == 11
+    cut = (("alice", catenation(1, 5)),)
+    ack = SubscriberAck("orders", "bob", "r1", keeping(world, "r1").era, ((1, 5),), cut)
+    world.medium.publish("bob", Say(inbox_topic("orders", "r1"), encode(ack)), 1000)
+    world.run(3.5)
+    known = world.repositories["r1"].machine.streams["orders"].dissemination.subscriptions["bob"]
+    assert (known.sync, known.had) == (5, (cut, ()))
+
+
+def test_what_was_given_up_and_came_late_does_not_hide_what_was_had_behind_it():
+    shelf = Shelf("r1")
+    shelf.keep(1, numbers(1, 3))
+    shelf.keep(6, numbers(6, 7))
+    assert shelf.machine.give_up(STREAM, "alice")[0] == 2
+    shelf.commit()
+    shelf.keep(5, numbers(5, 5))
+    cut, lacks = account(shelf.keeping, 7)
+    assert cut == (("alice", catenation(LIFE, 7)),)
+    assert lacks == tuple(("alice", catenation(LIFE, number), catenation(LIFE, number)) for number in (4, 5))
+    assert account(shelf.keeping, 8)[1] == (("alice", catenation(LIFE, 4), catenation(LIFE, 4)),)

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from holdfast.simulation.reliable.swarm import RELIABLE_CLASSES, ReliableClass, run_reliable
+from holdfast.simulation.reliable.author import RELIABLE_CLASSES, ReliableClass
+from holdfast.simulation.reliable.swarm import run_reliable
 
 RUNS = int(os.environ.get("SWARM_RUNS", "200")) // len(RELIABLE_CLASSES) + 1
 
@@ -60,6 +61,7 @@ ONCE_BROKEN: list[tuple[ReliableClass, int, str]] = [
     ("retention", 91037, "a place was given up though a sibling had not said yet that it has the message"),
     ("retention", 72422, "what filled a place late kept what lay behind it, which was judged by its own age"),
     ("retention", 120293, "what a sibling had forgotten, and never came here, counted as forgotten here"),
+    ("retention", 170199, "what had been given up, and then expired, was no gap to whoever had not come so far"),
     ("levels", 6224, "an acknowledgement of an earlier era was translated by the rows of the next"),
     ("levels", 50011, "who did not hear that nothing lies there any more asked for what was told and lost for ever"),
 ]

@@ -33,7 +33,8 @@ from holdfast.protocols.narada.participant import Release
 from holdfast.protocols.narada.voids import pass_void
 from holdfast.protocols.trackers import RangeTracker
 from holdfast.simulation.reliable import hosts, repository_hosts
-from holdfast.simulation.reliable.swarm import ReliableClass, run_reliable
+from holdfast.simulation.reliable.author import ReliableClass
+from holdfast.simulation.reliable.swarm import run_reliable
 from holdfast.storage.stores import expiry
 from tests.support.reliable import (
     a_subscription_that_began_while_another_was_away,
@@ -275,10 +276,6 @@ def _what_the_pairs_do_not_tell_of_is_not_looked_for(patch: Patch) -> None:
 _go_on = subscribers.Subscriber._go_on
 
 
-def _what_subscribers_have_had_is_not_noted(patch: Patch) -> None:
-    patch.setattr(dissemination, "account", lambda *_: NOTHING)
-
-
 def _nobody_tells_how_far_subscribers_are(patch: Patch) -> None:
     patch.setattr(tidings.Telling, "tell", lambda *_, **__: [])
 
@@ -312,7 +309,6 @@ MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
     (_ends_of_subscriptions_are_said_once, "forget", {"remembered"}),
     (_who_begins_live_skips_a_little, "positions", {"unreleased"}),
     (_nobody_tells_how_far_subscribers_are, "away", {"NotDrained", "again"}),
-    (_what_subscribers_have_had_is_not_noted, "away", {"again"}),
 ]
 
 
@@ -340,6 +336,13 @@ def test_a_harmed_store_that_goes_on_in_its_old_era_is_caught(monkeypatch: pytes
     assert run_reliable(135, "damage").ok
     monkeypatch.setattr(Keeping, "begin_anew", lambda _: None)
     assert set(run_reliable(135, "damage").what().split(",")) == {"disorder", "unreleased", "ahead"}
+
+
+def test_a_repository_that_does_not_note_what_readers_have_had_is_caught(monkeypatch: pytest.MonkeyPatch):
+    # Whoever hears the reader itself knows it all the same: one schedule in twenty needs what another one noted.
+    assert run_reliable(36, "away").ok
+    monkeypatch.setattr(dissemination, "account", lambda *_: NOTHING)
+    assert run_reliable(36, "away").what() == "again"
 
 
 def test_a_reader_that_is_not_told_what_others_know_it_to_have_had_is_caught(monkeypatch: pytest.MonkeyPatch):

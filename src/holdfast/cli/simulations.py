@@ -19,8 +19,8 @@ from holdfast.model.guarantees import GUARANTEES
 from holdfast.model.verdicts import Verdict
 from holdfast.protocols.registry import PROTOCOLS, find_protocol
 from holdfast.simulation.failures import FAILURE_CLASSES, MOVING, TOLERANCE_MIN, FailureClass, classes_for
+from holdfast.simulation.reliable.author import RELIABLE_CLASSES, ReliableClass
 from holdfast.simulation.reliable.swarm import PROTOCOL as NARADA
-from holdfast.simulation.reliable.swarm import RELIABLE_CLASSES, ReliableClass
 from holdfast.simulation.scenarios import load_scenario
 from holdfast.simulation.workloads import FaultKind, Trouble
 from holdfast.simulation.world import Simulation

@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.cluster.workers import Worker, say, settings_of_this_process, share_out
-from holdfast.simulation.reliable.swarm import ReliableClass, run_reliable
+from holdfast.simulation.reliable.author import ReliableClass
+from holdfast.simulation.reliable.swarm import run_reliable
 from holdfast.simulation.workloads import CALM, Trouble, run_one
 
 MODULE = "holdfast.cluster.campaign"

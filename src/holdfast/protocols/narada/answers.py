@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from holdfast.model.reliable import Entry
-from holdfast.protocols.narada.events import FORGOTTEN, Resent, Row
+from holdfast.protocols.narada.events import FORGOTTEN, RANGES_MAX, Cut, Resent, Row
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Effects
 from holdfast.protocols.trackers import Range
@@ -25,6 +25,12 @@ def void_rows(keeping: Keeping, first: int, last: int) -> list[Row]:
         # All of it, also what was not asked for: whoever is told how far lives were forgotten counts by it.
         rows.append(Row(first, keeping.kept - first, "", 0, FORGOTTEN))
     return sorted(rows, key=lambda row: row.first)
+
+
+def expired(keeping: Keeping) -> Cut:
+    """Up to where each life lay below what is kept; what a sibling forgot, and never came here, has rows of its own."""
+    chains = [chain for chain in keeping.chains.values() if chain.expired]
+    return tuple((one.publisher, one.cat(one.expired)) for one in chains) if len(chains) <= RANGES_MAX else ()
 
 
 def never_rows(keeping: Keeping, asked: Iterable[Range]) -> list[Row]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from holdfast.model.checksums import crc32
 from holdfast.model.reliable import Entry
-from holdfast.protocols.narada.answers import read_upto, resent, void_rows
+from holdfast.protocols.narada.answers import expired, read_upto, resent, void_rows
 from holdfast.protocols.narada.ends import Ends
 from holdfast.protocols.narada.events import (
     MESSAGES,
@@ -59,6 +59,7 @@ class Saved(Struct, array_like=True):
     anew: bool = False
     reader: int = 0
     had: Had = NOTHING
+    begun_by: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -217,11 +218,11 @@ class Dissemination:
             self._pass_voids(one)
             self.save(one)
 
-    def note_had(self, one: Subscription) -> None:
-        """Its sync has moved: note which messages those are."""
+    def note_had(self, one: Subscription, cut: Cut = ()) -> None:
+        """Its sync has moved: note which messages those are; `cut` is what it says itself."""
         if one.had_at != one.sync:
             one.had_at = one.sync
-            one.had = both(one.had, account(self.keeping, one.sync))
+            one.had = both(one.had, account(self.keeping, one.sync, cut))
 
     def hear_had(self, one: Subscription, told: Had) -> None:
         """A sibling says what it has had."""
@@ -254,19 +255,19 @@ class Dissemination:
         """R2S-Rectify: its sync, and what lies behind it, or from the position on that it asks for."""
         keeping = self.keeping
         first = position or one.sync + 1
-        lacks: Lacks = ()
+        begins: Had | None = None if position else (cut, ())
         if not position and not cut:
             # What others know of it counts: it passes over what it had elsewhere.
-            cut, lacks = both(had(keeping, one.sync) if one.sync else NOTHING, one.had)
+            begins = both(had(keeping, one.sync) if one.sync else NOTHING, one.had)
         if first > keeping.end:
-            return [self._rows_to(one, first, keeping.end, (), cut, lacks)]
+            return [self._rows_to(one, first, keeping.end, (), begins)]
         rows, upto = self._recent(first)
         if not rows:
-            head = [] if position else [self._rows_to(one, first, first - 1, (), cut, lacks)]
+            head = [] if position else [self._rows_to(one, first, first - 1, (), begins)]
             return [*head, *self._read(one.name, first, keeping.end)]
         if not position:
             rows = [_skipped(row, one.acked) for row in rows]
-        return [self._rows_to(one, first, upto, tuple(rows), cut, lacks)]
+        return [self._rows_to(one, first, upto, tuple(rows), begins)]
 
     def _recent(self, first: int) -> tuple[list[Row], int]:
         """The rows from there on, if they are among the latest."""
@@ -278,12 +279,14 @@ class Dissemination:
         return found, found[-1].last if found else 0
 
     def _rows_to(
-        self, one: Subscription, first: int, upto: int, rows: tuple[Row, ...], cut: Cut = (), lacks: Lacks = ()
+        self, one: Subscription, first: int, upto: int, rows: tuple[Row, ...], begins: Had | None = None
     ) -> Say:
         keeping = self.keeping
-        forgotten = keeping.expired() if first < keeping.kept else ()
-        where = (one.sync, first, upto, keeping.end)
-        event = Rectify(keeping.stream, keeping.name, keeping.era, *where, rows, cut, keeping.session, forgotten, lacks)
+        forgotten = expired(keeping) if first < keeping.kept else ()
+        cut, lacks = begins or NOTHING
+        where, what = (one.sync, first, upto, keeping.end), (rows, cut, keeping.session, forgotten)
+        said = (keeping.stream, keeping.name, keeping.era, *where, *what)
+        event = Rectify(*said, lacks=lacks, begins=begins is not None)
         return keeping.say_to(one.name, event)
 
     # ------------------------------------------------------------------------------------------------- retransmissions
@@ -333,14 +336,16 @@ class Dissemination:
             if table is not None:
                 # Numbers of an era that is over must not wait for the gossip of the next: they mean other messages.
                 self._translate(one, event.steering, event.ranges, table)
-            self.jump(one, event.cut)
+            if not event.ranges or one.pending.get(event.steering):
+                self.jump(one, event.cut)
             return []
         if event.era == keeping.era:
             before = one.sync
             for first, last in event.ranges:
                 self._acknowledge(one, first, min(last, keeping.end))
             if one.sync != before:
-                self.save(one)
+                # What lies below what we know by heart, as after a restart, we know only by what it says.
+                self.save(one, event.cut if one.sync + 1 < keeping.table_from else ())
         if not keeping.serving:
             return []
         sync = Sync(keeping.stream, keeping.name, keeping.era, one.sync, keeping.end, keeping.session)
@@ -458,11 +463,11 @@ class Dissemination:
 
     # -------------------------------------------------------------------------------------------------------- storing
 
-    def save(self, one: Subscription) -> None:
+    def save(self, one: Subscription, cut: Cut = ()) -> None:
         """Store how far it is, when there is something to store: a sync that is lost costs repeats, and no more."""
-        if self.keeping.end - one.sync <= NEAR:
+        if self.keeping.end - one.sync <= NEAR or cut:
             # After a restart we could not tell any more which messages those are.
-            self.note_had(one)
+            self.note_had(one, cut)
         self.keeping.put_later(_saved(one), "subscriber", one.name)
 
     def restore(self, pairs: dict[str, bytes]) -> None:
@@ -472,7 +477,7 @@ class Dissemination:
                 name = key[len(prefix) :].replace("%2F", "/").replace("%25", "%")
                 saved = _decoder.decode(value)
                 one = Subscription(name, saved.pattern, saved.since_ns, saved.sync)
-                one.anew, one.reader, one.had = saved.anew, saved.reader, saved.had
+                one.anew, one.reader, one.had, one.begun_by = saved.anew, saved.reader, saved.had, saved.begun_by
                 self.subscriptions[name] = one
                 for first, last in saved.ranges:
                     self._acknowledge(one, first, last)
@@ -482,9 +487,8 @@ class Dissemination:
 
 
 def _saved(one: Subscription) -> bytes:
-    return _encoder.encode(
-        Saved(one.pattern, one.acked.prefix, one.acked.ranges(), one.since_ns, one.anew, one.reader, one.had)
-    )
+    whose = (one.anew, one.reader, one.had, one.begun_by)
+    return _encoder.encode(Saved(one.pattern, one.acked.prefix, one.acked.ranges(), one.since_ns, *whose))
 
 
 def _skipped(row: Row, acked: RangeTracker) -> Row:

@@ -242,12 +242,12 @@ class Rectify(Struct, frozen=True, array_like=True, tag=21):
     rows: Rows
     cut: Cut = ()
     """When a subscription begins in the midst of a stream: what it does not want, or has had already."""
-    session: Number = 0
-    """Which life of the repository says so, if it does not wait for its disk: it may have lost what it told before."""
+    session: Number = 0  # Of the repository, if it does not wait for its disk: it may have lost what it told before.
     forgotten: Cut = ()
     """If retention has reached what the subscriber had not read: up to where messages were forgotten."""
     lacks: Lacks = ()
     """Of what the cut says, what was given up: the subscriber passed over it, and if it turns up, it is new."""
+    begins: bool = False  # It answers one that comes, or comes back, with all that it has to know first.
 
 
 class SubscriberAck(Struct, frozen=True, array_like=True, tag=22):

@@ -7,6 +7,7 @@ or another repository says of it, becomes a sync.
 from collections.abc import Iterator
 
 from holdfast.model.reliable import Level
+from holdfast.protocols.narada.answers import expired
 from holdfast.protocols.narada.chains import without
 from holdfast.protocols.narada.events import MESSAGES, RANGES_MAX, Cut, Lacks, Row, catenation, life_of, number_of
 from holdfast.protocols.narada.keeping import Keeping
@@ -25,16 +26,24 @@ def had(keeping: Keeping, sync: int) -> tuple[Cut, Lacks]:
     A gap that was passed is not had: if it turns up, it is new, wherever it comes from.
     """
     if sync + 1 < keeping.table_from or len(keeping.chains) > RANGES_MAX:
-        return (keeping.expired() if sync + 1 >= keeping.kept else ()), ()
+        return (expired(keeping) if sync + 1 >= keeping.kept else ()), ()
     low: dict[Life, int] = {}
+    late: list[tuple[Life, Range]] = []
     for row in _rows(keeping, sync):
         if row.last > sync:
             # Whoever begins in the midst of it wants the rest.
-            who, number = (row.publisher, life_of(row.cat)), number_of(row.part(sync + 1, row.last).cat)
-            low[who] = min(low.get(who, number), number)
+            left = row.part(sync + 1, row.last)
+            who, number = (row.publisher, life_of(row.cat)), number_of(left.cat)
+            if row.kind == MESSAGES and _was_given_up(keeping, who, (number, number + left.count - 1)):
+                late.append((who, (number, number + left.count - 1)))
+            else:
+                low[who] = min(low.get(who, number), number)
     # What is not above its sync lies below it, stored or on its way: whoever begins there does not want it.
     reached = {who: low.get(who, chain.top + 1) - 1 for who, chain in keeping.chains.items()}
     lacks = tuple(_given_up(keeping, reached))
+    for who, (first, last) in late:
+        if first <= reached[who]:
+            lacks += ((who[0], catenation(who[1], first), catenation(who[1], min(last, reached[who]))),)
     if len(lacks) > RANGES_MAX:
         return (), ()
     # Where the first message of a life is to come, what is seen first of it need not be the first.
@@ -51,6 +60,12 @@ def _rows(keeping: Keeping, sync: int) -> Iterator[Row]:
     for entry in (*keeping.staged, *keeping.committing):
         # It has left its place and is not in the table yet.
         yield Row(entry.first, entry.count, entry.publisher, entry.cat)
+
+
+def _was_given_up(keeping: Keeping, who: Life, part: Range) -> bool:
+    """Whether these came late, and so lie behind what was published after them."""
+    chain = keeping.chains.get(who)
+    return chain is not None and bool(chain.given) and not without(part, chain.given)
 
 
 def _given_up(keeping: Keeping, reached: dict[Life, int]) -> Iterator[tuple[str, int, int]]:
@@ -94,19 +109,26 @@ def had_upto(keeping: Keeping, cut: Cut, lacks: Lacks = ()) -> int:
     return first - 1
 
 
-def account(keeping: Keeping, sync: int) -> Had:
-    """The same for others, with all that is not here: it may be missing there, too.
+def account(keeping: Keeping, sync: int, cut: Cut = ()) -> Had:
+    """The same for others, with all that is not here: it may be missing there, too; or `cut`, if that is given.
 
     Nothing if it is not known, or if what we know may be of messages that somebody has lost since.
     """
     told = sync and len(keeping.chains) <= LIVES_MAX and keeping.config.level is Level.FSYNCED
-    cut, _ = had(keeping, sync) if told else NOTHING
+    if cut:
+        return (cut, ()) if told else NOTHING
+    cut, passed = had(keeping, sync) if told else NOTHING
     lacks: list[tuple[str, int, int]] = []
     for publisher, cat in cut:
         chain = keeping.chains[publisher, life_of(cat)]
         low, high = chain.forgotten + 1, number_of(cat)
         parts = chain.stored.new_part(low, high) if low <= high else []
         lacks += [(publisher, chain.cat(first), chain.cat(last)) for first, last in parts]
+    # And with what came late: it is here, and lies behind its sync.
+    for publisher, low, high in passed:
+        chain, part = keeping.chains[publisher, life_of(low)], (number_of(low), number_of(high))
+        late = without(part, chain.stored.new_part(*part))
+        lacks += [(publisher, chain.cat(first), chain.cat(last)) for first, last in late]
     return (cut, tuple(lacks)) if len(lacks) <= RANGES_MAX else NOTHING
 
 

@@ -225,11 +225,13 @@ class Keeping:
     # ------------------------------------------------------------------------------------------------------ forgetting
 
     def forget(self, before: int) -> None:
-        """Retention has reached this sequence number: nobody is told any more what lay below."""
+        """Retention has reached this sequence number: whoever asks what lay below is told that it is gone."""
         self.kept = before
-        for row in [row for row in self.voids if row.kind == FORGOTTEN and row.first < before]:
-            gone = row.part(row.first, before - 1)
-            self.forget_life(row.publisher, life_of(row.cat), number_of(gone.cat) + gone.count - 1)
+        for row in [row for row in self.voids if row.publisher and row.first < before]:
+            chain, gone = self.chains.get((row.publisher, life_of(row.cat))), row.part(row.first, before - 1)
+            if chain is not None:
+                chain.expired = max(chain.expired, number_of(gone.cat) + gone.count - 1)
+                self.touch(chain)
         self.voids = [row for row in self.voids if row.last >= before]
         self.table_from = max(self.table_from, before)
         self.notices_from = max(self.notices_from, before)
@@ -254,11 +256,6 @@ class Keeping:
         """Up to where each life of each publisher was forgotten; nothing if there are too many."""
         chains = [chain for chain in self.chains.values() if chain.forgotten]
         return tuple((one.publisher, one.cat(one.forgotten)) for one in chains) if len(chains) <= RANGES_MAX else ()
-
-    def expired(self) -> Cut:
-        """The same for what lay below `kept`: what a sibling forgot, and never came here, has rows of its own."""
-        chains = [chain for chain in self.chains.values() if chain.expired]
-        return tuple((one.publisher, one.cat(one.expired)) for one in chains) if len(chains) <= RANGES_MAX else ()
 
     def pass_over(self, forgotten: Cut) -> None:
         """A sibling has forgotten these, so that we will not get them there: whoever reads here is told."""

@@ -71,8 +71,8 @@ MEMORY_KEY = "released"
 NAK_RANGES_MAX = 64
 LIVE_AGAIN = 64
 """Who was too slow and is so many messages behind, or fewer, is sent again what is published."""
-CUT_MAX = 64
-"""Of so many lives of publishers it says now and then what it has released."""
+CUT_MAX, CUT_SOON_MAX = 64, 16
+"""Of so many lives of publishers it says now and then what it has released; of fewer whenever it has."""
 
 
 class Subscriber:
@@ -256,10 +256,9 @@ class Subscriber:
             return []
         self._steering.heard_from(event.repository)
         if self.state == "recovering":
-            # What does not begin behind our sync answers an earlier question, by numbers of an era that may be over.
-            if isinstance(event, Rectify) and event.first == event.sync + 1:
-                return self._begin(event, now)
-            return []
+            # Whatever else it says answers an earlier question, by numbers of an era that may be over, or comes without
+            # what we have to know first.
+            return self._begin(event, now) if isinstance(event, Rectify) and event.begins else []
         if (event.era, event.session) != (self.era, self._session):
             # It has lost what it had, or some of it: our position there, and what we know of it, means nothing.
             return self._recover(now)
@@ -458,7 +457,8 @@ class Subscriber:
         again = self._schedule_ack()
         self._steering.asked(now)
         repository = self._steering.repository
-        cut = () if ranges or len(self.released) > CUT_MAX else self._cut()
+        # Numbers mean nothing to a repository that has restarted since, and does not know by heart what lies there.
+        cut = self._cut() if len(self.released) <= (CUT_SOON_MAX if ranges else CUT_MAX) else ()
         ack = SubscriberAck(self.config.stream, self.name, repository, self.era, ranges, cut, self.reader)
         return [self._to_bundle(ack), *again]
 

@@ -90,7 +90,9 @@ def judge(world: "ReliableWorld") -> Judgement:
     contents = {host.name: _contents(host, world.stream) for host in members}
     forgotten = world.history.forgotten()
     for host in members:
-        _check_store(judgement, host.name, contents[host.name], world.history.given_up, forgotten)
+        # What retention took elsewhere, and was given up here for that, may come late with somebody who was away.
+        given = world.history.given_up | (forgotten & _given_up_at(host, world.stream))
+        _check_store(judgement, host.name, contents[host.name], given, forgotten)
         judgement.stored += sum(entry.count for entry in contents[host.name])
     forgetful = any(host.config.level is not Level.FSYNCED and host.lives > 1 for host in world.repositories.values())
     if not forgetful:
@@ -127,6 +129,15 @@ def _state(host: "RepositoryHost", stream: str) -> str:
 
 def _contents(host: "RepositoryHost", stream: str) -> list[Entry]:
     return host.store.read(stream, 1, EVERYTHING, EVERYTHING)
+
+
+def _given_up_at(host: "RepositoryHost", stream: str) -> set[Identity]:
+    return {
+        (publisher, life, number)
+        for (publisher, life), chain in host.machine.streams[stream].keeping.chains.items()
+        for first, last in chain.given
+        for number in range(first, last + 1)
+    }
 
 
 def _topics(entries: list[Entry]) -> list[tuple[Identity, str]]:

@@ -155,9 +155,10 @@ class ReliableWorld:
     def bring_back(self, *names: str) -> None:
         """Readers return; what any repository knows them to have had, they are not to get again."""
         up = [host for host in self.repositories.values() if host.up]
-        for host in [self.host(name) for name in names]:
+        for host in [self.subscribers[name] for name in names]:
             if not host.up:
-                self.history.had[host.name] = known_to_have_had(up, self.stream, host.name)
+                if not host.config.anew:
+                    self.history.had[host.name] = known_to_have_had(up, self.stream, host.name)
                 host.start()
 
     def part(self, side: list[str], rest: list[str]) -> Callable[[], None]:
