@@ -40,7 +40,7 @@ def _recovering(config: SubscriberConfig) -> Subscriber:
 def _steered_from(first: int, row: Row) -> tuple[Subscriber, Effects]:
     """Bob is told by r1 to begin there, and what lies there."""
     bob = _recovering(subscriber("bob", start="seq", value=first))
-    rectify = Rectify("orders", "r1", 1, first - 1, first, row.last, row.last, (row,))
+    rectify = Rectify("orders", "r1", 1, first - 1, first, row.last, row.last, (row,), begins=True)
     return bob, bob.heard(_said(rectify), 0.4)
 
 
@@ -88,7 +88,7 @@ def test_who_remembers_remembers_what_it_did_not_want_from_the_beginning_on():
     everything = (("alice", catenation(1, 5)),)
     [memory] = [
         effect
-        for effect in bob.heard(_said(Rectify("orders", "r1", 1, 5, 6, 5, 5, (), everything)), 0.4)
+        for effect in bob.heard(_said(Rectify("orders", "r1", 1, 5, 6, 5, 5, (), everything, begins=True)), 0.4)
         if isinstance(effect, Persist)
     ]
     assert Subscriber(subscriber("bob"), {memory.key: memory.value}).released.cut() == everything
