@@ -98,6 +98,7 @@ class Bundle:
         if event.asks:
             self._answer_due = True
         if event.upto:
+            member.told_first = member.told_first or event.first == 1
             member.note_told(event, known)
             if member.known.prefix > known:
                 # There may be more to be explained: ask at once.
@@ -314,10 +315,12 @@ class Bundle:
             if member.name != self.assistant or not keeping.has_room():
                 return []
             return [self._explained_upto + 1] if self._explained_upto < self._target else []
+        # What a place of ours is for may be forgotten there: it says so to whoever asks what lies at the beginning.
+        gone = [1] if keeping.places and not member.told_first and not self._missing(member, 1) else []
         if known.prefix >= member.end:
-            return []
+            return gone
         # Above a place that it has set aside there may be more than it has told.
-        return [known.prefix + 1, *([known.highest + 1] if known.prefix < known.highest < member.end else [])]
+        return [known.prefix + 1, *([known.highest + 1] if known.prefix < known.highest < member.end else []), *gone]
 
     def _advance(self, member: Member) -> None:
         """Cover what we have stored of what lies next there."""
@@ -336,15 +339,19 @@ class Bundle:
             self.keeping.put_later(_saved(member), "member", member.name)
 
     def _missing(self, member: Member, ranges_max: int) -> list[Range]:
-        """Which of its numbers hold messages that we have not taken."""
+        """Which of its numbers hold messages that we have not taken, and could take."""
         found: list[Range] = []
+        learning = self.keeping.state == "learning"
         for row in member.table.between(member.cover + 1, member.known.highest):
             if row.kind != MESSAGES:
                 continue
             chain = self.keeping.chains.get((row.publisher, life_of(row.cat)))
-            number = number_of(row.cat)
-            whole = (number, number + row.count - 1)
-            parts = chain.taken.new_part(*whole) if chain else [whole]
+            number, upto = number_of(row.cat), number_of(row.cat) + row.count - 1
+            if learning:
+                # Nothing but what fills a place: what lies before the rest is not known yet.
+                upto = min(upto, chain.top if chain else 0)
+            whole = [(number, upto)] if number <= upto else []
+            parts = chain.taken.new_part(number, upto) if chain and whole else whole
             for first, last in parts:
                 low, high = row.first + first - number, row.first + last - number
                 if found and found[-1][1] + 1 == low:
@@ -386,14 +393,7 @@ class Bundle:
 
     def _is_full(self, assistant: Member) -> bool:
         """No place can be set aside, and none of those that are can be filled: go on without."""
-        keeping = self.keeping
-        if keeping.has_room():
-            return False
-        missing = [
-            row for low, high in self._missing(assistant, ROWS_PAGE) for row in assistant.table.between(low, high)
-        ]
-        chains = ((keeping.chains.get((row.publisher, life_of(row.cat))), number_of(row.cat)) for row in missing)
-        return not any(chain is not None and number <= chain.top for chain, number in chains)
+        return not self.keeping.has_room() and not self._missing(assistant, 1)
 
     def _lacks(self, assistant: Member) -> bool:
         missing, known = self._missing(assistant, 1), assistant.known

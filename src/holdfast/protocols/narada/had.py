@@ -98,7 +98,9 @@ def had_upto(keeping: Keeping, cut: Cut, lacks: Lacks = ()) -> int:
         # What was given up and came late lies behind what came after it: it is not passed over if it is lacking.
         parts = [(max(low, number + 1), high) for low, high in chain.given if high > number]
         mine = [(low, high) for who, low, high in lacks if (who, life_of(low)) == (publisher, life)]
-        parts += [(number_of(low), number_of(high)) for low, high in mine]
+        # Of what it lacks and has expired here it will not get anything here, either.
+        mine = [(max(number_of(low), chain.expired + 1), number_of(high)) for low, high in mine]
+        parts += [(low, high) for low, high in mine if low <= high]
         late = [part for lacking in parts for part in without(lacking, chain.stored.new_part(*lacking))]
         for low, high in (*_seen_above(chain.stored, number)[:1], *late):
             places = keeping.table.places_of(publisher, chain.cat(low), chain.cat(high))

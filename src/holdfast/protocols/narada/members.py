@@ -35,6 +35,8 @@ class Member:
         self.asked_s = config.fetch_s
         self.forgotten: dict[tuple[str, int], int] = {}
         """By publisher and life: up to where it has forgotten everything, as far as it said so."""
+        self.told_first = False
+        """Whether it has told what lies at its beginning, and so what it has forgotten."""
         self.known_digest = 0
         """Of the subscriptions that it knows."""
         self.told_at = self.told_all_at = NEVER
