@@ -7,6 +7,7 @@ from holdfast.protocols.narada import dissemination
 from holdfast.protocols.narada.answers import expired
 from holdfast.protocols.narada.events import ControlEvent, Retransmit, catenation
 from holdfast.simulation.reliable import ReliableWorld
+from holdfast.simulation.reliable.hosts import PublisherHost
 from tests.support.reliable import (
     Ear,
     a_subscription_that_began_while_another_was_away,
@@ -131,6 +132,86 @@ def test_a_gap_is_told_by_the_numbers_of_what_lay_there_if_a_sibling_has_forgott
     # What was passed over expires as well, and is told of with the rest from then on.
     forget(world, "r1", 11, keep_unread=False)
     assert expired(keeping(world, "r1")) == (("alice", catenation(1, 10)),)
+
+
+def one_that_passed_over_what_a_sibling_had_forgotten() -> tuple[ReliableWorld, PublisherHost]:
+    """At 14 s r1 has 1..6 and knows that 7..10 will not come; r2 has forgotten all ten."""
+    world = world_of(2)
+    alice = world.publisher("alice")
+    publish(world, alice, 1, 6, 1.0)
+    world.run(2.0)
+    world.crash("r1")()
+    publish(world, alice, 7, 10, 2.5)
+    world.run(8.0)
+    forget(world, "r2", 11, keep_unread=False)
+    world.recover("r1")()
+    world.run(14.0)
+    assert stored(world, "r1") == numbers(1, 6)
+    return world, alice
+
+
+@pytest.mark.parametrize(("start", "first"), [({}, 1), ({"start": "seq", "value": 3}, 3)])
+def test_who_begins_gets_what_is_stored_below_what_only_a_sibling_has_forgotten(start: dict[str, object], first: int):
+    world, _ = one_that_passed_over_what_a_sibling_had_forgotten()
+    world.crash("r2")()
+    world.subscriber("carol", subscriber("carol", **start))
+    world.run(20.0)
+    assert world.payloads("carol") == numbers(first, 6)
+    assert world.history.gaps["carol"] == [("alice", 1, 7, 10)]
+
+
+@pytest.mark.parametrize("expired_below", [1, 4])
+def test_one_that_is_added_gets_what_is_stored_below_what_only_a_third_one_has_forgotten(expired_below: int):
+    world, alice = one_that_passed_over_what_a_sibling_had_forgotten()
+    if expired_below > 1:
+        forget(world, "r1", expired_below, keep_unread=False)
+    world.crash("r2")()
+    world.repository("r3")
+    world.run(20.0)
+    assert stored(world, "r3") == numbers(expired_below, 6)
+    # It has places for what came before these, and nobody who could fill them.
+    publish(world, alice, 11, 12, 20.5)
+    world.run(30.0)
+    world.crash("r1")()
+    world.subscriber("bob", subscriber("bob"))
+    world.run(40.0)
+    assert world.payloads("bob") == [*numbers(expired_below, 6), *numbers(11, 12)]
+    assert ("alice", 1, 7, 10) in world.history.gaps["bob"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_was_given_up_and_came_late_is_not_passed_over_when_what_lay_around_it_expires(restarts: bool):
+    world = world_of(2)
+    ear = Ear(world)
+
+    def lose(who: str, whom: str, event: ControlEvent | None) -> bool:
+        now, pair = world.kernel.now, {who, whom}
+        if (who, whom) == ("alice", "r1"):
+            return (event is None and 1.019 < now < 1.021) or isinstance(event, Retransmit)
+        return (pair == {"r1", "r2"} and now < 6.0) or (pair == {"bob", "r2"} and now < 20.0)
+
+    ear.lose = lose
+    alice, bob = world.publisher("alice"), world.subscriber("bob", subscriber("bob"))
+    publish(world, alice, 1, 10, 1.0)
+    world.at(1.5, alice.crash)
+    world.run(2.0)
+    world.repositories["r1"].give_up("orders", "alice")
+    world.run(4.0)
+    assert world.history.gaps["bob"] == [("alice", 1, 3, 3)]
+    bob.crash()
+    world.run(12.0)
+    assert stored(world, "r1") == [*numbers(1, 2), *numbers(4, 10), b"3"]
+    forget(world, "r1", 11)
+    publish(world, world.publisher("carol"), 101, 102, 13.0)
+    world.run(18.0)
+    if restarts:
+        world.crash("r1")()
+        world.recover("r1")()
+        world.run(19.0)
+    world.crash("r2")()
+    bob.start()
+    world.run(30.0)
+    assert world.payloads("bob") == [*numbers(1, 2), *numbers(4, 10), b"3", *numbers(101, 102)]
 
 
 def test_what_lies_behind_a_place_that_was_filled_late_goes_when_that_is_old():

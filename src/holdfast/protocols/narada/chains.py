@@ -66,6 +66,7 @@ class Chain:
         self.expired = 0
         """Everything up to this number lay below what is kept here, and is gone with it."""
         self.given: list[Range] = []
+        self.given_upto = 0
         self.places: list[Place] = []
         self.orders: dict[int, Run] = {}
         self.steering = ""
@@ -128,6 +129,7 @@ class Chain:
 
     def give_up(self, number_first: int, number_last: int) -> None:
         self.given.append((number_first, number_last))
+        self.given_upto = max(self.given_upto, number_last)
         self.settled.add(number_first, number_last)
         for number in [
             one for one, run in self.orders.items() if one <= number_last and one + run.count > number_first
@@ -175,6 +177,7 @@ class Chain:
         saved = _decoder.decode(value)
         chain = cls(publisher, life, saved.after)
         chain.top, chain.places, chain.given = saved.top, saved.places, saved.given
+        chain.given_upto = max((last for _, last in saved.given), default=0)
         chain.forgotten = saved.forgotten
         chain.expired = saved.forgotten if saved.expired is None else saved.expired
         for tracker in (chain.taken, chain.stored, chain.settled):

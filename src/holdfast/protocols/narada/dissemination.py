@@ -183,7 +183,7 @@ class Dissemination:
         if start == "live":
             one.acked = RangeTracker(SYNC_RANGES_MAX, start=end)
             return self._rectify(one, 0, self._everything())
-        return self._rectify(one, 0, keeping.forgotten())
+        return self._rectify(one, 0)
 
     def on_located(self, event: Recovery, number: int, now: float) -> Effects:
         """The store knows where that time begins."""
@@ -195,7 +195,7 @@ class Dissemination:
         one.steering, one.anew, one.reader, one.begun_by = event.steering, event.anew, event.reader, event.reader
         self._adopt(one)
         self.jump(one, event.cut)
-        return self._rectify(one, 0, self.keeping.forgotten())
+        return self._rectify(one, 0)
 
     def _since_ns(self, name: str, now: float) -> int:
         return self.ended.beginning(name, self.keeping.time_ns(now))

@@ -16,9 +16,10 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast.model.reliable import Entry
-from holdfast.protocols.narada.answers import never_rows, read_upto, resent, void_rows
+from holdfast.protocols.narada.answers import expired, never_rows, read_upto, resent, void_rows
 from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.events import (
+    FORGOTTEN,
     GIVEN_UP,
     MESSAGES,
     Explain,
@@ -82,8 +83,7 @@ class Bundle:
                 member.covers_us = max(member.covers_us, min(cover, keeping.end))
         member.known_digest = event.known
         for publisher, cat in event.forgotten:
-            who, number = (publisher, life_of(cat)), number_of(cat)
-            member.forgotten[who] = max(member.forgotten.get(who, 0), number)
+            member.note_forgotten((publisher, life_of(cat)), 1, number_of(cat))
         keeping.pass_over(event.forgotten)
         known = member.known.prefix
         for row in event.rows:
@@ -94,6 +94,10 @@ class Bundle:
                 # Whichever of a publisher's lives we hear of first, the earlier one comes first.
                 keeping.chain(row.publisher, life_of(row.cat), row.after)
             self._adopt_gap(row)
+            if row.kind == FORGOTTEN and row.publisher:
+                # A third one has forgotten it, and it never came there.
+                number = number_of(row.cat)
+                member.note_forgotten((row.publisher, life_of(row.cat)), number, number + row.count - 1)
         self.dissemination.on_gossip(member.name, event.syncs, member.table)
         if event.asks:
             self._answer_due = True
@@ -191,7 +195,7 @@ class Bundle:
             upto,
             syncs,
             asks,
-            keeping.forgotten() if first and first < keeping.kept else (),
+            expired(keeping) if first and first < keeping.kept else (),
             self.dissemination.ended.digest,
             self.dissemination.known(),
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from holdfast.model.reliable import Level
 from holdfast.protocols.narada.answers import expired
-from holdfast.protocols.narada.chains import without
+from holdfast.protocols.narada.chains import Chain, without
 from holdfast.protocols.narada.events import MESSAGES, RANGES_MAX, Cut, Lacks, Row, catenation, life_of, number_of
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.trackers import Range, RangeTracker
@@ -26,7 +26,9 @@ def had(keeping: Keeping, sync: int) -> tuple[Cut, Lacks]:
     A gap that was passed is not had: if it turns up, it is new, wherever it comes from.
     """
     if sync + 1 < keeping.table_from or len(keeping.chains) > RANGES_MAX:
-        return (expired(keeping) if sync + 1 >= keeping.kept else ()), ()
+        cut = expired(keeping) if sync + 1 >= keeping.kept else ()
+        gone = tuple(_came_late(keeping, {(publisher, life_of(cat)): number_of(cat) for publisher, cat in cut}))
+        return (cut, gone) if len(gone) <= RANGES_MAX else NOTHING
     low: dict[Life, int] = {}
     late: list[tuple[Life, Range]] = []
     for row in _rows(keeping, sync):
@@ -65,7 +67,21 @@ def _rows(keeping: Keeping, sync: int) -> Iterator[Row]:
 def _was_given_up(keeping: Keeping, who: Life, part: Range) -> bool:
     """Whether these came late, and so lie behind what was published after them."""
     chain = keeping.chains.get(who)
-    return chain is not None and bool(chain.given) and not without(part, chain.given)
+    return chain is not None and part[1] <= chain.given_upto and not without(part, chain.given)
+
+
+def _came_late(keeping: Keeping, reached: dict[Life, int]) -> Iterator[tuple[str, int, int]]:
+    """Of what lies at or below these numbers, what was given up and is here all the same, wherever that is."""
+    for who, upto in reached.items():
+        chain = keeping.chains[who]
+        for first, last in late_parts(chain, 1, upto):
+            yield chain.publisher, chain.cat(first), chain.cat(last)
+
+
+def late_parts(chain: Chain, low: int, high: int) -> list[Range]:
+    """Which of these numbers were given up and have come late."""
+    parts = [(max(low, first), min(high, last)) for first, last in chain.given if max(low, first) <= min(high, last)]
+    return [late for part in parts for late in without(part, chain.stored.new_part(*part))]
 
 
 def _given_up(keeping: Keeping, reached: dict[Life, int]) -> Iterator[tuple[str, int, int]]:
@@ -98,9 +114,15 @@ def had_upto(keeping: Keeping, cut: Cut, lacks: Lacks = ()) -> int:
         # What was given up and came late lies behind what came after it: it is not passed over if it is lacking.
         parts = [(max(low, number + 1), high) for low, high in chain.given if high > number]
         mine = [(low, high) for who, low, high in lacks if (who, life_of(low)) == (publisher, life)]
-        # Of what it lacks and has expired here it will not get anything here, either.
-        mine = [(max(number_of(low), chain.expired + 1), number_of(high)) for low, high in mine]
-        parts += [(low, high) for low, high in mine if low <= high]
+        for low, high in ((number_of(low), number_of(high)) for low, high in mine):
+            if high > chain.expired:
+                parts.append((max(low, chain.expired + 1), high))
+            # Of what has expired here it will not get anything here, but for what came late and lies behind it.
+            for late_first, late_last in late_parts(chain, low, min(high, chain.expired)):
+                places = keeping.table.places_of(publisher, chain.cat(late_first), chain.cat(late_last))
+                first = min([first, *(begin for _, begin, _ in places)])
+                if keeping.table_from > keeping.kept and sum(count for _, _, count in places) <= late_last - late_first:
+                    return 0
         late = [part for lacking in parts for part in without(lacking, chain.stored.new_part(*lacking))]
         for low, high in (*_seen_above(chain.stored, number)[:1], *late):
             places = keeping.table.places_of(publisher, chain.cat(low), chain.cat(high))

@@ -1,10 +1,12 @@
 """What a repository knows of another one of its bundle: how far that one is, and what lies under its numbers."""
 
+from contextlib import suppress
+
 from holdfast.protocols.narada.config import RepositoryConfig
 from holdfast.protocols.narada.events import SET_ASIDE, Gossip, Row
 from holdfast.protocols.narada.had import Had
 from holdfast.protocols.narada.rows import RowTable
-from holdfast.protocols.trackers import RangeTracker, WindowFull
+from holdfast.protocols.trackers import Range, RangeTracker, WindowFull
 
 KNOWN_RANGES_MAX = 4096
 NEVER = -1e9
@@ -33,8 +35,8 @@ class Member:
         self.lagging_since: float | None = None
         self.asked_at = NEVER
         self.asked_s = config.fetch_s
-        self.forgotten: dict[tuple[str, int], int] = {}
-        """By publisher and life: up to where it has forgotten everything, as far as it said so."""
+        self.forgotten: dict[tuple[str, int], RangeTracker] = {}
+        """By publisher and life: what will not come from it, since it or another one has forgotten that."""
         self.told_first = False
         """Whether it has told what lies at its beginning, and so what it has forgotten."""
         self.known_digest = 0
@@ -52,6 +54,21 @@ class Member:
     def is_explained(self) -> bool:
         """Whether it has told what lies under all of its numbers, but for places that it has set aside itself."""
         return self.heard_at > NEVER and max(self.known.prefix, self.explained) >= self.end
+
+    def note_forgotten(self, who: tuple[str, int], first: int, last: int) -> None:
+        """It has said that these are forgotten."""
+        gone = self.forgotten.setdefault(who, RangeTracker(ranges_max=KNOWN_RANGES_MAX))
+        with suppress(WindowFull):
+            gone.add(first, last)
+
+    def said_gone(self, who: tuple[str, int]) -> list[Range]:
+        """Which numbers of a life it has said are forgotten."""
+        gone = self.forgotten.get(who)
+        return [] if gone is None else [(1, gone.prefix)] * bool(gone.prefix) + gone.ranges()
+
+    def has_forgotten(self, who: tuple[str, int], first: int, last: int) -> bool:
+        gone = self.forgotten.get(who)
+        return gone is not None and not gone.new_part(first, last)
 
     def note_told(self, event: Gossip, known: int) -> None:
         """It has told all that lies between two of its numbers; before that everything up to `known` was known."""

@@ -53,11 +53,13 @@ class Retaining:
         keeping, members = self.keeping, list(self.bundle.members.values())
         for chain, place in list(keeping.place_rows()) if keeping.serving else ():
             who = (chain.publisher, chain.life)
-            upto = min(place.last, max((one.forgotten.get(who, 0) for one in members), default=0))
-            kept_by = [one for one in members if one.forgotten.get(who, 0) < upto]
-            cats = (chain.publisher, chain.cat(place.number), chain.cat(upto))
-            if place.number <= upto and not any(self._may_have(one, *cats) for one in kept_by):
-                keeping.give_up(chain, place.number, upto)
+            for low, high in {part for one in members for part in one.said_gone(who)}:
+                first, last = max(low, place.number), min(high, place.last)
+                if first > last:
+                    continue
+                kept_by = [one for one in members if not one.has_forgotten(who, first, last)]
+                if not any(self._may_have(one, chain.publisher, chain.cat(first), chain.cat(last)) for one in kept_by):
+                    keeping.give_up(chain, first, last)
 
     def _may_have(self, member: Member, publisher: str, cat_first: int, cat_last: int) -> bool:
         """Whether it has some of these, or has not told yet what lies under all of its numbers.

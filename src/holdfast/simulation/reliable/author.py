@@ -92,7 +92,7 @@ class Author:
         self.keep_unread = self._is_any("retention") and chance.random() < 0.7
         self.away: set[str] = set()
         """Subscribers that do not come back."""
-        self.joined = 0
+        self.joined, self.leaves = 0, False
 
     def _is_any(self, *classes: ReliableClass) -> bool:
         return any(one in self.parts for one in classes)
@@ -337,7 +337,11 @@ class Author:
 
     def _leave(self) -> None:
         """Some leave, never all: those that stay are the bundle."""
-        for name in self.chance.sample(self.repositories, self.chance.randint(1, len(self.repositories) - 1)):
+        leavers = self.chance.sample(self.repositories, self.chance.randint(1, len(self.repositories) - 1))
+        if self.leaves:
+            return
+        self.leaves = True
+        for name in leavers:
             begin_s = self._moment()
             self.world.at(begin_s, self.world.leave(name))
             if self.chance.random() < 0.3:

@@ -254,7 +254,7 @@ def _check_complete(
     pattern, since_s = subscriber.machine.pattern, 0.0
     if subscriber.config.start != "start" or retained:
         # Wherever it began, what was published after that is for it.
-        since_s = history.beginnings[subscriber.name][-1 if subscriber.config.anew else 0][2]
+        since_s = history.beginning_s(subscriber.name, subscriber.config.anew)
     wanted = {
         identity
         for identity, topic in stored.items()
@@ -283,7 +283,7 @@ def _check_sync(
     got |= {identity for told in history.gaps_told[subscriber.name] for identity in told.identities}
     if retained:
         # It began with what was kept where it began: what was published before is not for it, whoever has it.
-        since_s = history.beginnings[subscriber.name][0][2]
+        since_s = history.beginning_s(subscriber.name, anew=False)
         got |= {identity for identity, one in history.publications.items() if one.time_s < since_s}
     for entry in entries:
         if entry.last <= known.sync and matches(pattern, entry.batch.topic):

@@ -1,6 +1,7 @@
 """What happened in a run of reliable topics, as its applications and stores saw it: what the checkers judge."""
 
 from collections import defaultdict
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -76,6 +77,10 @@ class History:
         self.had: dict[str, set[Identity]] = {}
         """By subscriber that was away until everything was at rest: what it was known to have had then."""
         self.beginnings: dict[str, list[tuple[int, str, float]]] = defaultdict(list)
+        self.began: dict[str, int] = {}
+        """Which of these counts, if not the first: those who knew of the earlier ones were away, so it began again."""
+        self.knew: Callable[[str, float], bool] = lambda *_: True
+        """Whether a repository that is there has known a subscription since before that time."""
         """By subscriber: in which of its lives, by which repository and when it was let in."""
         self.ends: list[tuple[str, str]] = []
         """Subscriptions that were ended, and which repository said so."""
@@ -117,8 +122,14 @@ class History:
     def rejected(self, name: str, life: int, first: int, definite: bool) -> None:
         self.rejections.append((name, life, first, definite))
 
-    def begun(self, name: str, life: int, repository: str, now: float) -> None:
+    def begun(self, name: str, life: int, repository: str, now: float, started_s: float) -> None:
+        if self.beginnings[name] and not self.knew(name, started_s):
+            self.began[name] = len(self.beginnings[name])
         self.beginnings[name].append((life, repository, now))
+
+    def beginning_s(self, name: str, anew: bool) -> float:
+        """When a subscription began, for good."""
+        return self.beginnings[name][-1 if anew else self.began.get(name, 0)][2]
 
     def ended(self, subscription: str, repository: str) -> None:
         self.ends.append((subscription, repository))

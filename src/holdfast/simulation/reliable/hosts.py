@@ -63,6 +63,7 @@ class ParticipantHost:
         self.name, self.kernel, self.medium, self.history, self._check = name, kernel, medium, history, check
         self.up = False
         self.lives = 0
+        self.started_s = 0.0
         self.reports: list[tuple[float, Report]] = []
         self._timers: dict[str, int] = {}
         self._seq = 1
@@ -78,6 +79,7 @@ class ParticipantHost:
             return
         self.up = True
         self.lives += 1
+        self.started_s = self.kernel.now
         self._seq = 1
         self._timers.clear()
         self.machine = self.make()
@@ -265,7 +267,7 @@ class SubscriberHost(ParticipantHost):
         self.history.gap(self.name, self.lives, effect.publisher, effect.first, effect.last, effect.forgotten)
 
     def _begun(self, effect: Begun) -> None:
-        self.history.begun(self.name, self.lives, effect.repository, self.kernel.now)
+        self.history.begun(self.name, self.lives, effect.repository, self.kernel.now, self.started_s)
 
     def _rejected(self, effect: Rejected) -> None:
         self.history.rejected(self.name, self.lives, effect.first, effect.definite)

@@ -73,6 +73,7 @@ class ReliableWorld:
         self.bus = Bus(self.kernel, bus or BusConfig(), stream(seed, "bus"))
         self.medium: Medium = medium or _BusMedium(self.bus)
         self.history = History()
+        self.history.knew = self._knew
         self._check = check_invariants
         self.repositories: dict[str, RepositoryHost] = {}
         self.publishers: dict[str, PublisherHost] = {}
@@ -152,9 +153,15 @@ class ReliableWorld:
 
         return act
 
+    def _knew(self, subscription: str, before_s: float) -> bool:
+        up = [host for host in self.repositories.values() if host.up]
+        known = [host.machine.streams[self.stream].dissemination.subscriptions.get(subscription) for host in up]
+        return any(one is not None and one.since_ns < before_s * 1e9 for one in known)
+
     def bring_back(self, *names: str) -> None:
         """Readers return; what any repository knows them to have had, they are not to get again."""
-        up = [host for host in self.repositories.values() if host.up]
+        states = {name: host.machine.streams[self.stream].keeping.state for name, host in self.repositories.items()}
+        up = [host for name, host in self.repositories.items() if host.up and states[name] != "left"]
         for host in [self.subscribers[name] for name in names]:
             if not host.up:
                 if not host.config.anew:
