@@ -37,6 +37,8 @@ class Contents(Struct):
     """Commits that cannot be read any more."""
     end: int = 0
     """The byte behind the last commit."""
+    records: int = 0
+    """How many entries and commits there are."""
 
 
 class _Waiting(Struct, frozen=True):
@@ -50,6 +52,7 @@ def scan(data: bytes, number: int, synced: int = 0) -> Contents:
     waiting: list[_Waiting] = []
     harmed: list[Harmed] = []
     for item in records(data, number):
+        found.records += 1
         if isinstance(item, Harmed):
             harmed.append(item)
         elif item.kind is Kind.ENTRY:

@@ -44,8 +44,10 @@ T = TypeVar("T")
 
 SEGMENT_BYTES = 32 << 20
 """A repository under load writes some hundreds of MB a second, and beginning a segment costs as much as a few MB."""
-ENTRIES_MAX = 4096
-"""With so many entries a segment is full at a quarter of its size: opening the store looks at each of the last one."""
+RECORDS_MAX = 8192
+"""With so many entries and commits a segment is full at a quarter of its size: who opens the store looks at each."""
+GROWTH = 4
+"""Without entries a segment is full when it has so many times the bytes that it began with, and its size."""
 RECORD_BYTES = 1 << 16
 """More than what stands around the entries of a commit that is light."""
 FULL_MAX = 8
@@ -76,8 +78,8 @@ class SegmentStore(BufferedStore):
         """Full segments that were not synced: their numbers and descriptors."""
         self._left: list[int] = []
         """Those before them, or of somebody who wrote before and may not have synced them."""
-        self._entries = 0
-        """How many the segment has that is being written."""
+        self._records = self._begun = 0
+        """How many the segment has that is being written, and the bytes of what it began with."""
         # Nor the directory.
         self._is_new = True
         if write:
@@ -147,7 +149,7 @@ class SegmentStore(BufferedStore):
         """Write behind the last commit: what stands there was never finished."""
         self._fd = self._files.open_for_writing(self._active)
         self._end = self._state.end
-        self._entries = sum(len(index.firsts) for index in self._state.index.values())
+        self._records = self._state.records
         os.ftruncate(self._fd, self._end)
         self._set_aside()
         if self._state.harmed and self._state.harmed[-1].end == self._end:
@@ -157,7 +159,7 @@ class SegmentStore(BufferedStore):
 
     def _begin_segment(self, number: int, descriptor: int) -> None:
         self._fd = descriptor
-        self._active, self._end, self._entries = number, 0, 0
+        self._active, self._end, self._records = number, 0, 0
         self._state.index = {}
         self._set_aside()
         state = self._state
@@ -165,6 +167,7 @@ class SegmentStore(BufferedStore):
         for _ in range(2):
             commit = Commit(pairs=state.pairs, kept=state.kept, next=state.next, notes=state.notes)
             self._append_commit(commit, Kind.SNAPSHOT)
+        self._begun = self._end
         self._is_new = True
 
     def _set_aside(self) -> None:
@@ -228,7 +231,7 @@ class SegmentStore(BufferedStore):
         return self._has_room_for(2 * size_bytes + RECORD_BYTES)
 
     def _has_room_for(self, size_bytes: int) -> bool:
-        full_at = self._segment_bytes if self._entries < ENTRIES_MAX else self._segment_bytes // 4
+        full_at = self._segment_bytes if self._records < RECORDS_MAX else self._segment_bytes // 4
         return self._end + size_bytes <= full_at
 
     def _write_change(self, change: Change) -> None:
@@ -239,6 +242,10 @@ class SegmentStore(BufferedStore):
         makes_up = change.dropped or (change.mended and self._state.notes)
         if self._state.index and (makes_up or not self._has_room_for(size)):
             self._roll()
+        elif not self._state.index and not self._has_room_for(0) and self._end > GROWTH * self._begun:
+            # Pairs alone: the next segment begins with what they come to, and this one has nothing that is wanted.
+            self._roll()
+            self._remove_forgotten()
         pieces: list[bytes] = []
         places: list[tuple[Placed, int, int]] = []
         at = self._end
@@ -252,6 +259,7 @@ class SegmentStore(BufferedStore):
         commit = Commit([placed for placed, _, _ in places], change.pairs, change.kept, mended=bool(change.mended))
         pieces += encode_commit_record(self._active, at, Kind.COMMIT, commit)
         self._end = write_pieces_at(self._fd, pieces, self._end)
+        self._records += len(places) + 1
         self._apply(change, places)
 
     def _apply(self, change: Change, places: list[tuple[Placed, int, int]]) -> None:
@@ -264,7 +272,6 @@ class SegmentStore(BufferedStore):
             if index is None:
                 index = state.index[stream] = StreamIndex()
             index.add(head, at, length)
-            self._entries += 1
             if head.last >= state.next.get(stream, 1):
                 state.next[stream] = head.last + 1
         for key, value in change.pairs.items():

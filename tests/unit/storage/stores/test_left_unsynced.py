@@ -73,3 +73,17 @@ def test_a_repository_that_promises_synced_messages_opens_its_store_so(
     assert repository.opened("memory:", level) is store
     store.crash()
     assert sum(one.count for one in store.read("orders", 1, 9, 1 << 20)) == left
+
+
+@pytest.mark.parametrize("level", [Level.WRITTEN, Level.FSYNCED])
+def test_pairs_that_change_without_any_message_do_not_fill_the_disk(tmp_path: Path, level: Level):
+    with SegmentStore(tmp_path, segment_bytes=4000) as store:
+        written(store, 1, 1)
+        for number in range(3000):
+            store.put("reader", b"%d" % number)
+            store.commit(level)
+        assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 30_000
+    with SegmentStore(tmp_path) as store:
+        assert dict(store.items())["reader"] == b"2999"
+        assert [one.first for one in store.read("orders", 1, 9, 1 << 20)] == [1]
+        assert store.verify() == []

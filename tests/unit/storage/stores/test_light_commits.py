@@ -37,7 +37,7 @@ def test_the_commit_that_would_begin_another_segment_is_not_light(tmp_path: Path
 
 
 def test_a_segment_of_many_entries_is_full_at_a_quarter_of_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(segments, "ENTRIES_MAX", 10)
+    monkeypatch.setattr(segments, "RECORDS_MAX", 20)
     path, size = tmp_path / "s", 1 << 18
     with SegmentStore(path, segment_bytes=size) as store:
         for number in range(1, 11):
