@@ -19,7 +19,7 @@ from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Effects, Find, Inspect, Mend
 from holdfast.protocols.trackers import Range
 
-ASK_S, ASK_MAX_S = 0.5, 30.0
+ASK_S, ASK_MAX_S = 0.5, 5.0
 ASKED_MAX = 32
 """How many entries are asked for at once."""
 HARMS_MAX = 100_000
