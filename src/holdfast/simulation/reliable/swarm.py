@@ -14,7 +14,7 @@ from holdfast.simulation.reliable.checkers import Judgement
 from holdfast.simulation.reliable.world import ReliableWorld
 
 PROTOCOL = "narada"
-LIMIT_S = 120.0
+LIMIT_S, ROUNDS_S = 120.0, 1.0
 
 
 class ReliableOutcome(Struct, frozen=True):
@@ -60,6 +60,9 @@ def run_reliable(
         if "away" in author.parts:
             world.bring_back(*sorted(author.away))
             world.run_until_drained(world.kernel.now + LIMIT_S)
+        if "retention" in author.parts:
+            # What is read a moment ago goes with the next rounds.
+            world.run(world.kernel.now + ROUNDS_S)
         judgement = world.check()
     except (HoldfastError, AssertionError, LookupError, TypeError, ValueError, AttributeError) as broken:
         error = f"{type(broken).__name__}: {broken}"
