@@ -209,7 +209,7 @@ def test_a_copy_of_a_batch_and_a_notice_at_once_is_refused():
         ),
         (Batch("eve", 1, "t", 2, b"xyz", count=3, keys=(("k",),) * 2), "3 messages but 2 entries of keys"),
         (
-            Batch("eve", 1, "t", 2, b"xyz", count=3, attributes=({"a": 1},) * 4),
+            Batch("eve", 1, "t", 2, b"xyz", count=3, attributes=({"a": 1}, {"a": 1}, {"a": 1}, {"a": 1})),
             "but 4 entries of attributes",
         ),
         (Batch("eve", SEQ_MAX, "t", 2, b"xyz", count=3), f"numbers its messages past {SEQ_MAX}"),
