@@ -107,37 +107,15 @@ def test_a_sibling_that_was_away_or_is_new_does_not_wait_for_what_is_gone():
     assert world.payloads("bob") == numbers(21, 32)
 
 
-def test_a_gap_is_told_by_the_numbers_of_what_lay_there_if_a_sibling_has_forgotten_more():
-    world = world_of(2)
-    alice, bob = world.publisher("alice"), world.subscriber("bob", subscriber("bob"))
-    world.run(0.9)
-    bob.crash()
-    publish(world, alice, 1, 6, 1.0)
-    world.run(2.0)
-    world.crash("r1")()
-    publish(world, alice, 7, 10, 2.5)
-    world.run(8.0)
-    forget(world, "r2", 11, keep_unread=False)
-    world.recover("r1")()
-    world.run(14.0)
-    forget(world, "r1", 4, keep_unread=False)
-    world.crash("r1")()
-    world.recover("r1")()
-    world.crash("r2")()
-    bob.start()
-    world.run(20.0)
-    assert world.payloads("bob") == numbers(4, 6)
-    assert world.history.gaps["bob"] == [("alice", 1, 1, 3), ("alice", 1, 7, 10)]
-    assert expired(keeping(world, "r1")) == (("alice", catenation(1, 3)),)
-    # What was passed over expires as well, and is told of with the rest from then on.
-    forget(world, "r1", 11, keep_unread=False)
-    assert expired(keeping(world, "r1")) == (("alice", catenation(1, 10)),)
-
-
-def one_that_passed_over_what_a_sibling_had_forgotten() -> tuple[ReliableWorld, PublisherHost]:
-    """At 14 s r1 has 1..6 and knows that 7..10 will not come; r2 has forgotten all ten."""
+def one_that_passed_over_what_a_sibling_had_forgotten(*away: str) -> tuple[ReliableWorld, PublisherHost]:
+    """At 14 s r1 has 1..6 and knows that 7..10 will not come; r2 has forgotten all ten. These have read nothing yet."""
     world = world_of(2)
     alice = world.publisher("alice")
+    for name in away:
+        world.subscriber(name, subscriber(name))
+    world.run(0.9)
+    for name in away:
+        world.subscribers[name].crash()
     publish(world, alice, 1, 6, 1.0)
     world.run(2.0)
     world.crash("r1")()
@@ -148,6 +126,22 @@ def one_that_passed_over_what_a_sibling_had_forgotten() -> tuple[ReliableWorld, 
     world.run(14.0)
     assert stored(world, "r1") == numbers(1, 6)
     return world, alice
+
+
+def test_a_gap_is_told_by_the_numbers_of_what_lay_there_if_a_sibling_has_forgotten_more():
+    world, _ = one_that_passed_over_what_a_sibling_had_forgotten("bob")
+    forget(world, "r1", 4, keep_unread=False)
+    world.crash("r1")()
+    world.recover("r1")()
+    world.crash("r2")()
+    world.recover("bob")()
+    world.run(20.0)
+    assert world.payloads("bob") == numbers(4, 6)
+    assert world.history.gaps["bob"] == [("alice", 1, 1, 3), ("alice", 1, 7, 10)]
+    assert expired(keeping(world, "r1")) == (("alice", catenation(1, 3)),)
+    # What was passed over expires as well, and is told of with the rest from then on.
+    forget(world, "r1", 11, keep_unread=False)
+    assert expired(keeping(world, "r1")) == (("alice", catenation(1, 10)),)
 
 
 @pytest.mark.parametrize(("start", "first"), [({}, 1), ({"start": "seq", "value": 3}, 3)])

@@ -74,14 +74,18 @@ def _came_late(keeping: Keeping, reached: dict[Life, int]) -> Iterator[tuple[str
     """Of what lies at or below these numbers, what was given up and is here all the same, wherever that is."""
     for who, upto in reached.items():
         chain = keeping.chains[who]
-        for first, last in late_parts(chain, 1, upto):
+        for first, last in _late_parts(chain, 1, upto):
             yield chain.publisher, chain.cat(first), chain.cat(last)
 
 
-def late_parts(chain: Chain, low: int, high: int) -> list[Range]:
+def _late_parts(chain: Chain, low: int, high: int) -> list[Range]:
     """Which of these numbers were given up and have come late."""
     parts = [(max(low, first), min(high, last)) for first, last in chain.given if max(low, first) <= min(high, last)]
-    return [late for part in parts for late in without(part, chain.stored.new_part(*part))]
+    return [late for part in parts for late in _stored_parts(chain, part)]
+
+
+def _stored_parts(chain: Chain, part: Range) -> list[Range]:
+    return without(part, chain.stored.new_part(*part))
 
 
 def _given_up(keeping: Keeping, reached: dict[Life, int]) -> Iterator[tuple[str, int, int]]:
@@ -97,7 +101,7 @@ def _given_up(keeping: Keeping, reached: dict[Life, int]) -> Iterator[tuple[str,
 def had_upto(keeping: Keeping, cut: Cut, lacks: Lacks = ()) -> int:
     """Up to which sequence number whoever has had so much has everything; 0 if that is not known.
 
-    What it lacks and is forgotten here is not passed over: it will be told of a gap.
+    What it has not come to and is forgotten here is not passed over: it will be told of a gap. Of what it lacks it was.
     """
     has = {(publisher, life_of(cat)): number_of(cat) for publisher, cat in cut}
     first = min([keeping.next, *(place.first for _, place in keeping.place_rows())])
@@ -118,12 +122,12 @@ def had_upto(keeping: Keeping, cut: Cut, lacks: Lacks = ()) -> int:
             if high > chain.expired:
                 parts.append((max(low, chain.expired + 1), high))
             # Of what has expired here it will not get anything here, but for what came late and lies behind it.
-            for late_first, late_last in late_parts(chain, low, min(high, chain.expired)):
+            for late_first, late_last in _late_parts(chain, low, min(high, chain.expired)):
                 places = keeping.table.places_of(publisher, chain.cat(late_first), chain.cat(late_last))
                 first = min([first, *(begin for _, begin, _ in places)])
                 if keeping.table_from > keeping.kept and sum(count for _, _, count in places) <= late_last - late_first:
                     return 0
-        late = [part for lacking in parts for part in without(lacking, chain.stored.new_part(*lacking))]
+        late = [part for lacking in parts for part in _stored_parts(chain, lacking)]
         for low, high in (*_seen_above(chain.stored, number)[:1], *late):
             places = keeping.table.places_of(publisher, chain.cat(low), chain.cat(high))
             if not places or places[0][0] != chain.cat(low):
@@ -150,8 +154,8 @@ def account(keeping: Keeping, sync: int, cut: Cut = ()) -> Had:
         lacks += [(publisher, chain.cat(first), chain.cat(last)) for first, last in parts]
     # And with what came late: it is here, and lies behind its sync.
     for publisher, low, high in passed:
-        chain, part = keeping.chains[publisher, life_of(low)], (number_of(low), number_of(high))
-        late = without(part, chain.stored.new_part(*part))
+        chain = keeping.chains[publisher, life_of(low)]
+        late = _stored_parts(chain, (number_of(low), number_of(high)))
         lacks += [(publisher, chain.cat(first), chain.cat(last)) for first, last in late]
     return (cut, tuple(lacks)) if len(lacks) <= RANGES_MAX else NOTHING
 

@@ -19,7 +19,6 @@ from holdfast.protocols.narada.events import (
     GIVEN_UP,
     LIVES_TOLD_MAX,
     MESSAGES,
-    RANGES_MAX,
     SKIPPED,
     ControlEvent,
     Cut,
@@ -251,11 +250,6 @@ class Keeping:
     def touch(self, chain: Chain) -> None:
         """Store what is known of a publisher's life with the next commit."""
         self._dirty_chains[chain.publisher, chain.life] = None
-
-    def forgotten(self) -> Cut:
-        """Up to where each life of each publisher was forgotten; nothing if there are too many."""
-        chains = [chain for chain in self.chains.values() if chain.forgotten]
-        return tuple((one.publisher, one.cat(one.forgotten)) for one in chains) if len(chains) <= RANGES_MAX else ()
 
     def pass_over(self, forgotten: Cut) -> None:
         """A sibling has forgotten these, so that we will not get them there: whoever reads here is told."""
