@@ -173,6 +173,28 @@ def test_one_that_is_added_gets_what_is_stored_below_what_only_a_third_one_has_f
     assert ("alice", 1, 7, 10) in world.history.gaps["bob"]
 
 
+def test_what_was_given_up_and_then_expired_is_a_gap_to_whoever_had_not_come_so_far():
+    world = world_of(1)
+    ear = Ear(world)
+    alice, bob = world.publisher("alice"), world.subscriber("bob", subscriber("bob"))
+    world.run(0.9)
+    bob.crash()
+    ear.lose = lambda _, __, event: (event is None and world.kernel.now < 1.005) or isinstance(event, Retransmit)
+    publish(world, alice, 1, 3, 1.0)
+    world.at(1.5, alice.crash)
+    world.run(2.0)
+    host = world.repositories["r1"]
+    host.give_up("orders", "alice")
+    world.run(3.0)
+    assert stored(world, "r1") == numbers(2, 3)
+    # Nothing that was stored expires with it.
+    host.enter(host.machine.forgotten("orders", 2, (), keep_unread=False))
+    bob.start()
+    world.run(10.0)
+    assert world.payloads("bob") == numbers(2, 3)
+    assert world.history.gaps["bob"] == [("alice", 1, 1, 1)]
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_what_was_given_up_and_came_late_is_not_passed_over_when_what_lay_around_it_expires(restarts: bool):
     world = world_of(2)

@@ -62,6 +62,7 @@ ONCE_BROKEN: list[tuple[ReliableClass, int, str]] = [
     ("retention", 72422, "what filled a place late kept what lay behind it, which was judged by its own age"),
     ("retention", 120293, "what a sibling had forgotten, and never came here, counted as forgotten here"),
     ("retention", 170199, "what had been given up, and then expired, was no gap to whoever had not come so far"),
+    ("flips", 190159, "what was damaged was asked for every thirty seconds, and the answers were lost"),
     ("mixed", 3117, "one that learnt asked for what it could not take yet, and never for what would have made room"),
     ("mixed", 1311, "who had a place for what was forgotten was not told of that again after a restart"),
     ("mixed", 180067, "what a reader lacked, and had expired, kept everything behind it from expiring"),
