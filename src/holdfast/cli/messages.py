@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from holdfast.cli.options import (
     parse_attributes,
 )
 from holdfast.cli.output import note, print_json, print_line
-from holdfast.client import Client, Receipt, Subscription, connect
+from holdfast.client import Client, Gap, Receipt, Subscription, connect
 from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.client.names import random_name
 from holdfast.client.recording import record
@@ -275,19 +275,41 @@ async def _record(messages: Subscription, path: Path, count: int) -> None:
     with RecordingWriter(path) as writer:
         first = writer.next_position
         note(f"recording to {path} from position {first} on")
+
+        def recorded() -> int:
+            return writer.next_position + writer.pending - first
+
         try:
-            await record(messages, writer, count)
+            await _in_spite_of_gaps(lambda: record(messages, writer, count and count - recorded()))
         finally:
-            note(f"recorded {writer.next_position + writer.pending - first} messages to {path}")
+            note(f"recorded {recorded()} messages to {path}")
+
+
+async def _in_spite_of_gaps(read: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Read on behind a place where something may be missing, and say so: what follows is worth reading."""
+    while True:
+        try:
+            await read()
+        except Gap as gap:
+            if not gap.goes_on:
+                raise
+            note(f"gap: {gap}")
+        else:
+            return
 
 
 async def _print_all(messages: Subscription, count: int, *, raw: bool, as_json: bool) -> None:
     left = count
-    async for message in messages:
-        _print_message(message, raw=raw, as_json=as_json)
-        left -= 1
-        if left == 0:
-            return
+
+    async def read() -> None:
+        nonlocal left
+        async for message in messages:
+            _print_message(message, raw=raw, as_json=as_json)
+            left -= 1
+            if left == 0:
+                return
+
+    await _in_spite_of_gaps(read)
 
 
 def _print_message(message: Message, *, raw: bool, as_json: bool) -> None:

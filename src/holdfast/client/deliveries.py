@@ -2,16 +2,19 @@
 
 from collections.abc import Callable, Iterator
 
+from holdfast.client.errors import SessionLost
 from holdfast.client.subscriptions import Delivery, Subscription
 from holdfast.model.batches import Batch
+from holdfast.model.errors import HoldfastError
 from holdfast.model.topics import CHECKED_MAX, matches
+from holdfast.runtime.logs import Log
 
 
 class Deliveries:
     """The subscriptions of one client. `consumed` is called with each batch that all its takers have taken."""
 
-    def __init__(self, consumed: Callable[[Batch], None]) -> None:
-        self._consumed = consumed
+    def __init__(self, consumed: Callable[[Batch], None], log: Log) -> None:
+        self._consumed, self._log = consumed, log
         self._subscriptions: list[Subscription] = []
         self._takers: dict[str, tuple[Subscription, ...]] = {}
 
@@ -43,6 +46,21 @@ class Deliveries:
             taker.arrive(part, delivery)
         if not wanted:
             self._consumed(batch)
+
+    def miss(self, reason: str) -> None:
+        """Something may be missing to every subscription, behind what has arrived."""
+        for subscription in self:
+            self._log.warning("gap", pattern=subscription.pattern, where=subscription.where, reason=reason)
+            subscription.miss(reason)
+
+    def finish(self, end: HoldfastError) -> None:
+        """The session is over: lost, or closed."""
+        for subscription in self:
+            if isinstance(end, SessionLost):
+                self._log.warning("gap", pattern=subscription.pattern, where=subscription.where, reason=str(end))
+                subscription.lose(end)
+            else:
+                subscription.end(None)
 
     def taken(self, delivery: Delivery) -> None:
         delivery.left -= 1

@@ -127,7 +127,7 @@ class DurableSubscription(Subscription):
         what = "were forgotten before they were read" if effect.forgotten else "were given up"
         sentence = f"{count} messages of {effect.publisher} to {effect.stream} {what}: they will not come"
         empty = make_batch(effect.publisher, 1, self.stream, 0, [b""])
-        self.arrive(empty, _Released(empty, 1, None, Gap(sentence, self.pattern, self.where, self._received)))
+        self.arrive(empty, _Released(empty, 1, None, Gap(sentence, self.pattern, self.where, self._received, True)))
 
     # ---- what the reader says
 

@@ -29,14 +29,19 @@ class SessionLost(ConnectionLost):
 
 
 class Gap(SessionLost):
-    """Raised by a subscription whose session is lost: from here on messages are missing, or may be.
+    """Raised by a subscription, once and in its place in the stream: messages are missing here, or may be.
 
-    Up to here nothing is: everything that was owed to the subscription and came before has been handed over, once and
-    in order. `received` says how far that is: the number of the last message that it handed over of each publisher (of
-    the last `PUBLISHERS_MAX` that were heard of). Whoever connects and subscribes again, and can get at what was
-    published meanwhile, knows from it where to go on.
+    Everything that was owed to the subscription and came before has been handed over, once and in order. `received`
+    says how far that is: the number of the last message that it handed over of each publisher (of the last
+    `PUBLISHERS_MAX` that were heard of). An application that can get at what was published meanwhile knows from it
+    where to go on.
+
+    `goes_on` says whether the subscription lives: a broker let something go that may be missing here, and reading goes
+    on behind it. If it does not, the session is lost: connect and subscribe again.
     """
 
-    def __init__(self, sentence: str, pattern: str, where: str, received: Mapping[str, int]) -> None:
+    def __init__(
+        self, sentence: str, pattern: str, where: str, received: Mapping[str, int], goes_on: bool = False
+    ) -> None:
         super().__init__(sentence)
-        self.pattern, self.where, self.received = pattern, where, dict(received)
+        self.pattern, self.where, self.received, self.goes_on = pattern, where, dict(received), goes_on

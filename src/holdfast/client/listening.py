@@ -18,6 +18,9 @@ class Listener(Subscription):
         super().__init__(source, pattern, "", None)
         self._hear = hear
 
+    def miss(self, reason: str) -> None:
+        """Its listener can do without what it did not hear."""
+
     def arrive(self, batch: Batch, delivery: Delivery) -> None:
         self._hear(batch)
         self._source.batch_taken(delivery)

@@ -31,7 +31,7 @@ from holdfast.model.guarantees import GUARANTEES, RANKS
 from holdfast.model.topics import check_pattern
 from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.moving import MovingClient
-from holdfast.protocols.node import Accepted, Attached, Completed, Deliver, Effect, Ended, Failed
+from holdfast.protocols.node import Accepted, Attached, Completed, Deliver, Effect, Ended, Failed, Missing
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.logs import Log
 from holdfast.runtime.tracing import Trace
@@ -70,6 +70,7 @@ class Client(Closing):
                 Failed: self._on_failed,
                 Ended: self._on_ended,
                 Deliver: lambda effect: self._deliveries.arrive(effect.batch),
+                Missing: lambda effect: self._deliveries.miss(effect.reason),
             },
             sinks=() if trace is None else (trace,),
             limits=settings.limits,
@@ -85,7 +86,7 @@ class Client(Closing):
             self.name, lambda: machine.accepted_seq, lambda: machine.backlog_bytes, self._hurry
         )
         self._holders = Holders()
-        self._deliveries = Deliveries(self._consumed)
+        self._deliveries = Deliveries(self._consumed, self._log)
         self._requests = Requests()
         self.durables = Durables(self, settings.reliable)
         loop = asyncio.get_running_loop()
@@ -448,12 +449,7 @@ class Client(Closing):
         self._acceptance.finish(end)
         self._holders.wake()
         self.durables.finish(end)
-        for subscription in self._deliveries:
-            if isinstance(end, SessionLost):
-                self._log.warning("gap", pattern=subscription.pattern, where=subscription.where, reason=str(end))
-                subscription.lose(end)
-            else:
-                subscription.end(None)
+        self._deliveries.finish(end)
         if not self._goodbye.done():
             self._goodbye.set_result(None)
 

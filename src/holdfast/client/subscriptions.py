@@ -13,7 +13,7 @@ from typing import Protocol, Self
 from msgspec import Struct
 
 from holdfast.client.errors import ClientClosed, Gap, SessionLost
-from holdfast.model.batches import Batch, Message
+from holdfast.model.batches import Batch, Message, make_batch
 from holdfast.model.filters import Filter
 
 PUBLISHERS_MAX = 10_000
@@ -29,6 +29,15 @@ class Delivery(Struct, gc=False):
     left: int
 
 
+class _Hole(Delivery, gc=False):
+    """Nothing that the machine handed over: the place in the stream where something may be missing."""
+
+    gap: Gap
+
+
+_NOTHING = make_batch("-", 1, "-", 0, [b""])
+
+
 class Source(Protocol):
     """What a subscription asks of its client."""
 
@@ -42,8 +51,9 @@ class Subscription:
 
     Any number of tasks may iterate over one subscription, together or one after the other; each message goes to one of
     them. An iteration that is cancelled has taken nothing that it did not hand out. It ends after `unsubscribe`, when
-    what had arrived is read; it raises `Gap` if the session is lost, again after what had arrived: what follows is
-    missing, and nothing that came before is.
+    what had arrived is read. It raises `Gap` behind what had arrived if the session is lost: what follows is missing,
+    and nothing that came before is. It raises `Gap` once, and goes on with the next iteration, where a broker let
+    something go that may be missing.
     """
 
     spills = False
@@ -112,7 +122,7 @@ class Subscription:
         batch = await self._take()
         while batch is not None:
             messages.extend(batch.messages())
-            if not self._arrived or self._taken_bytes >= bytes_max:
+            if not self._arrived or self._taken_bytes >= bytes_max or self._gap_is_next():
                 return True
             batch = self._pop()
         return False
@@ -134,8 +144,13 @@ class Subscription:
             await self._arrival()
         return self._pop()
 
+    def _gap_is_next(self) -> bool:
+        return isinstance(self._arrived[0][1], _Hole)
+
     def _pop(self) -> Batch:
         batch, delivery = self._arrived.popleft()
+        if isinstance(delivery, _Hole):
+            raise delivery.gap
         self._taken_bytes += len(batch.payloads) + 64
         self._source.batch_taken(delivery)
         return batch
@@ -172,6 +187,18 @@ class Subscription:
             if not waiter.done():
                 waiter.set_result(None)
 
+    def miss(self, reason: str) -> None:
+        """Something may be missing here: whoever reads learns it, once, behind what had arrived, and reads on.
+
+        Where nothing has arrived since the last such place, that one says it.
+        """
+        if self.ended or (self._arrived and isinstance(self._arrived[-1][1], _Hole)):
+            return
+        sentence = f"messages to the subscription to {self.pattern!r} may be missing here: {reason}; reading goes on"
+        gap = Gap(sentence, self.pattern, self.where, self._received, goes_on=True)
+        self._arrived.append((_NOTHING, _Hole(_NOTHING, 0, gap)))
+        self._wake()
+
     def lose(self, lost: SessionLost) -> None:
         """The session is lost: whoever reads learns it behind what had arrived."""
         sentence = f"{lost}; what the subscription to {self.pattern!r} was owed from here on is missing"
@@ -183,8 +210,12 @@ class Subscription:
             return
         self.ended, self._end = True, error
         for _, delivery in self._arrived:
-            self._source.batch_taken(delivery)
-        self._arrived = deque((batch, Delivery(delivery.batch, 0)) for batch, delivery in self._arrived)
+            if not isinstance(delivery, _Hole):
+                self._source.batch_taken(delivery)
+        self._arrived = deque(
+            (batch, delivery if isinstance(delivery, _Hole) else Delivery(delivery.batch, 0))
+            for batch, delivery in self._arrived
+        )
         self._wake()
 
     async def unsubscribe(self) -> None:

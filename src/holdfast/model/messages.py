@@ -24,11 +24,12 @@ from holdfast.model.direct_messages import (
     Stable,
     Wish,
 )
+from holdfast.model.hole_messages import Hole
 from holdfast.model.land_messages import Admission, Admitted, Farewell, Surroundings
 from holdfast.model.relay_messages import Relay, Standing
 from holdfast.model.terms import Contact, Counter, Text, Where
 
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 
 Reason = Annotated[str, Meta(max_length=1024)]
 Interest = tuple[TopicText, Where]
@@ -351,6 +352,7 @@ SessionMessage = (
     | Admission
     | Admitted
     | Farewell
+    | Hole
 )
 
 # ------------------------------------------------------------------------------------------------------- frames

@@ -18,6 +18,7 @@ from holdfast.model.batches import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Attributes,
 from holdfast.model.errors import LocalMisuse, PeerViolation, TopicError
 from holdfast.model.filters import Value
 from holdfast.model.guarantees import TOTAL
+from holdfast.model.hole_messages import Hole
 from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
@@ -37,6 +38,7 @@ from holdfast.model.messages import (
     Welcome,
 )
 from holdfast.protocols.config import ClientConfig
+from holdfast.protocols.holes import HolesHeard
 from holdfast.protocols.hub import ACK_TIMER, BEAT_TIMER, Hub
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import (
@@ -111,6 +113,7 @@ class ClientNode:
         """Those of them of which the broker may leave out what we do not take in time."""
         self._table = RoutingTable()
         self._uneaten: dict[tuple[str, int], SessionMessage] = {}
+        self._holes = HolesHeard()
         self._stopping = False
         self._ended = False
 
@@ -433,6 +436,9 @@ class ClientNode:
         elif isinstance(message, Confirm):
             # It stands behind the publication that it asks about: we have it.
             self._hub.send(link.peer, ConfirmAck(message.token))
+        elif isinstance(message, Hole):
+            # A subscription that is not confirmed yet is owed nothing; for one that spills somebody else stands in.
+            self._hub.out += self._holes.hear(message, link.peer, bool(self._confirmed - self._spilling.keys()))
         elif isinstance(message, Rejected):
             verb, pattern, where = self._requests.pop(message.token, ("", "", ""))
             if verb == "subscribe":

@@ -9,11 +9,13 @@ Only a serving broker admits clients.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from enum import Enum
 
 from holdfast.model.batches import Batch
 from holdfast.model.errors import PeerViolation
 from holdfast.model.guarantees import GUARANTEES
+from holdfast.model.hole_messages import Hole
 from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
@@ -31,6 +33,7 @@ from holdfast.model.messages import (
 )
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.durable import Notebook
+from holdfast.protocols.holes import HoleNotices
 from holdfast.protocols.hub import BEAT_TIMER, Hub
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Effects, Report
@@ -54,6 +57,8 @@ class EdgeBroker(ABC):
 
     protocol: str
     guarantees: tuple[int, ...]
+    queues_holes = False
+    """Whether a notice of a hole waits behind what waits from the same neighbour: then `_take` is given it."""
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         self.name, self.parent, self.config = config.name, config.parent, config
@@ -63,6 +68,9 @@ class EdgeBroker(ABC):
         self.hub.uncertain = self.publishers.uncertain
         self.notebook = Notebook(config.durable)
         self.spilling = Spilling(self.hub.links, config.link.backlog_bytes_max // 2)
+        self.holes = HoleNotices(
+            config.name, incarnation, self._send, self._told_of_holes, self.hub.report, lambda: self._now
+        )
         self._detached_at: dict[str, float] = {}
         self._congested_at: dict[str, float] = {}
         self._now = 0.0
@@ -175,7 +183,15 @@ class EdgeBroker(ABC):
         problem = request_problem(message)
         if problem or isinstance(message, ONLY_FOR_CLIENTS):
             raise PeerViolation(problem or f"broker {link.peer} sent {type(message).__name__}, which is for clients")
-        self._take(link, message, message)
+        if isinstance(message, Hole) and not self.queues_holes:
+            self.hub.consumed(link, message)
+            self.holes.on_hole(link.peer, message)
+        else:
+            self._take(link, message, message)
+
+    def _told_of_holes(self) -> Iterable[str]:
+        """Those to whom a notice of a hole goes: everybody who has a session here."""
+        return list(self.hub.links)
 
     def _from_client(self, link: Link, message: SessionMessage) -> None:
         if not isinstance(message, FROM_CLIENTS):

@@ -117,6 +117,9 @@ class Hub:
         self._addresses[peer] = address
         self.out.append(Connect(peer, address))
 
+    def report(self, report: Report) -> None:
+        self.out.append(report)
+
     def take(self) -> Effects:
         """The effects so far; the list begins anew."""
         out, self.out = self.out, []

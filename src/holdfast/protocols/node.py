@@ -134,6 +134,12 @@ class Failed(Struct, frozen=True, gc=False):
     reason: str
 
 
+class Missing(Struct, frozen=True, gc=False):
+    """A broker has let something go that may be missing here; the session and its subscriptions live on."""
+
+    reason: str
+
+
 class Ended(Struct, frozen=True, gc=False):
     """The session is over. `clean` after a `stop`; else whatever was not accepted may or may not have happened."""
 
@@ -155,6 +161,7 @@ Effect = (
     | Accepted
     | Completed
     | Failed
+    | Missing
     | Ended
 )
 Effects = list[Effect]

@@ -42,7 +42,7 @@ from holdfast.runtime.tracing import Trace
 from holdfast.storage.state_file import StateFile
 from holdfast.storage.state_log import StateLog
 
-WARNINGS = frozenset({"congested", "excluded", "forced", "gap", "refused", "suspect", "violation"})
+WARNINGS = frozenset({"congested", "excluded", "forced", "gap", "hole", "refused", "suspect", "violation"})
 """Reports that somebody should look at; the others are for information."""
 
 SEED_S, SEED_MAX_S = 0.2, 2.0

@@ -17,6 +17,7 @@ from holdfast.protocols.node import (
     Deliver,
     Ended,
     Failed,
+    Missing,
 )
 from holdfast.simulation.disk import Disk
 from holdfast.simulation.faults import Confirm, Detach, Publish, React, Subscribe, Unsubscribe
@@ -47,6 +48,7 @@ class ClientHost(Host):
         "delivered",
         "ended",
         "failures",
+        "gaps",
         "hooks",
         "reactions",
         "ready",
@@ -74,6 +76,8 @@ class ClientHost(Host):
         self.completed: list[Request] = []
         self.failures: list[str] = []
         self.delivered: list[tuple[float, Batch]] = []
+        self.gaps: list[tuple[float, str]] = []
+        """When it was told that something may be missing, and why."""
         self.hooks: list[Hook] = []
         self.reactions: list[tuple[React, list[int]]] = []
         self._requests: dict[int, Request] = {}
@@ -214,6 +218,9 @@ class ClientHost(Host):
         what = str(command) if command is not None else f"publications {effect.first}..{effect.last}"
         self.failures.append(f"{what}: {effect.reason}")
 
+    def _missing(self, effect: Missing) -> None:
+        self.gaps.append((self.kernel.now, effect.reason))
+
     def _ended(self, effect: Ended) -> None:
         self.ready, self.ended = False, True
         if not effect.clean:
@@ -226,6 +233,7 @@ class ClientHost(Host):
         Accepted: _accepted,
         Completed: _completed,
         Failed: _failed,
+        Missing: _missing,
         Ended: _ended,
     }
 

@@ -1,12 +1,16 @@
 """What a receipt stands for, and what a subscriber is told when its session is lost."""
 
 import asyncio
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 import holdfast
 from holdfast.model.trace import Event
+from holdfast.protocols.edges import EdgeBroker
+from holdfast.runtime.broker import BrokerProcess
 from tests.integration.support_brokers import address_of, broker_here, chain_here, serving_child
 
 
@@ -73,5 +77,113 @@ def test_a_subscriber_whose_session_is_lost_reads_what_had_come_and_then_gets_a_
         if tolerance:
             assert "gap" in [row.event for row in rows]
         await subscriber.close()
+
+    holdfast.run(story())
+
+
+def let_something_go(broker: BrokerProcess) -> None:
+    node = broker.node
+    assert isinstance(node, EdgeBroker)
+    node.holes.announce("a test let something go")
+    broker.driver.carry_out(node.hub.take())
+
+
+@pytest.mark.parametrize("tolerance", [0, 1])
+def test_a_hole_raises_one_gap_in_its_place_in_every_subscription_and_reading_goes_on(tolerance: int):
+    async def story() -> None:
+        rows: list[Event] = []
+        async with (
+            chain_here(2, tolerance=tolerance) as (root, edge),
+            holdfast.connect(address_of(edge), name="sub", trace=rows.append) as subscriber,
+            holdfast.connect(address_of(root), name="pub") as publisher,
+        ):
+            inbox, other = await subscriber.subscribe("t", where="n > 0"), await subscriber.subscribe("u")
+            await (await publisher.publish("t", b"1", attributes={"n": 1})).confirmed()
+            let_something_go(root)
+            await (await publisher.publish("t", b"2", attributes={"n": 2})).accepted()
+            assert (await inbox.get(5)).payload == b"1"
+            with pytest.raises(holdfast.Gap, match="may be missing here: a test let something go") as gap:
+                await inbox.get(5)
+            assert (gap.value.pattern, gap.value.where, gap.value.received) == ("t", "n > 0", {"pub": 1})
+            assert gap.value.goes_on
+            assert (await inbox.get(5)).payload == b"2"
+            with pytest.raises(holdfast.Gap):
+                await anext(other)
+            await publisher.publish("u", b"3")
+            assert [message.payload async for message in first_of(other)] == [b"3"]
+        assert [row.event for row in rows if row.event in ("deliver", "gap")] == [
+            "deliver",
+            "gap",
+            "deliver",
+            "deliver",
+        ]
+
+    holdfast.run(story())
+
+
+async def first_of(subscription: holdfast.Subscription) -> AsyncIterator[holdfast.Message]:
+    async for message in subscription:
+        yield message
+        return
+
+
+def test_two_holes_with_nothing_between_them_are_one_gap():
+    async def story() -> None:
+        async with broker_here() as broker, holdfast.connect(address_of(broker)) as client:
+            inbox = await client.subscribe("t")
+            let_something_go(broker)
+            let_something_go(broker)
+            await (await client.publish("t", b"1")).accepted()
+            with pytest.raises(holdfast.Gap):
+                await inbox.get(5)
+            assert (await inbox.get(5)).payload == b"1"
+
+    holdfast.run(story())
+
+
+def test_a_hole_is_one_gap_without_asyncio_too():
+    async def story() -> None:
+        async with broker_here() as broker:
+            loop = asyncio.get_running_loop()
+
+            def blocking() -> list[bytes]:
+                with holdfast.connect_sync(address_of(broker)) as client:
+                    inbox = client.subscribe("t")
+                    client.publish("t", b"1").confirmed(5)
+                    loop.call_soon_threadsafe(let_something_go, broker)
+                    seen = [inbox.get(5).payload]
+                    with pytest.raises(holdfast.Gap):
+                        next(inbox)
+                    client.publish("t", b"2")
+                    return [*seen, next(inbox).payload]
+
+            assert await asyncio.to_thread(blocking) == [b"1", b"2"]
+
+    holdfast.run(story())
+
+
+async def line_with(stream: asyncio.StreamReader, text: bytes) -> None:
+    async with asyncio.timeout(20):
+        while text not in (line := await stream.readline()):
+            assert line, f"{text!r} was never said"
+
+
+def test_the_command_line_says_a_line_where_something_may_be_missing_and_reads_on():
+    async def story() -> None:
+        async with broker_here() as broker, holdfast.connect(address_of(broker)) as publisher:
+            options = ["--raw", "--count", "2", "--address", address_of(broker)]
+            command = [sys.executable, "-m", "holdfast", "sub", "t", *options]
+            process = await asyncio.create_subprocess_exec(
+                *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+            )
+            assert process.stdout is not None
+            assert process.stderr is not None
+            await line_with(process.stderr, b"is subscribed")
+            await (await publisher.publish("t", b"1")).confirmed()
+            let_something_go(broker)
+            await line_with(process.stderr, b"gap: messages to the subscription to 't' may be missing here")
+            await publisher.publish("t", b"2")
+            out, _ = await process.communicate()
+            assert (process.returncode, out) == (0, b"1\n2\n")
 
     holdfast.run(story())

@@ -179,7 +179,7 @@ def test_who_dials_says_what_it_has_and_sends_when_it_is_welcome():
 @pytest.mark.parametrize(
     ("strange", "code", "sentence"),
     [
-        (hello(version=99), "version", "speaks version 2 of the wire, not 99"),
+        (hello(version=99), "version", f"speaks version {WIRE_VERSION} of the wire, not 99"),
         (hello(cluster="other"), "cluster", "belongs to cluster 'holdfast', not 'other'"),
         (hello("here"), "name", "the name 'here' is the broker's own"),
         (hello(resume=True), "unknown-session", "does not know this session of child"),

@@ -19,6 +19,7 @@ from holdfast.model.batches import BATCH_BYTES_MAX, Batch, merged
 from holdfast.model.errors import PeerViolation
 from holdfast.model.filters import Filter
 from holdfast.model.guarantees import CAUSAL, EVENTUAL, FIFO, TOTAL
+from holdfast.model.hole_messages import Hole
 from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
@@ -60,6 +61,7 @@ class GingerBroker(EdgeBroker):
 
     protocol = "ginger"
     guarantees: tuple[int, ...] = (EVENTUAL, FIFO, CAUSAL, TOTAL)
+    queues_holes = True
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
@@ -123,7 +125,7 @@ class GingerBroker(EdgeBroker):
         """A session is over: what it published was accepted and goes out when it can, what it asked for is void."""
         lane = self._lanes.pop(peer, None)
         if lane is not None:
-            kept = deque(held for held in lane if isinstance(held.message, Publish | TotalRequest))
+            kept = deque(held for held in lane if isinstance(held.message, Publish | TotalRequest | Hole))
             if kept:
                 self._lanes[peer] = kept
 
@@ -203,6 +205,8 @@ class GingerBroker(EdgeBroker):
             self.cuts.on_ack(peer, message)
         elif isinstance(message, TotalProcessed):
             self.cuts.on_processed(peer, message)
+        elif isinstance(message, Hole):
+            self.holes.on_hole(peer, message)
         elif isinstance(message, Recall):
             self._recall(peer, message)
         elif isinstance(message, Recalled):

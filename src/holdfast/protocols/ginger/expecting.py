@@ -189,6 +189,10 @@ class ExpectingBroker(RecordingBroker):
         """Whether that peer was taken in. Others only came to ask something, or wait at the door."""
         return peer in self.log.flows or peer in self.interests.neighbours
 
+    def _told_of_holes(self) -> list[str]:
+        """Not those who are at the door: nothing else travels on their links before `Open`, and then they are told."""
+        return [peer for peer in self.hub.links if self._is_here(peer)]
+
     def _forget_visit(self, peer: str, session: int) -> None:
         """Who has spoken to us, and begins a session in the same epoch all the same, has forgotten the first one.
 

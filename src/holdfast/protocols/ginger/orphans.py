@@ -75,6 +75,7 @@ class OrphanBroker(DoubtingBroker):
             self.interests.rename(old, name)
             self.healing_cuts.rename(old, name)
             self.confirmations.rename(old, name)
+            self.holes.rename(old, name)
             self.view.also_wait_for(name)
         self.hub.dial(name, self._now, address)
 
@@ -132,6 +133,7 @@ class OrphanBroker(DoubtingBroker):
             return
         self._hold, self._kept = message.hold, message.cuts
         self._send_behind_fence(peer)
+        self.holes.retell(peer)
         self.interests.replace(peer, {peer: message.interests})
         self.confirmations.replace(peer, (peer,), self.interests.table.wants)
         self.view.on_ack(peer, self._fence_version)

@@ -211,6 +211,7 @@ class RelocatingBroker(WardingBroker):
         self.interests.rename(old, new)
         self.healing_cuts.rename(old, new)
         self.confirmations.rename(old, new)
+        self.holes.rename(old, new)
         self.view.also_wait_for(new)
         self._fence_base = self._fence_version = 0
         self._opened_as = "moved"

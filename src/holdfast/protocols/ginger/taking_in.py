@@ -196,6 +196,7 @@ class TakingInBroker(ExpectingBroker):
             kept = self.healing_cuts.kept_by(joiner.join.cuts, flush.key)
             upward = self.view.upward(self.parent is None)
             self.hub.send(name, Open(wanted, upward, self.view.dead(), hold, kept, joiner.taken))
+            self.holes.retell(name, flush.key)
             if joiner.is_client:
                 self.publishers.resume(name, joiner.taken)
 

@@ -146,6 +146,7 @@ class WardingBroker(PartitionBroker):
             self._send(name, Publish(record.batch))
         self.interests.replace(name, {name: ward.interests})
         self.confirmations.replace(name, (name,), self.interests.table.wants)
+        self.holes.retell(name)
         self.log.say_again(name)
 
     def _drop_ward(self) -> None:
