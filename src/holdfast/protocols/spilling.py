@@ -36,6 +36,10 @@ class Spilling:
         self._clients.pop(client, None)
         self.left_out.pop(client, None)
 
+    def clients(self) -> list[str]:
+        """Those of whom something is remembered."""
+        return sorted(self._clients.keys() | self.left_out.keys())
+
     def leaves_out(self, client: str, topic: str, count: int) -> bool:
         """Whether so many messages to that topic are left out: the client has enough to take, and may miss them."""
         link = self._links.get(client)

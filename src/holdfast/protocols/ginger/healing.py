@@ -133,6 +133,7 @@ class HealingBroker(OrphanBroker):
     def link_ended(self, link: Link, reason: str) -> None:
         self._detached_at.pop(link.peer, None)
         self._records_of.pop(link.peer, None)
+        self.spilling.forget(link.peer)
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
         if self.phase is not Phase.LEAVING and (link.kind == "broker" or self._has_joined(link.peer)):
             self.suspect(link.peer, self._epoch_of(link), reason)
@@ -356,6 +357,7 @@ class HealingBroker(OrphanBroker):
         self.log.unlink(name)
         self.interests.drop(name)
         self.confirmations.drop(name)
+        self.spilling.forget(name)
         self.cuts.pump()
         if self.parent is not None:
             self._send(self.parent, self.view.message(True, 0, 0, False))

@@ -1,0 +1,69 @@
+"""Sessions of clients at a broker that takes part in repairs: what they leave there when they end."""
+
+from itertools import count
+
+from holdfast.model.messages import (
+    WIRE_VERSION,
+    Data,
+    Goodbye,
+    Hello,
+    Join,
+    Kind,
+    SessionMessage,
+    Subscribe,
+    Twig,
+)
+from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.ginger.shaping import ShapingBroker
+from holdfast.protocols.hub import BEAT_TIMER
+
+KEEP_S = BrokerConfig("*").session_keep_s
+
+
+class Broker:
+    """A root, spoken to by raw peers."""
+
+    def __init__(self, tolerance: int = 1) -> None:
+        self.machine = ShapingBroker(BrokerConfig("0", tolerance=tolerance), 7)
+        self.machine.start(0.0)
+        self.now = 0.0
+        self._epochs = count(100)
+        self._numbers: dict[str, int] = {}
+
+    def join(self, name: str, kind: Kind = "client") -> int:
+        """That peer begins a session and is taken in; its epoch."""
+        epoch = next(self._epochs)
+        self._numbers[name] = 0
+        self.machine.peer_up(name, self.now)
+        hello = Hello(WIRE_VERSION, name, kind, "holdfast", epoch, False, 0, 1 << 30)
+        self.machine.receive(name, hello, self.now)
+        self.say(name, Join(Twig(name, kind, epoch, ""), "", (), {}, (), (), 0, 0))
+        return epoch
+
+    def say(self, name: str, message: SessionMessage) -> None:
+        self._numbers[name] += 1
+        self.machine.receive(name, Data(self._numbers[name] % 128, message), self.now)
+
+    def leave(self, name: str) -> None:
+        """It says goodbye."""
+        self.machine.receive(name, Goodbye("done"), self.now)
+        self.machine.peer_down(name, self.now)
+
+    def expire(self, *names: str) -> None:
+        """They are killed, and do not come back."""
+        for name in names:
+            self.machine.peer_down(name, self.now)
+        self.now += KEEP_S + 0.1
+        self.machine.timer(BEAT_TIMER, self.now)
+
+
+def test_a_name_that_returns_does_not_inherit_the_spill_marks_of_its_last_session():
+    broker = Broker()
+    for depart in (broker.leave, broker.expire):
+        broker.join("alice")
+        broker.say("alice", Subscribe(1, "t", "", spills=True))
+        broker.machine.spilling.left_out["alice"] = 5
+        assert broker.machine.spilling.clients() == ["alice"]
+        depart("alice")
+        assert broker.machine.spilling.clients() == []
+        assert broker.machine.status()["left_out"] == {}
