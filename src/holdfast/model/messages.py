@@ -232,7 +232,10 @@ class Open(Struct, frozen=True, array_like=True, tag=42):
 
 
 class View(Struct, frozen=True, array_like=True, tag=43):
-    """What changed around the sender; `ViewAck` when everybody within so many hops knows."""
+    """What changed around the sender; `ViewAck` when everybody within so many hops knows.
+
+    `dead` are those that the receiver was not told of on this link.
+    """
 
     version: Counter
     hops: Counter

@@ -2,16 +2,21 @@
 
 Downwards: its children and what is below them, `hops` deep. Upwards: its chain of ancestors, and for the day when the
 root dies, alone or with some of its children, the root's children by seniority and what the root knows of what is below
-them. And the dead, each with the epoch in which it died: the same name in a later epoch is alive again.
+them. And the brokers that are dead, each with the epoch in which it died: the same name in a later epoch is alive
+again (`deaths`).
 
 A change is told to the neighbours and, through them, `hops - 1` links far; it is acknowledged when all of them know.
-Nobody forwards for a child that those who would repair its loss have not heard of (FLUSH.md, trap 9).
+Nobody forwards for a child that those who would repair its loss have not heard of (FLUSH.md, trap 9). That a client has
+left is told, too, and waited for by nobody: each who hears it tells its own parent, as far as that one's view reaches.
+
+Clients need less: whom to turn to. They are told when that changes, not of each other.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.model.messages import Dead, SessionMessage, Twig, Upward, View
 from holdfast.model.terms import Contact
+from holdfast.protocols.deaths import Deaths
 
 ALIVE_MAX = 256
 
@@ -26,7 +31,7 @@ class TreeView:
         self.chain: tuple[Contact, ...] = ()
         self.senior: tuple[Contact, ...] = ()
         self.siblings: tuple[Twig, ...] = ()
-        self.gone: dict[str, int] = {}
+        self.deaths = Deaths()
         self.alive: dict[str, int] = {}
         """Those who were taken for dead while the network was parted: what is still said of them below is old."""
         self.avoided: set[str] = set()
@@ -34,24 +39,27 @@ class TreeView:
         self.detour: tuple[Contact, ...] = ()
         """Who may be our next parent: if we are lost meanwhile, those below us ask it after our parent."""
         self.version = 0
+        self._clients_know: Upward | None = None
+        """What our clients were told last of those above them."""
         self._pending: dict[int, tuple[set[str], Callable[[], None]]] = {}
 
     # ------------------------------------------------------------------------------------------------- the dead
 
     def is_gone(self, name: str, epoch: int) -> bool:
-        return epoch <= self.gone.get(name, -1)
+        return self.deaths.covers(name, epoch)
 
     def dead(self) -> Dead:
-        return tuple(sorted(self.gone.items()))
+        return self.deaths.all()
 
     def bury(self, name: str, epoch: int) -> None:
-        self.gone[name] = max(epoch, self.gone.get(name, -1))
+        self.deaths.add(name, epoch)
 
     def revive(self, names: Iterable[tuple[str, int]]) -> None:
         """They were not dead, only out of reach."""
         for name, epoch in names:
-            if self.gone.get(name, -1) <= epoch:
-                self.gone.pop(name, None)
+            dead_in = self.deaths.epoch_of(name)
+            if dead_in is not None and dead_in <= epoch:
+                self.deaths.discard(name)
             self.alive.pop(name, None)
             self.alive[name] = epoch
         while len(self.alive) > ALIVE_MAX:
@@ -142,14 +150,15 @@ class TreeView:
 
     def twig(self, kind: str = "broker") -> Twig:
         """Ourselves, as our parent should know us."""
-        return Twig(self.name, "client" if kind == "client" else "broker", self.epoch, self.address, self._cut())
+        return Twig(self.name, "client" if kind == "client" else "broker", self.epoch, self.address, self.below())
 
-    def _cut(self) -> tuple[Twig, ...]:
+    def below(self) -> tuple[Twig, ...]:
+        """Those below us, as far as our parent should know them."""
         return tuple(_cut(twig, self.hops - 1) for twig in self.children.values())
 
     def upward(self, is_root: bool) -> Upward:
         """What our children should know of what is above them."""
-        siblings = self._cut() if is_root else self.siblings
+        siblings = self.below() if is_root else self.siblings
         chain = (self.contact(), *self.chain[:1], *self.detour, *self.chain[1:])
         return Upward(chain, self.senior, siblings, tuple(sorted(self.alive.items())))
 
@@ -169,13 +178,36 @@ class TreeView:
         waiting = set(neighbours)
         self._pending[version] = (waiting, then)
         for peer in sorted(waiting):
-            self._send(peer, self.message(peer == parent, version, hops, parent is None))
+            self._send(peer, self.message(peer, peer == parent, version, hops, parent is None))
         self._settle()
         return version
 
-    def message(self, to_parent: bool, version: int, hops: int, is_root: bool) -> View:
-        twigs = self._cut() if to_parent else None
-        return View(version, hops, twigs, None if to_parent else self.upward(is_root), self.dead())
+    def message(self, peer: str, to_parent: bool, version: int, hops: int, is_root: bool) -> View:
+        """What that neighbour should know now; its next one says nothing of the dead that this one names."""
+        twigs = self.below() if to_parent else None
+        return View(version, hops, twigs, None if to_parent else self.upward(is_root), self.deaths.news_for(peer))
+
+    def news_for_clients(self, is_root: bool) -> View | None:
+        """What all our clients should know now, if they do not know it yet: whom to turn to."""
+        known = self._clients_know
+        message = self.message_for_clients(is_root)
+        return None if message.upward == known else message
+
+    def message_for_clients(self, is_root: bool) -> View:
+        """The same, whether they know it or not. All of them have to be told."""
+        self._clients_know = self._upward_for_clients(is_root)
+        return View(0, 0, None, self._clients_know, ())
+
+    def upward_for_client(self, is_root: bool) -> Upward:
+        """What one client is told that comes now. If that is news, it is also for the others, next time."""
+        upward = self._upward_for_clients(is_root)
+        if upward != self._clients_know:
+            self._clients_know = None
+        return upward
+
+    def _upward_for_clients(self, is_root: bool) -> Upward:
+        upward = self.upward(is_root)
+        return Upward(upward.chain, upward.senior, _brokers(upward.siblings))
 
     def acknowledged(self, version: int) -> bool:
         """Whether everybody concerned knows this version."""
@@ -228,6 +260,14 @@ def contacts_in(upward: Upward) -> tuple[Contact, ...]:
 def _cut(twig: Twig, depth: int) -> Twig:
     below = tuple(_cut(child, depth - 1) for child in twig.twigs) if depth > 0 else ()
     return Twig(twig.name, twig.kind, twig.epoch, twig.address, below)
+
+
+def _brokers(twigs: Iterable[Twig]) -> tuple[Twig, ...]:
+    return tuple(
+        Twig(twig.name, twig.kind, twig.epoch, twig.address, _brokers(twig.twigs))
+        for twig in twigs
+        if twig.kind == "broker"
+    )
 
 
 def _contact_of(twig: Twig) -> Contact:

@@ -9,6 +9,7 @@ from holdfast.model.messages import (
     Hello,
     Join,
     Kind,
+    Refusal,
     SessionMessage,
     Subscribe,
     Twig,
@@ -16,6 +17,8 @@ from holdfast.model.messages import (
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.shaping import ShapingBroker
 from holdfast.protocols.hub import BEAT_TIMER
+from holdfast.protocols.node import Send
+from tests.support.state import entries_of
 
 KEEP_S = BrokerConfig("*").session_keep_s
 
@@ -67,3 +70,41 @@ def test_a_name_that_returns_does_not_inherit_the_spill_marks_of_its_last_sessio
         depart("alice")
         assert broker.machine.spilling.clients() == []
         assert broker.machine.status()["left_out"] == {}
+
+
+def test_a_client_that_returns_after_its_session_has_expired_hears_that_it_is_over():
+    broker = Broker()
+    epoch = broker.join("alice")
+    broker.expire("alice")
+    hello = Hello(WIRE_VERSION, "alice", "client", "holdfast", epoch, True, 1, 1 << 20)
+    broker.machine.peer_up("alice", broker.now)
+    effects = broker.machine.receive("alice", hello, broker.now)
+    answers = [effect.frame for effect in effects if isinstance(effect, Send)]
+    assert [answer.code for answer in answers if isinstance(answer, Refusal)] == ["excluded"]
+
+
+def test_a_client_that_leaves_is_not_held_for_a_broker_of_its_name():
+    # A client may be named like a broker elsewhere; that one is not dead because the client has closed.
+    broker = Broker()
+    broker.join("1")
+    broker.leave("1")
+    assert broker.machine.view.dead() == ()
+
+
+def test_a_thousand_clients_that_came_and_went_leave_nothing():
+    broker = Broker()
+    broker.join("first")
+    broker.expire("first")
+    broker.expire()
+    before = entries_of(broker.machine)
+    for wave in range(10):
+        names = [f"client-{wave}-{place}" for place in range(100)]
+        for name in names:
+            broker.join(name)
+            broker.say(name, Subscribe(1, f"t/{name}", ""))
+        for name in names[:50]:
+            broker.leave(name)
+        broker.expire(*names[50:])
+        broker.now += KEEP_S
+        broker.machine.timer(BEAT_TIMER, broker.now)
+    assert entries_of(broker.machine) == before

@@ -83,3 +83,35 @@ def test_the_view_of_the_children_is_only_so_deep():
     view.adopt(twig("k", twig("l", twig("m"))), as_root=False)
     [child] = view.twig().twigs
     assert find_twigs([child], "k") == (twig("l"),)
+
+
+def test_clients_are_told_whom_to_turn_to_when_that_changes_and_not_of_each_other():
+    view, _ = view_of()
+    first = view.news_for_clients(is_root=True)
+    assert first is not None
+    assert first.upward is not None
+    assert [one.name for one in contacts_in(first.upward)] == ["me"]
+    view.adopt(twig("c", kind="client"), as_root=True)
+    assert view.news_for_clients(is_root=True) is None
+    view.adopt(twig("k", twig("d", kind="client")), as_root=True)
+    news = view.news_for_clients(is_root=True)
+    assert news is not None
+    assert news.upward is not None
+    assert news.upward.siblings == (twig("k"),)
+
+
+def test_what_only_one_client_was_told_when_it_came_is_news_for_all():
+    view, _ = view_of()
+    view.news_for_clients(is_root=True)
+    view.adopt(twig("k"), as_root=True)
+    view.upward_for_client(is_root=True)
+    view.lose("k", 1)
+    assert view.news_for_clients(is_root=True) is not None
+
+
+def test_a_view_names_the_dead_that_its_receiver_was_not_told_of():
+    view, said = view_of()
+    view.bury("b", 5)
+    view.tell(None, ["k"], 0, lambda: None)
+    view.tell(None, ["k"], 0, lambda: None)
+    assert [message.dead for _, message in said if isinstance(message, View)] == [(("b", 5),), ()]

@@ -70,6 +70,8 @@ class DoubtingBroker(TakingInBroker):
         """The question is answered. A session that waited meanwhile may be resumed as if nothing had happened."""
         self._probes.discard(peer)
         self.hub.set_aside(peer)
+        # What was said to it meanwhile went to the question, not into that session.
+        self.view.deaths.told_nothing(peer)
         aside = self._aside.pop(peer, None)
         if aside is not None:
             self.hub.links[peer] = aside

@@ -241,7 +241,9 @@ class ExpectingBroker(RecordingBroker):
         self.view.adopt(join.twig, self.parent is None)
         if join.twig.kind == "broker" and not (join.old or join.dead or join.processed or join.twig.twigs):
             # A newcomer: whom it may turn to if we are lost before it is let in.
-            self.hub.send(name, self.view.message(False, 0, 0, self.parent is None))
+            self.hub.send(name, self.view.message(name, False, 0, 0, self.parent is None))
+            # It hears all of it again when it is let in.
+            self.view.deaths.told_nothing(name)
         for lost in self._flushes:
             if lost.key == name:
                 # Whoever begins anew is not missed itself, and has nobody with it that we have not heard of.
@@ -390,10 +392,15 @@ class ExpectingBroker(RecordingBroker):
 
     def _tell_down(self) -> None:
         """Everybody below learns who is above; nobody waits for it."""
-        message = self.view.message(False, 0, 0, self.parent is None)
-        for peer in self.hub.links:
-            if peer != self.parent and peer in self.log.flows:
-                self._send(peer, message)
+        is_root = self.parent is None
+        for_clients = self.view.news_for_clients(is_root)
+        for peer, link in self.hub.links.items():
+            if peer == self.parent or peer not in self.log.flows:
+                continue
+            if link.kind == "broker":
+                self._send(peer, self.view.message(peer, False, 0, 0, is_root))
+            elif for_clients is not None:
+                self._send(peer, for_clients)
 
     # ---------------------------------------------------------------------------------------------- inspection
 

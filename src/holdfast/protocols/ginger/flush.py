@@ -181,12 +181,13 @@ class Flush:
         """Somebody is dead in that epoch: whether it was expected, or had joined, in that one."""
         waiting, joined = self.waiting.get(name), self.joined.get(name)
         if waiting is not None and waiting.epoch <= epoch:
-            del self.waiting[name]
+            lost = self.waiting.pop(name)
         elif joined is not None and joined.join.twig.epoch <= epoch:
-            del self.joined[name]
+            lost = self.joined.pop(name).join.twig
         else:
             return False
-        self.dead.add(name)
+        if lost.kind == "broker":
+            self.dead.add(name)
         return True
 
     def expect_those_behind(self) -> None:

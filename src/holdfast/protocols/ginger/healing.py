@@ -34,6 +34,7 @@ from holdfast.model.messages import (
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
+from holdfast.protocols.farewells import Farewells
 from holdfast.protocols.ginger.expecting import JOIN_TIMER
 from holdfast.protocols.ginger.orphans import OrphanBroker
 from holdfast.protocols.hub import BEAT_TIMER
@@ -57,11 +58,18 @@ class HealingBroker(OrphanBroker):
         self._round_trip_s: dict[str, float] = {}
         self._unreachable: set[str] = set()
         """Contacts that could not be dialled, and will be given up soon."""
+        self.farewells = Farewells(config.session_keep_s)
 
     # --------------------------------------------------------------------------------------------------- sessions
 
     def admit(self, hello: Hello) -> Refusal | None:
-        return self._farewell(hello) if self.view.is_gone(hello.node, hello.session) else super().admit(hello)
+        return self._farewell(hello) if self._is_over(hello) else super().admit(hello)
+
+    def _is_over(self, hello: Hello) -> bool:
+        """Whether the epoch of the one who says hello was given up."""
+        if hello.kind == "client":
+            return self.farewells.covers(hello.node, hello.session)
+        return self.view.is_gone(hello.node, hello.session)
 
     def link_opened(self, link: Link, fresh: bool) -> None:
         if link.peer in self._probes:
@@ -79,7 +87,7 @@ class HealingBroker(OrphanBroker):
             self._records_of[link.peer] = []
 
     def receive(self, peer: str, frame: Frame, now: float) -> Effects:
-        if isinstance(frame, Hello) and self.view.is_gone(frame.node, frame.session):
+        if isinstance(frame, Hello) and self._is_over(frame):
             # Whatever it wants to resume: it has to hear that it was given up, not that its session is unknown.
             refusal = self._farewell(frame)
             return [Send(peer, refusal), Disconnect(peer, refusal.reason)]
@@ -135,14 +143,29 @@ class HealingBroker(OrphanBroker):
         self._records_of.pop(link.peer, None)
         self.spilling.forget(link.peer)
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
-        if self.phase is not Phase.LEAVING and (link.kind == "broker" or self._has_joined(link.peer)):
+        if self.phase is Phase.LEAVING:
+            return
+        if link.kind == "broker":
             self.suspect(link.peer, self._epoch_of(link), reason)
+        elif self._has_joined(link.peer):
+            self._client_ended(link.peer, link.session)
+
+    def _client_ended(self, name: str, epoch: int) -> None:
+        """Only its broker has to know: nobody turns to a client, and nobody is behind it."""
+        self.farewells.add(name, epoch, self._now)
+        self.view.lose(name, epoch)
+        for flush in self._flushes:
+            flush.lose(name, epoch)
+        if name in self.log.flows:
+            self._client_left(name)
+        self._tick()
 
     def timer(self, name: str, now: float) -> Effects:
         self._now = now
         if name == BEAT_TIMER:
             self._check_sleep(now)
             self._write_down_tree()
+            self.farewells.expire(now)
         if name.startswith(SUSPECT_TIMER):
             self._suspect_lost(name, now)
         elif name.startswith(JOIN_TIMER):
@@ -257,9 +280,7 @@ class HealingBroker(OrphanBroker):
         self._hear_of(view.dead, peer)
         if peer not in self.interests.neighbours or self.phase is Phase.GONE:
             return
-        if self.view.dead() != dead and self.parent not in (None, peer) and not view.hops:
-            # A root may miss whoever has begun anew far away from it, and is dead by now.
-            self._send(self.parent, self.view.message(True, 0, 0, False))
+        below = self.view.below()
         known = self.view.children.get(peer)
         if view.twigs is not None and known is not None:
             self.view.children[peer] = Twig(known.name, known.kind, known.epoch, known.address, view.twigs)
@@ -267,6 +288,11 @@ class HealingBroker(OrphanBroker):
                 self._tell_down()
         elif view.upward is not None and peer == self.parent and self.view.learn(view.upward):
             self._tell_down()
+        # A root may miss whoever has begun anew far away from it, and is dead by now.
+        death = self.view.dead() != dead and not view.hops
+        left = not view.version and self.view.below() != below
+        if (death or left) and self.parent not in (None, peer):
+            self._send(self.parent, self.view.message(self.parent, True, 0, 0, False))
         if not view.version:
             return
         if view.hops:
@@ -310,7 +336,8 @@ class HealingBroker(OrphanBroker):
         self.hub.out.append(Report("suspect", peer=name, detail=reason))
         link = self.hub.links.get(name)
         # The same name may have begun anew already: then it is not our neighbour of today that is dead.
-        lives_on = link is not None and self._epoch_of(link) > epoch
+        # And a client of ours may have the name of a broker that is dead elsewhere.
+        lives_on = link is not None and (link.kind == "client" or self._epoch_of(link) > epoch)
         contact = self.view.child_contact(name)
         silent = name in self._parted_asleep or (link is not None and self._is_silent(link))
         self._parted_asleep.discard(name)
@@ -334,11 +361,8 @@ class HealingBroker(OrphanBroker):
             if not self._fenced:
                 self._parent_fell_silent = silent
             self._orphaned(name)
-        elif name in self.interests.neighbours:
-            if not any(flush.key == name for flush in self._flushes):
-                self._begin_repair(name, below, silent, contact)
-        elif name in self.log.flows:
-            self._client_left(name)
+        elif name in self.interests.neighbours and not any(flush.key == name for flush in self._flushes):
+            self._begin_repair(name, below, silent, contact)
 
     def _forget_session(self, name: str, epoch: int) -> tuple[Twig, ...]:
         """End the session, drop what it sent and was not processed; returns what was below it."""
@@ -350,6 +374,7 @@ class HealingBroker(OrphanBroker):
         below = find_twigs(self.view.children.values(), name)
         self.view.lose(name, epoch)
         self.view.give_up_on(name)
+        self.view.deaths.told_nothing(name)
         return below
 
     def _client_left(self, name: str) -> None:
@@ -360,4 +385,4 @@ class HealingBroker(OrphanBroker):
         self.spilling.forget(name)
         self.cuts.pump()
         if self.parent is not None:
-            self._send(self.parent, self.view.message(True, 0, 0, False))
+            self._send(self.parent, self.view.message(self.parent, True, 0, 0, False))

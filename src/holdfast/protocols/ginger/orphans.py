@@ -131,6 +131,8 @@ class OrphanBroker(DoubtingBroker):
             self.suspect(name, epoch, f"{peer} says so")
         if self.parent != peer or self.phase is Phase.GONE:
             return
+        # What was to be said to it before was not sent.
+        self.view.deaths.told_nothing(peer)
         self._hold, self._kept = message.hold, message.cuts
         self._send_behind_fence(peer)
         self.holes.retell(peer)
@@ -138,9 +140,9 @@ class OrphanBroker(DoubtingBroker):
         self.confirmations.replace(peer, (peer,), self.interests.table.wants)
         self.view.on_ack(peer, self._fence_version)
         if self.view.version > self._fence_version:
-            self._send(peer, self.view.message(True, self.view.version, max(0, self.view.hops - 2), False))
+            self._send(peer, self.view.message(peer, True, self.view.version, max(0, self.view.hops - 2), False))
         elif unsaid:
-            self._send(peer, self.view.message(True, 0, 0, False))
+            self._send(peer, self.view.message(peer, True, 0, 0, False))
         if self.phase is Phase.JOINING:
             self._enter(Phase.SERVING)
         self._tell_down()

@@ -128,7 +128,7 @@ class RelocatingBroker(WardingBroker):
     def _tell_clients(self) -> dict[str, int]:
         """Clients learn, too, who may be above us soon; returns how much of its link each has to acknowledge."""
         clients = [peer for peer, link in self.hub.links.items() if link.kind == "client" and peer in self.log.flows]
-        message = self.view.message(False, 0, 0, self.parent is None)
+        message = self.view.message_for_clients(self.parent is None)
         for client in clients:
             self._send(client, message)
             self.hub.ask(client)

@@ -16,6 +16,7 @@ from holdfast.model.messages import (
     TotalProcessed,
 )
 from holdfast.protocols.ginger.absences import NOTHING, Absence, OwnHistory
+from holdfast.protocols.ginger.cuts import BatchId
 from holdfast.protocols.ginger.expecting import THE_ABSENT, ExpectingBroker
 from holdfast.protocols.ginger.flush import Flush, Joiner, Settlement, own_history
 from holdfast.protocols.node import Report
@@ -183,7 +184,8 @@ class TakingInBroker(ExpectingBroker):
     def _note_repaired(self, flush: Flush) -> None:
         for name in sorted(flush.dead):
             self._repaired.pop(name, None)
-            self._repaired[name] = self.view.gone.get(name, inf)
+            epoch = self.view.deaths.epoch_of(name)
+            self._repaired[name] = inf if epoch is None else epoch
         while len(self._repaired) > REPAIRED_MAX:
             del self._repaired[next(iter(self._repaired))]
 
@@ -194,11 +196,18 @@ class TakingInBroker(ExpectingBroker):
             hold = sum(self._messages_of(name, joiner, batch, flush.reunion) for batch in given)
             wanted = () if joiner.is_client else self._wanted_besides(name, flush.key)
             kept = self.healing_cuts.kept_by(joiner.join.cuts, flush.key)
-            upward = self.view.upward(self.parent is None)
-            self.hub.send(name, Open(wanted, upward, self.view.dead(), hold, kept, joiner.taken))
+            self.hub.send(name, self._opening(name, joiner, wanted, hold, kept))
             self.holes.retell(name, flush.key)
             if joiner.is_client:
                 self.publishers.resume(name, joiner.taken)
+
+    def _opening(
+        self, name: str, joiner: Joiner, wanted: tuple[Interest, ...], hold: int, kept: tuple[BatchId, ...]
+    ) -> Open:
+        is_root = self.parent is None
+        if joiner.is_client:
+            return Open(wanted, self.view.upward_for_client(is_root), (), hold, kept, joiner.taken)
+        return Open(wanted, self.view.upward(is_root), self.view.deaths.all_for(name), hold, kept, joiner.taken)
 
     def _wanted_besides(self, *peers: str) -> tuple[Interest, ...]:
         """Everything that somebody else than these peers wants."""
