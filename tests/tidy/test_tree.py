@@ -9,7 +9,7 @@ import pytest
 
 from tests.tidy.sources import PACKAGE, ROOT, package_modules
 
-MODULE_LINES_MAX = 499
+MODULE_LINES_MAX = 650
 # Where people keep their checkouts. Docs and code speak of relative paths, or of system ones such as a bin directory.
 WORKPLACE = re.compile(r"(?<![\w.~$}-])/(?:work|workspace|root|home|Users|builds)/\w|[A-Z]:\\Users\\")
 # The brackets keep this file from reporting itself.
@@ -64,7 +64,7 @@ def test_no_tracked_file_tells_where_it_was_written_or_what_is_missing():
 
 def test_a_module_of_five_hundred_lines_is_reported():
     long = '"""Doc."""\n' + "x = 1\n" * MODULE_LINES_MAX
-    assert module_violations(long, "m.py") == ["m.py: 500 lines; a module has at most 499"]
+    assert module_violations(long, "m.py") == ["m.py: 651 lines; a module has at most 650"]
     assert module_violations(long.removesuffix("x = 1\n"), "m.py") == []
 
 

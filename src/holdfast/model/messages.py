@@ -173,13 +173,15 @@ Dead = tuple[tuple[Name, Counter], ...]
 class Upward(Struct, frozen=True, array_like=True):
     """What a node needs when its parent dies: its ancestors, the root's children by seniority, the root's view.
 
-    `alive` are those who were taken for dead while the network was parted, and are not.
+    `alive` are those who were taken for dead while the network was parted, and are not. `lost` are the brokers that
+    the root of this part of the tree looks for: its heir looks for them in its place.
     """
 
     chain: tuple[Contact, ...]
     senior: tuple[Contact, ...]
     siblings: tuple[Twig, ...]
     alive: Dead = ()
+    lost: tuple[Contact, ...] = ()
 
 
 class Unstable(Struct, frozen=True, array_like=True, tag=40, gc=False):
@@ -203,6 +205,8 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     the link with the lost broker was opened; the others stand in the order in which that one has passed them on.
     Of the interests, the `unconfirmed` are new: nobody was told yet that they are known everywhere.
     `meant` is the epoch of the receiver that the sender turns to, `old_epoch` that of `old` that it had; 0 is any.
+    A part of the tree that is not `whole` has let go of messages that the receiver's side lacks. The sender is
+    `merging` if two parts of the tree had not quite come together over the link that it has lost.
     """
 
     twig: Twig
@@ -218,6 +222,8 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     unconfirmed: tuple[Interest, ...] = ()
     meant: Counter = 0
     old_epoch: Counter = 0
+    whole: bool = True
+    merging: bool = False
 
 
 class Open(Struct, frozen=True, array_like=True, tag=42):
@@ -249,13 +255,21 @@ class ViewAck(Struct, frozen=True, array_like=True, tag=44, gc=False):
 
 
 class Seek(Struct, frozen=True, array_like=True, tag=45, gc=False):
-    """From the root of one part of a tree that was parted: are you one of these, whom I have lost?"""
+    """From the root of one part of a tree that was parted: are you one of these, whom I have lost?
+
+    The one that was lost first, the `keeper`, would keep what the sender lacks. A root that nobody keeps anything for
+    `insists`: it joins all the same, and its subscribers hear of the hole.
+    """
 
     lost: Dead
+    insists: bool = False
+    keeper: Text = ""
 
 
 class Found(Struct, frozen=True, array_like=True, tag=46, gc=False):
-    """The receiver of `Seek` keeps what the sender lacks: it may join."""
+    """The receiver of `Seek` may join: what it lacks is `kept` for it, or it has insisted."""
+
+    kept: bool = True
 
 
 class Census(Struct, frozen=True, array_like=True, tag=47, gc=False):
@@ -411,6 +425,7 @@ class Refusal(Struct, frozen=True, array_like=True, tag=3, gc=False):
         "excluded",
         "moved",
         "late",
+        "elsewhere",
     ]
     reason: Reason
 

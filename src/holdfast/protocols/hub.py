@@ -32,7 +32,7 @@ from holdfast.protocols.config import LinkConfig
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effects, Report, Send, SetTimer
 
-ENDING = ("excluded", "moved", "late", "unknown-session")
+ENDING = ("excluded", "moved", "late", "elsewhere", "unknown-session")
 """Refusals that may come in the middle of a session."""
 ACK_TIMER = "acks"
 BEAT_TIMER = "heartbeat"

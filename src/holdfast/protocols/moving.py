@@ -34,7 +34,7 @@ from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Accepted, Disconnect, Effects, Report, Send, SetTimer
 from holdfast.protocols.records import Record
-from holdfast.protocols.treeview import contacts_in
+from holdfast.protocols.treeview import contacts_of_client
 
 MOVE_TIMER = "move"
 TRIES_AHEAD = 4
@@ -119,7 +119,7 @@ class MovingClient(ClientNode):
         elif isinstance(message, View):
             self._hub.consumed(link, message)
             if message.upward is not None:
-                self._contacts = contacts_in(message.upward)
+                self._contacts = contacts_of_client(message.upward)
         else:
             super().link_message(link, message)
 
@@ -284,7 +284,7 @@ class MovingClient(ClientNode):
         self._fenced, self._old, self.attached = False, None, True
         self._settled_down()
         self._home = self._hub.said.node if self._hub.said is not None else ""
-        self._contacts = contacts_in(message.upward)
+        self._contacts = contacts_of_client(message.upward)
         joined, self._joined = self._joined, []
         rest = [one.batch for one in joined if one.batch.publisher == self.name and one.batch.first > message.taken]
         again = {batch.first for batch in rest}

@@ -69,7 +69,7 @@ class Record:
 class Flow:
     """One link's positions in both directions, and what the peer has said of them."""
 
-    __slots__ = ("acked", "begun", "begun_before", "came", "marked", "received", "said", "sent", "went")
+    __slots__ = ("acked", "begun", "begun_before", "came", "marked", "merging", "received", "said", "sent", "went")
 
     def __init__(self, levels: int, sent: int = 0, received: int = 0) -> None:
         self.sent, self.received = sent, received
@@ -78,6 +78,8 @@ class Flow:
         self.said: Levels | None = None
         self.begun: int | None = None
         """Since when what goes by here does so as the peer processes it, not to settle a repair; `None`: not yet."""
+        self.merging = 0
+        """The position up to which what was sent there was to bring two parts of the tree together."""
         self.begun_before: int | None = None
         """The same of the link in whose place this one is."""
         self.came: deque[tuple[int, int]] = deque()

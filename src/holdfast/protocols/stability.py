@@ -195,6 +195,17 @@ class StabilityLog:
         """The link with that peer is settled: from now on it is used."""
         self.flows[peer].begun = self._clock
 
+    def merge_over(self, peer: str) -> None:
+        """Everything that was sent to that peer until now may be new to its part of the tree."""
+        flow = self.flows.get(peer)
+        if flow is not None:
+            flow.merging = flow.sent
+
+    def is_merging(self, peer: str) -> bool:
+        """Whether something is under way there, and not stable, that brings two parts of the tree together."""
+        flow = self.flows.get(peer)
+        return flow is not None and flow.acked[-1] < flow.merging
+
     def inherited(self, peer: str, instead: bool = False) -> int:
         """How many of the history's entries are older than the use of that link (`instead`: of the one before it)."""
         flow, records = self.flows[peer], self.concerning(peer)
@@ -240,6 +251,7 @@ class StabilityLog:
         """What concerned a dead peer is now owed to another one, in the same order; positions begin anew."""
         records = self.concerning(old)
         begun = self.flows[old].begun if old in self.flows else None
+        merging = self.is_merging(old)
         self.link(new)
         flow = self.flows[new]
         flow.begun_before = begun
@@ -254,6 +266,8 @@ class StabilityLog:
             if old in record.asked:
                 record.asked[new] = record.asked.pop(old)
         self.unlink(old)
+        if merging:
+            self.merge_over(new)
         return records
 
     def restack(self, peer: str) -> None:
@@ -262,7 +276,9 @@ class StabilityLog:
         records = self.concerning(peer)
         for position, record in enumerate(records, 1):
             record.outs[peer] = position
-        self.flows[peer].sent = len(records)
+        flow = self.flows[peer]
+        flow.merging = min(flow.merging, len(records))
+        flow.sent = len(records)
         self._changed = True
 
     def owe(self, record: Record, peer: str, place: int, asked_after: int | None, received: bool) -> None:

@@ -32,6 +32,8 @@ class TreeView:
         self.senior: tuple[Contact, ...] = ()
         self.siblings: tuple[Twig, ...] = ()
         self.deaths = Deaths()
+        self.lost: tuple[Contact, ...] = ()
+        """Those whom the root of our part looks for."""
         self.alive: dict[str, int] = {}
         """Those who were taken for dead while the network was parted: what is still said of them below is old."""
         self.avoided: set[str] = set()
@@ -64,6 +66,10 @@ class TreeView:
             self.alive[name] = epoch
         while len(self.alive) > ALIVE_MAX:
             del self.alive[next(iter(self.alive))]
+
+    def last_epoch(self, contact: Contact) -> int:
+        """The last epoch of that broker that was heard of here, dead or alive."""
+        return max(contact.epoch, self.deaths.epoch_of(contact.name) or 0)
 
     def is_rumour(self, name: str, epoch: int) -> bool:
         """Whether a death that somebody below speaks of is known to be none."""
@@ -103,6 +109,11 @@ class TreeView:
         line = contacts_in(Upward(self.chain, self.senior, self.siblings))
         return tuple(one for one in line if one.name == name)[:1]
 
+    def knows_alive(self, name: str, epoch: int) -> bool:
+        """Whether that broker is around us, in that epoch or a later one, and is not known to be dead."""
+        alive = [one.epoch for one in self.near() if one.name == name and not self.is_gone(name, one.epoch)]
+        return max(alive, default=-1) >= epoch
+
     def child_contact(self, name: str) -> tuple[Contact, ...]:
         """Where that child of ours is, if it is one."""
         return tuple(_contact_of(twig) for twig in self.children.values() if twig.name == name)
@@ -116,6 +127,10 @@ class TreeView:
         self.senior = tuple(one for one in line if one.name in heirs and not self.is_gone(one.name, one.epoch))
         self.chain = ()
         self._complete_line()
+
+    def forget_heirs(self) -> None:
+        """We are out of the others' reach: nobody but our own children will come to us, or can take our place."""
+        self.senior, self.siblings = (), ()
 
     def _alive(self, twigs: Iterable[Twig]) -> Iterator[Twig]:
         """These, and in the place of the dead among them those below."""
@@ -160,12 +175,13 @@ class TreeView:
         """What our children should know of what is above them."""
         siblings = self.below() if is_root else self.siblings
         chain = (self.contact(), *self.chain[:1], *self.detour, *self.chain[1:])
-        return Upward(chain, self.senior, siblings, tuple(sorted(self.alive.items())))
+        return Upward(chain, self.senior, siblings, tuple(sorted(self.alive.items())), self.lost)
 
     def learn(self, upward: Upward) -> bool:
         """What is above us; whether that is news."""
-        known = Upward(self.chain, self.senior, self.siblings, tuple(sorted(self.alive.items())))
+        known = Upward(self.chain, self.senior, self.siblings, tuple(sorted(self.alive.items())), self.lost)
         self.chain, self.senior, self.siblings = upward.chain, upward.senior, upward.siblings
+        self.lost = upward.lost
         self.revive(one for one in upward.alive if one[1] > self.alive.get(one[0], -1))
         return upward != known
 
@@ -207,7 +223,7 @@ class TreeView:
 
     def _upward_for_clients(self, is_root: bool) -> Upward:
         upward = self.upward(is_root)
-        return Upward(upward.chain, upward.senior, _brokers(upward.siblings))
+        return Upward(upward.chain, upward.senior, _brokers(upward.siblings), lost=upward.lost)
 
     def acknowledged(self, version: int) -> bool:
         """Whether everybody concerned knows this version."""
@@ -245,6 +261,11 @@ def find_twigs(twigs: Iterable[Twig], name: str) -> tuple[Twig, ...]:
         if twig.name == name:
             return twig.twigs
     return ()
+
+
+def contacts_of_client(upward: Upward) -> tuple[Contact, ...]:
+    """All brokers that a client may turn to: those that its part of the tree has lost may keep something for it."""
+    return tuple(dict.fromkeys((*contacts_in(upward), *upward.lost)))
 
 
 def contacts_in(upward: Upward) -> tuple[Contact, ...]:

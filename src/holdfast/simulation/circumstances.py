@@ -4,7 +4,7 @@ Runs are `hasty` where brokers pass over whoever is absent: then it does no harm
 """
 
 from holdfast.protocols.config import LinkConfig
-from holdfast.simulation.failures import RETURNING_CLASSES, SILENCE_S, SILENCE_SHORT_S, SILENT, FailureClass
+from holdfast.simulation.failures import FLAPPING, RETURNING_CLASSES, SILENCE_S, SILENCE_SHORT_S, SILENT, FailureClass
 from holdfast.simulation.kernel import stream
 from holdfast.simulation.latencies import Constant, Exponential, Latency, Lognormal, Uniform
 from holdfast.simulation.network import NetworkConfig
@@ -35,7 +35,7 @@ def network_of(seed: int, hasty: bool, failure: FailureClass | None = None) -> N
         speeds=SPEEDS if chance.random() < 0.8 else (),
         bytes_per_s=chance.choice((None, None, None, None if hasty else 20_000.0)),
         codec_check=chance.random() < 0.1,
-        latency_ms_max=SILENCE_S / 2 * 1000 if failure == "partition" else None,
+        latency_ms_max=SILENCE_S / 2 * 1000 if failure in ("partition", *FLAPPING) else None,
     )
 
 

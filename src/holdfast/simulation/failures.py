@@ -16,6 +16,7 @@ from holdfast.simulation.faults import (
     Command,
     Crash,
     Cut,
+    Fault,
     Freeze,
     Heal,
     Join,
@@ -48,6 +49,8 @@ FailureClass = Literal[
     "away",
     "move",
     "moves",
+    "flap",
+    "remerge",
 ]
 RETURNING_CLASSES: tuple[FailureClass, ...] = ("absent", "away")
 """What befalls trees in which whoever is lost comes back and goes on: see `simulation.absences`."""
@@ -57,19 +60,32 @@ MOVING: tuple[FailureClass, ...] = ("move", "moves")
 """Classes that make no sense where nobody is moved."""
 TOLERANCE_MIN: dict[str, int] = {"adjacent": 2, "during": 2, "moves": 2}
 """What a class needs, if it is more than 1."""
-BROKERS_MIN: dict[str, int] = {"two": 4, "adjacent": 4, "during": 4, "storm": 5, "move": 6, "moves": 6}
+BROKERS_MIN: dict[str, int] = {"two": 4, "adjacent": 4, "during": 4, "storm": 5, "move": 6, "moves": 6, "flap": 4}
 """Below that a class makes no sense; 3 if nothing is said."""
 
-SILENT: tuple[FailureClass, ...] = ("freeze", "cut", "partition", "storm", *RETURNING_CLASSES)
+FLAPPING: tuple[FailureClass, ...] = ("flap", "remerge")
+"""Classes in which links come and go while the tree is repaired or its parts come together."""
+SILENT: tuple[FailureClass, ...] = ("freeze", "cut", "partition", "storm", *FLAPPING, *RETURNING_CLASSES)
 """Classes in which connections stay open and bring nothing."""
 SILENCE_S = 1.5
 """After so much of it the brokers of these runs give a connection up."""
 SILENCE_SHORT_S = 0.75
 """Where taking somebody for absent who is there does no harm, it may happen after so much."""
 SILENCES_S = (2.0, 4.0, 8.0)
-PARTED: tuple[FailureClass, ...] = ("cut", "partition")
+PARTED: tuple[FailureClass, ...] = ("cut", "partition", *FLAPPING)
 """Classes in which two parts of the tree may live on side by side: total messages need a majority."""
 PARTINGS_S = (2.0, 4.0, 8.0, 15.0, 30.0)
+FLAPS_MAX = 5
+FLAP_CUTS_S = (0.1, 0.6, 1.6, 2.5, 4.0, 8.0)
+FLAP_GAPS_S = (0.0, 0.05, 0.3, 1.0, 2.0, 5.0)
+FLAP_S = 20.0
+"""How long the traffic lasts while links flap."""
+FLAP_KILLS = 0.3
+"""In so many of these runs a broker is killed among the cuts."""
+MERGE_S = 3.0
+"""How long after a heal the parts may take to begin to come together."""
+MERGE_WORDS = ("Seek", "Found", "Join", "Join", "Unstable", "Open", "Open", "Publish", "Merged", "ViewAck")
+"""Messages of a merge; a second fault befalls the broker that sends one."""
 NEWCOMER_BELOW_NEWCOMER = 0.4
 VISITS_S = (0.2, 1.0, 3.0)
 STORM_GAP_S = 8.0
@@ -210,11 +226,72 @@ class FailureAuthor:
     def _partition(self) -> Iterator[tuple[float, Command]]:
         """A link of the tree breaks, and with it every way between its two sides."""
         top, time_s = self.chance.choice([name for name in self.tree if name != self.root]), self._moment()
+        yield time_s, Part(self._side_of(top))
+        yield time_s + self.chance.choice(PARTINGS_S), Heal()
+
+    def _side_of(self, top: str) -> tuple[str, ...]:
+        """That broker and all brokers below it."""
         side = [top]
         for name in side:
             side += self.children[name]
-        yield time_s, Part(tuple(side))
-        yield time_s + self.chance.choice(PARTINGS_S), Heal()
+        return tuple(side)
+
+    def _flap(self) -> Iterator[tuple[float, Command]]:
+        """Links, of the tree or not, and whole parts come and go, also while the loss before is under repair."""
+        time_s, last_s = self._moment(), 0.0
+        for _ in range(self.chance.randint(2, FLAPS_MAX)):
+            end_s = time_s + self.chance.choice(FLAP_CUTS_S) * self.chance.uniform(0.7, 1.3)
+            yield from self._flap_once(time_s, end_s)
+            last_s = max(last_s, end_s)
+            time_s = max(time_s, end_s + self.chance.choice((-1.0, 1.0, 1.0)) * self.chance.choice(FLAP_GAPS_S))
+        if self.chance.random() < FLAP_KILLS:
+            yield from self._kill_among(self._any(), self.begin_s, last_s)
+        yield last_s, Heal()
+
+    def _flap_once(self, time_s: float, end_s: float) -> Iterator[tuple[float, Command]]:
+        top = self.chance.choice([name for name in self.tree if name != self.root])
+        kind = self.chance.choice(("tree", "tree", "pair", "part"))
+        if kind == "part":
+            side = self._side_of(top)
+            yield time_s, Part(side)
+            yield end_s, Heal()
+            return
+        pair = (self.tree[top] or self.root, top)
+        if kind == "pair":
+            pair = tuple(self.chance.sample(list(self.tree), 2))  # type: ignore[assignment]  # two of them
+        yield time_s, Cut(*pair)
+        yield end_s, Heal(*pair)
+
+    def _kill_among(self, node: str, since_s: float, until_s: float) -> Iterator[tuple[float, Command]]:
+        time_s = self.chance.uniform(since_s, until_s)
+        yield time_s, Crash(node)
+        if self.chance.random() < 0.5:
+            yield time_s + self.chance.choice((0.03, 0.5, 3.0)), Recover(node)
+
+    def _remerge(self) -> Iterator[tuple[float, Command]]:
+        """A part is cut off and comes back, and while the two come together a second fault befalls them, or several."""
+        top, time_s = self.chance.choice([name for name in self.tree if name != self.root]), self._moment()
+        side, border = self._side_of(top), self.tree[top] or self.root
+        yield time_s, Part(side)
+        for _ in range(self.chance.choice((1, 1, 2, 3))):
+            time_s += self.chance.choice(PARTINGS_S[:4]) * self.chance.uniform(0.8, 1.2)
+            yield time_s, Heal()
+            yield from self._second_fault(time_s, top, border, side)
+            time_s += MERGE_S
+        yield time_s + self.chance.choice(FLAP_CUTS_S), Heal()
+
+    def _second_fault(
+        self, time_s: float, top: str, border: str, side: tuple[str, ...]
+    ) -> Iterator[tuple[float, Command]]:
+        fault: Fault = self.chance.choice((Cut(border, top), Cut(border, top), Part(side)))
+        if self.chance.random() < FLAP_KILLS:
+            fault = Crash(self.chance.choice((top, border)))
+        teller = self.chance.choice((top, border))
+        if self.chance.random() < 0.5:
+            yield time_s + self.chance.uniform(0.0, MERGE_S), fault
+        else:
+            words, count = self.chance.choice(MERGE_WORDS), self.chance.choice((1, 1, 2, 5))
+            yield time_s, When(teller, words, fault, count, MERGE_S)
 
     def _join(self) -> Iterator[tuple[float, Command]]:
         for _ in range(self.chance.randint(1, 2)):
@@ -309,4 +386,6 @@ class FailureAuthor:
         "move": _move,
         "moves": _moves,
         "storm": _storm,
+        "flap": _flap,
+        "remerge": _remerge,
     }

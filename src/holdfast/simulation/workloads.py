@@ -25,6 +25,8 @@ from holdfast.simulation.checkers import Verdict
 from holdfast.simulation.circumstances import network_of, session_of, suspect_s_of
 from holdfast.simulation.failures import (
     BROKERS_MIN,
+    FLAP_S,
+    FLAPPING,
     MIDST,
     PARTED,
     RETURNING_CLASSES,
@@ -73,6 +75,8 @@ QUIET_HEALING_S = 3.0
 """Where silence means something, calm must have lasted longer than it."""
 JOIN_S = 10.0
 """Long enough for the slowest of these networks: whoever is given up because of it would be one failure too many."""
+JOIN_FLAPPING_S = 3.0
+"""Where links flap, a repair must not last longer than the flapping; frames take half a silence at most there."""
 TOPICS = ("a", "b", "a/x", "a/y", "b/x/z")
 PATTERNS = (*TOPICS, "#", "+", "a/#", "a/+", "+/x", "b/+/z", "+/x/#")
 FILTERS = (
@@ -254,6 +258,8 @@ class _Author:
             )
         if trouble.failure == "storm":
             self.span_s = STORM_S
+        if trouble.failure in FLAPPING:
+            self.span_s = FLAP_S
         if trouble.failure in RETURNING_CLASSES or self.hasty:
             self.span_s = shape.choice((0.1, 1.0, 2.5 if self.hasty else 4.0))
         self.entries: list[Timed] = []
@@ -290,8 +296,8 @@ class _Author:
             tolerance=self.trouble.tolerance,
             majority=self.trouble.failure in PARTED,
             # Where a broker and its clients die for good, whoever comes back begins anew.
-            durable=self.trouble.failure == "recover" and not find_protocol(self.protocol).shares_fate,
-            join_s=JOIN_S if self.trouble.tolerance else None,
+            durable=self.trouble.failure in ("recover", *FLAPPING) and not find_protocol(self.protocol).shares_fate,
+            join_s=self._join_s(),
             suspect_s=suspect_s_of(self.seed, self.trouble.failure, self.hasty, self.info.shares_fate),
             degree_max=self.trouble.degree_max,
             move_pause_s=self._move_pause_s() if self.trouble.degree_max else None,
@@ -300,6 +306,11 @@ class _Author:
             clients=self._consumers(),
             timetable=timetable,
         )
+
+    def _join_s(self) -> float | None:
+        if not self.trouble.tolerance:
+            return None
+        return JOIN_FLAPPING_S if self.trouble.failure in FLAPPING else JOIN_S
 
     def _add(self, time_s: float, command: Command) -> None:
         self.entries.append(Timed(round(time_s, 6), command))

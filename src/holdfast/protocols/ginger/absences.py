@@ -49,7 +49,19 @@ NOTHING = OwnHistory([], {}, {}, {})
 class Absence:
     """One lost neighbour, and who of those behind it did not come to its repair."""
 
-    __slots__ = ("_busy", "contacts", "history", "key", "missing", "parent", "since_s", "start", "to_parent")
+    __slots__ = (
+        "_busy",
+        "contacts",
+        "earlier_root",
+        "history",
+        "key",
+        "missing",
+        "parent",
+        "since_s",
+        "start",
+        "to_parent",
+        "whole",
+    )
 
     def __init__(self, key: str, contacts: tuple[Contact, ...], start: int, since_s: float) -> None:
         self.key, self.contacts, self.start, self.since_s = key, contacts, start, since_s
@@ -61,6 +73,10 @@ class Absence:
         """Whom we have lost first, if that was our parent."""
         self.to_parent = False
         """Whether the lost neighbour was our parent, so that we have to look for it."""
+        self.whole = True
+        """Whether the diary has all that was processed in our part since; not if an earlier root of it is lost."""
+        self.earlier_root = ""
+        """That root, if it may be alive: it has what the diary lacks."""
         self._busy: set[str] = set()
         """Who has another turn, since it could not answer when it was asked."""
 
@@ -72,6 +88,19 @@ class Absence:
     def knows(self, name: str) -> bool:
         """Whether that broker is one of those who may be found."""
         return any(contact.name == name for contact in self.contacts)
+
+    def last_resorts(self, own: str, parent: str | None) -> tuple[Contact, ...]:
+        """Other brokers of the lost part: the one that we have lost may be dead by the time that we can be heard.
+
+        1. 1 has lost 0, and looks for it. The network is whole again, and 0 crashes: 2 is the root in its place.
+        2. If 1 asks 0 alone, nobody answers it, and there are two trees for ever.
+        """
+        known = {contact.name for contact in self.contacts} | {own}
+        missing = [twig for twig in self.missing.values() if twig.kind == "broker" and twig.name not in known]
+        others = [Contact(twig.name, twig.epoch, twig.address) for twig in missing]
+        if parent is not None and parent not in known and all(one.name != parent for one in others):
+            others.append(Contact(parent, 0, ""))
+        return tuple(others)
 
     def concerns(self, name: str) -> bool:
         return name == self.key or name in self.missing
@@ -124,6 +153,19 @@ class Absences:
     def find(self, key: str) -> Absence | None:
         return self._all.get(key)
 
+    def inherit(self, lost: tuple[Contact, ...], now: float) -> None:
+        """The root of our part has died, and its diary with it. We look for those whom it looked for."""
+        absence = Absence(lost[0].name, lost, self._first + len(self._diary), now)
+        absence.to_parent, absence.whole, absence.parent = True, False, lost[0].name
+        absence.missing = {one.name: Twig(one.name, "broker", one.epoch, one.address) for one in lost}
+        self._all.setdefault(absence.key, absence)
+
+    def let_go(self, absence: Absence) -> None:
+        """Too much is kept, or for too long: the diary of this absence begins anew, with a hole in it."""
+        absence.history, absence.whole = NOTHING, False
+        absence.start = self._first + len(self._diary)
+        self._tear_out()
+
     def of(self, name: str) -> Absence | None:
         """The absence in which that node is missing."""
         return next((one for one in self._all.values() if one.missing and one.concerns(name)), None)
@@ -155,6 +197,10 @@ class Absences:
     def end(self, absence: Absence) -> None:
         """Nobody is waited for any more."""
         self._all.pop(absence.key, None)
+        self._tear_out()
+
+    def _tear_out(self) -> None:
+        """The pages in front of the diary that no absence needs any more."""
         start = min((one.start for one in self._all.values()), default=self._first + len(self._diary))
         while self._first < start:
             batch, _ = self._diary.popleft()

@@ -25,6 +25,7 @@ from holdfast.protocols.records import Record
 from holdfast.protocols.treeview import TreeView
 
 JOIN_TIMER = "join:"
+SUSPECT_TIMER = "suspect:"
 THE_ABSENT = "(the absent)"
 """Who asks for everything, in the place of those who may be out of reach."""
 
@@ -50,6 +51,8 @@ class ExpectingBroker(RecordingBroker):
         """How many records our new parent will still send to settle the repair."""
         self.absences = Absences(config.absent_bytes_max)
         self._early: dict[str, tuple[Link, Join, list[Unstable]]] = {}
+        self._insisting: set[str] = set()
+        """Roots of parts for which nothing is kept here, and which join all the same."""
         self._admitting: Flush | None = None
         """Whom a closed cut keeps waiting at the door."""
 
@@ -221,7 +224,7 @@ class ExpectingBroker(RecordingBroker):
         self._hear_of(join.dead, name)
         if self.phase is Phase.GONE or self.hub.links.get(name) is not link or self._is_for_another(name, join):
             return
-        if join.old and not self._is_expected(name):
+        if join.old and not self._is_expected(name) and name not in self._insisting:
             if any(join.old in flush.waiting for flush in self._flushes):
                 # Its broker is expected here itself: if that does not come, this one is.
                 self._early[name] = (link, join, records)
@@ -244,14 +247,16 @@ class ExpectingBroker(RecordingBroker):
             self.hub.send(name, self.view.message(name, False, 0, 0, self.parent is None))
             # It hears all of it again when it is let in.
             self.view.deaths.told_nothing(name)
-        for lost in self._flushes:
-            if lost.key == name:
-                # Whoever begins anew is not missed itself, and has nobody with it that we have not heard of.
-                lost.waiting.pop(name, None)
+        for lost in [lost for lost in self._flushes if lost.key == name]:
+            # Whoever begins anew is not missed itself, and has nobody with it that we have not heard of.
+            lost.waiting.pop(name, None)
         flush = self._flush_for(name, join) or Flush("")
         flush.waiting.pop(name, None)
         flush.known[name] = join.twig.twigs
         flush.joined[name] = Joiner(join, records)
+        if not flush.key:
+            flush.insisting |= self._insisting & {name}
+        self._insisting.discard(name)
         for below in join.twig.twigs:
             # It was moved below this one, and the lost broker had no time to say so.
             if flush.waiting.pop(below.name, None) is not None:

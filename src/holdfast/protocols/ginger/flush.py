@@ -173,6 +173,8 @@ class Flush:
         """Those who were expected and have not come."""
         self.overdue = False
         """Whether somebody may be out of reach rather than on the way."""
+        self.insisting: set[str] = set()
+        """Who of the joined is the root of a part for which nothing was kept."""
         self.reunion = False
         """Whether somebody returns who was missed at an earlier repair."""
         self.version = 0

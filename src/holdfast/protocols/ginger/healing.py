@@ -35,14 +35,13 @@ from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.farewells import Farewells
-from holdfast.protocols.ginger.expecting import JOIN_TIMER
+from holdfast.protocols.ginger.expecting import JOIN_TIMER, SUSPECT_TIMER
 from holdfast.protocols.ginger.orphans import OrphanBroker
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, Restart, Send, SetTimer
 from holdfast.protocols.treeview import find_twigs
 
-SUSPECT_TIMER = "suspect:"
 FIRST_QUESTION = 1 << 32
 """Pings with larger numbers are ours, not the hub's."""
 QUESTIONS_MAX = 1000

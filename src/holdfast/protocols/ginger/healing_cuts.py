@@ -240,6 +240,21 @@ class HealingCuts(CutMap):
             if hop == old:
                 self._asked[batch_id] = (new, batch)
 
+    def asked_of(self, peer: str) -> frozenset[BatchId]:
+        """What that neighbour was asked for and has not answered."""
+        return frozenset(batch_id for batch_id, (hop, _) in self._asked.items() if hop == peer)
+
+    def ask_as_before(self, peer: str, lost: str, before: Collection[BatchId]) -> None:
+        """The new parent did not let us in: it has heard of none of the requests.
+
+        What was asked of the `lost` neighbour `before` may have been released by it, and waits for it again.
+        """
+        self._queue = [cut for cut in self._queue if cut.source != peer]
+        for batch_id, (hop, batch) in self._asked.items():
+            if hop == peer and batch_id in before:
+                self._asked[batch_id] = (lost, batch)
+        self.ask_others(peer)
+
     def _forget_source(self, old: str) -> None:
         for sources in self._came_from.values():
             if old in sources:

@@ -11,9 +11,12 @@ from holdfast.model.messages import Dead, Join, Open, Publish, TotalRequest, Twi
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
+from holdfast.protocols.ginger.absences import Absence, take_up
 from holdfast.protocols.ginger.cuts import BatchId
 from holdfast.protocols.ginger.doubting import DoubtingBroker
+from holdfast.protocols.ginger.expecting import THE_ABSENT
 from holdfast.protocols.ginger.flush import Flush
+from holdfast.protocols.interests import ALL
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Report
 from holdfast.protocols.records import Record
@@ -35,6 +38,8 @@ class OrphanBroker(DoubtingBroker):
         self._parent_fell_silent = False
         self._returning_from = ""
         """Whom we had lost, when we come back to those who have lost us."""
+        self._part_broke = False
+        """Whether the root of our part is lost, and with it what it kept for those out of reach."""
 
     def _orphaned(self, old: str) -> None:
         """Turn to the next contact; whoever finds itself first in line is the root now."""
@@ -55,6 +60,7 @@ class OrphanBroker(DoubtingBroker):
         epoch, since whoever has let us in and could not tell us has to know us from the one it took in.
         """
         self._begin_epoch()
+        self._life = self.view.epoch
         self._lanes.pop(old, None)
         if self.hub.set_aside(old) is not None:
             # Not a refusal: it would begin anew if it heard that it was given up.
@@ -78,6 +84,10 @@ class OrphanBroker(DoubtingBroker):
             self.holes.rename(old, name)
             self.view.also_wait_for(name)
         self.hub.dial(name, self._now, address)
+
+    def _is_whole(self) -> bool:
+        """Whether everything that our side has processed, and the others lack, is kept by somebody."""
+        return not self._part_broke
 
     def _is_cut_off(self) -> bool:
         """Whether it must be us, and not all those whom we have lost."""
@@ -115,10 +125,44 @@ class OrphanBroker(DoubtingBroker):
             0,
             inherited=self.log.inherited(peer, instead=True),
             unconfirmed=self.interests.unconfirmed(peer),
-            meant=self._epoch_of(link) if self.phase is Phase.SERVING and self.view.has_others(peer) else 0,
+            meant=self._meant(link),
+            whole=self._is_whole(),
+            merging=self.log.is_merging(peer),
         )
         self.hub.send(peer, join)
         self._fenced = peer
+
+    def _meant(self, link: Link) -> int:
+        """Which epoch of the broker that we turn to we mean; 0 is any."""
+        if self._returning_from or self.phase is not Phase.SERVING or not self.view.has_others(link.peer):
+            return 0
+        return self._epoch_of(link)
+
+    def _begin_return(self, peer: str, absence: Absence) -> None:
+        """That broker of those whom we have lost will be our parent, if it takes us in."""
+        self.parent, self._fenced, self._hold = peer, peer, 0
+        take_up(self.log, peer, self.absences.history(absence))
+        self.interests.neighbours[peer] = None
+        self.interests.suspend(peer)
+        # What it wants now it will say; until then everything is kept for it.
+        self.interests.learn(peer, [ALL])
+        self.healing_cuts.rename(absence.key, peer)
+        self.confirmations.rename(THE_ABSENT, peer)
+        self.view.also_wait_for(peer)
+
+    def _undo_return(self, peer: str) -> None:
+        """It has not taken us in: we are the root of our part, as before."""
+        if self.hub.set_aside(peer) is not None:
+            self.hub.out.append(Disconnect(peer, "it has not let us in in time"))
+        self._records_of.pop(peer, None)
+        self._detached_at.pop(peer, None)
+        self._lanes.pop(peer, None)
+        self.parent, self._fenced, self._hold = None, "", 0
+        self.log.unlink(peer)
+        self.interests.drop(peer)
+        self.confirmations.rename(peer, THE_ABSENT)
+        self.view.give_up_on(peer)
+        self.view.chain = ()
 
     def _on_open(self, peer: str, message: Open) -> None:
         if peer != self._fenced:
@@ -168,7 +212,7 @@ class OrphanBroker(DoubtingBroker):
     def _epoch_of(self, link: Link) -> int:
         if not link.dialler:
             return link.session
-        known = contacts_in(Upward(self.view.chain, self.view.senior, self.view.siblings))
+        known = (*contacts_in(Upward(self.view.chain, self.view.senior, self.view.siblings)), *self.view.lost)
         return next((contact.epoch for contact in known if contact.name == link.peer), 0)
 
 

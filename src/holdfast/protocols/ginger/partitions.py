@@ -18,6 +18,7 @@ thing cannot be kept: a weaker message of the minority may stand before a total 
 share a key. Such messages are reported as `crossed`.
 """
 
+from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import (
     Census,
@@ -38,23 +39,22 @@ from holdfast.model.messages import (
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
-from holdfast.protocols.ginger.absences import Absence, OwnHistory, take_up
+from holdfast.protocols.ginger.absences import Absence, OwnHistory
 from holdfast.protocols.ginger.census import CensusTaker
 from holdfast.protocols.ginger.crossings import Crossings
-from holdfast.protocols.ginger.expecting import THE_ABSENT
+from holdfast.protocols.ginger.cuts import BatchId
+from holdfast.protocols.ginger.expecting import SUSPECT_TIMER
 from holdfast.protocols.ginger.flush import Flush
-from holdfast.protocols.ginger.healing import SUSPECT_TIMER, HealingBroker
-from holdfast.protocols.interests import ALL
-from holdfast.protocols.links import Link, LinkState
+from holdfast.protocols.ginger.healing import HealingBroker
+from holdfast.protocols.ginger.search import Search, SearchState
+from holdfast.protocols.ginger.seek_answers import Standing, answer_to
+from holdfast.protocols.links import Link
 from holdfast.protocols.node import CancelTimer, Disconnect, Effects, Report, Send, SetTimer
 from holdfast.protocols.records import Record
 
 SEEK_TIMER = "seek"
 PROBE_TICKS = 4
 """Who only has to hear whether it was given up need not ask often."""
-DENIALS_PER_CONTACT = 3
-SEEK_TICKS = 4
-"""So often the timer may find a lost broker silent before another one is tried."""
 
 
 class PartitionBroker(HealingBroker):
@@ -64,12 +64,14 @@ class PartitionBroker(HealingBroker):
         super().__init__(config, incarnation)
         self.census = CensusTaker(config.brokers, self._send)
         self._crossings = Crossings(self.log)
-        self._sought = ""
-        self._sought_ticks = 0
+        self.search = Search(self.hub, self._matters)
         self._ticks = 0
         self._seeking = False
         self._impatient: set[str] = set()
-        self._denials = 0
+        self._settling_merge = False
+        """Whether our new parent is handing over what was processed while we were out of its reach."""
+        self._asked_before: frozenset[BatchId] = frozenset()
+        """Total batches that were asked of the lost neighbour before we turned to its side."""
         self._tried: tuple[Contact, ...] = ()
         """Our parent and those whom we have turned to in its place, if nobody has let us in since."""
         self._was_majority = True
@@ -126,8 +128,12 @@ class PartitionBroker(HealingBroker):
                 if peer != source:
                     self._send(peer, Merged())
 
+    def _is_merging(self, batch: Batch) -> bool:
+        return self._settling_merge or super()._is_merging(batch)
+
     def _settled(self) -> None:
         self._crossings.clear()
+        self._settling_merge = False
         super()._settled()
         if self.healing_cuts.in_doubt:
             self._merged(self.parent or "")
@@ -206,6 +212,7 @@ class PartitionBroker(HealingBroker):
         joined = peer == self._fenced
         if joined:
             self._tried = ()
+            self._arrived(peer)
         super()._on_open(peer, message)
         if joined and self.parent == peer and self.phase is not Phase.GONE:
             self._recount()
@@ -221,8 +228,13 @@ class PartitionBroker(HealingBroker):
 
     def suspect(self, name: str, epoch: int, reason: str) -> None:
         known = not self.view.is_gone(name, epoch)
+        if self.search.is_returning_to(name):
+            if known:
+                self._resume_search(reason)
+            return
         if known and name == self.parent:
             self._tried += self.view.contact_of(name)
+            self._part_broke = self._part_broke or bool(self.view.lost)
         if known and name in self.census.below:
             self.census.lose(name)
             if name != self.parent:
@@ -256,39 +268,63 @@ class PartitionBroker(HealingBroker):
     def _take_over(self, old: str) -> Flush:
         line = tuple(dict.fromkeys((*self._tried, *self.view.line_before_us())))
         cut_off = self._is_cut_off() or len(self.view.chain) > self.config.tolerance
-        self._tried = ()
+        self._tried, inherited = (), self.view.lost
+        # Whoever loses us, too, before this repair has ended, may look for them.
+        self.view.lost = tuple(dict.fromkeys((*(line if cut_off or self._parent_fell_silent else ()), *inherited)))
+        if cut_off:
+            self.view.forget_heirs()
         flush = super()._take_over(old)
         absence = self.absences.find(old)
         if absence is not None:
-            absence.to_parent, absence.contacts = True, line
+            absence.to_parent, absence.contacts = True, tuple(dict.fromkeys((*line, *inherited)))
             absence.parent = line[0].name if line else old
-        self._denials = 0
+            absence.whole, absence.earlier_root = not inherited, absence.parent
         missed: tuple[Contact, ...] = ()
         if cut_off:
             # So many at once are not dead, or nobody could help; those around them are not known here.
-            # Whoever loses us, too, before this repair has ended, may look for them.
-            flush.silent, missed, self.view.chain = True, line, line
-            self._tell_down()
+            flush.silent, missed = True, line
+            self._begin_epoch()
+            self.view.revive((contact.name, contact.epoch) for contact in line)
         elif flush.silent and not flush.waiting:
             # Somebody may come to it whom we do not hear of.
             missed = tuple(contact for contact in line if contact.name == old)
         for contact in missed:
             flush.waiting[contact.name] = Twig(contact.name, "broker", contact.epoch, contact.address)
+        if not flush.silent:
+            self._inherit(tuple(one for one in inherited if one.name != old))
+        self._tell_down()
         self._recount()
         return flush
+
+    def _inherit(self, lost: tuple[Contact, ...]) -> None:
+        """Go on with the search of a root that has died.
+
+        1. 1 has lost 0 and is the root of its part; it looks for 0, and keeps what the others lack. 1 dies.
+        2. 4 is its heir, and repairs that loss with all the others of the part: nobody is missing.
+        3. If 4 does not look for 0, nobody does, and there are two trees for ever.
+        """
+        if lost:
+            self.view.revive((one.name, one.epoch) for one in lost)
+            self.absences.inherit(lost, self._now)
+            self._ask_for_all()
+            self._keep_seeking()
 
     def _note_absence(self, flush: Flush, mine: OwnHistory) -> None:
         super()._note_absence(flush, mine)
         absence = self.absences.find(flush.key)
+        if self.parent is None and self.absences.of_parent() is None:
+            self.view.lost = ()
         if absence is None:
-            if self.parent is None and self.absences.of_parent() is None:
-                self.view.chain = ()
             return
         if absence.to_parent:
             # The others take this epoch for dead; they have to be able to tell us from it.
             self._begin_epoch()
-            self.view.chain = absence.contacts
+            absence.contacts += absence.last_resorts(self.name, self.config.parent)
             self.view.revive((contact.name, contact.epoch) for contact in absence.contacts)
+            self.view.lost = absence.contacts
+        self._keep_seeking()
+
+    def _keep_seeking(self) -> None:
         if not self._seeking:
             self._seeking = True
             self.hub.out.append(SetTimer(SEEK_TIMER, self.config.seek_s))
@@ -304,23 +340,22 @@ class PartitionBroker(HealingBroker):
         if self.phase is Phase.GONE:
             return []
         self._forget_overdue(now)
-        if self.parent is None:
+        if self.parent is None or self.search.is_returning_to(self.parent):
             self._seek(now)
         else:
-            for absence in self.absences:
-                if absence.missing and not absence.brokers_missing:
-                    self._ask_the_lost(absence, now)
+            self._ask_all_lost(now)
         if any(absence.missing for absence in self.absences):
-            self._seeking = True
-            self.hub.out.append(SetTimer(SEEK_TIMER, self.config.seek_s))
+            self._keep_seeking()
         return self.hub.take()
 
     def _forget_overdue(self, now: float) -> None:
         for absence in self.absences.overdue(now, self.config.absent_s):
             detail = f"what {', '.join(sorted(absence.missing))} may lack is kept no longer"
-            if absence.to_parent and absence.contacts and absence.missing.keys() - {absence.key}:
-                self._begin_anew(absence, detail)
-                return
+            if absence.to_parent and absence.contacts:
+                if absence.whole:
+                    self.hub.out.append(Report("gap", peer=absence.key, detail=detail))
+                    self.absences.let_go(absence)
+                continue
             self.hub.out.append(Report("gap", peer=absence.key, detail=detail))
             self.healing_cuts.ask_others(absence.key)
             self.absences.end(absence)
@@ -329,54 +364,31 @@ class PartitionBroker(HealingBroker):
 
     def _seek(self, now: float) -> None:
         """Ask one of those whom we have lost whether it is there."""
-        if self._sought:
-            self._sought_ticks += 1
-            if self._sought_ticks < SEEK_TICKS:
-                return
-            self._end_search()
-        for absence in list(self.absences):
-            if not absence.missing:
-                continue
-            if absence.to_parent and absence.contacts:
-                self._dial_next(absence, now)
-                return
-            self._ask_the_lost(absence, now)
+        if any(flush.key for flush in self._flushes) or not self.search.has_time():
+            return
+        absence = self.absences.of_parent()
+        if absence is not None and absence.contacts:
+            self.search.ask_next(absence, now)
+        else:
+            self._ask_all_lost(now)
+
+    def _ask_all_lost(self, now: float) -> None:
+        if self._ticks % PROBE_TICKS == 1:
+            for absence in self.absences:
+                if absence.missing and not absence.to_parent:
+                    self._ask_the_lost(absence, now)
 
     def _ask_the_lost(self, absence: Absence, now: float) -> None:
         """Ask a lost child whether it has given us up, or has begun anew: nobody may be there to tell us."""
         for contact in absence.contacts:
-            if contact.name not in self.hub.links and self._ticks % PROBE_TICKS == 1:
+            if contact.name not in self.hub.links:
                 self._probes.add(contact.name)
                 self.hub.out.append(CancelTimer(SUSPECT_TIMER + contact.name))
                 self.hub.dial(contact.name, now, contact.address)
 
-    def _dial_next(self, absence: Absence, now: float) -> None:
-        contact = absence.contacts[0]
-        link = self.hub.links.get(contact.name)
-        if link is not None and not self._matters(contact.name):
-            # It only came to ask whether we have given it up.
-            if link.is_open:
-                absence.could_not_answer(contact.name)
-                return
-            self.hub.set_aside(contact.name)
-            link = None
-        absence.had_its_turn(contact.name)
-        if link is None:
-            self._sought, self._sought_ticks = contact.name, 0
-            # The timer of a connection by which it has asked us something is not meant for this one.
-            self.hub.out.append(CancelTimer(SUSPECT_TIMER + contact.name))
-            self.hub.dial(contact.name, now, contact.address)
-
-    def _end_search(self) -> None:
-        self.hub.set_aside(self._sought)
-        self.hub.out.append(Disconnect(self._sought, "no answer in time"))
-        self._sought = ""
-
     def link_opened(self, link: Link, fresh: bool) -> None:
-        if link.dialler and link.peer == self._sought:
-            absence = self.absences.of_parent()
-            lost = () if absence is None else tuple((one.name, one.epoch) for one in absence.contacts)
-            self.hub.send(link.peer, Seek(lost))
+        if link.dialler and self.search.is_asking(link.peer):
+            self.search.say(self.absences.of_parent())
         elif link.peer in self._probes and self.absences.find(link.peer) is not None:
             # It does not take us for dead. Perhaps it is not the one any more whom we have lost.
             lost = tuple((one.name, one.epoch) for absence in self.absences for one in absence.contacts)
@@ -385,67 +397,63 @@ class PartitionBroker(HealingBroker):
             super().link_opened(link, fresh)
 
     def link_closed(self, link: Link) -> None:
-        if link.peer != self._sought:
+        if not self.search.is_asking(link.peer):
             super().link_closed(link)
 
     def peer_down(self, peer: str, now: float) -> Effects:
-        if peer == self._sought:
+        if self.search.is_asking(peer):
             self._now = now
-            absence, link = self.absences.of_parent(), self.hub.links.get(peer)
-            if absence is not None and link is not None and link.state is not LinkState.CLOSED:
-                # It is there: its connection to us, to ask us something, has crossed ours, and both are gone.
-                absence.could_not_answer(peer)
-            self._end_search()
+            self.search.unheard(self.absences.of_parent())
             return self.hub.take()
         return super().peer_down(peer, now)
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
-        if link.peer in self._probes and refusal.code in ("moved", "late"):
+        if link.peer in self._probes and refusal.code in ("moved", "late", "elsewhere"):
             self._drop_probe(link.peer)
             if refusal.code == "moved":
                 self._reborn(link.peer)
+            else:
+                self._returned_elsewhere(link.peer)
             return
-        if link.peer != self._sought or refusal.code == "excluded":
+        if self.search.is_returning_to(link.peer):
+            self._resume_search(refusal.reason)
+            return
+        if not self.search.is_asking(link.peer):
             if refusal.code == "unknown-session" and link.peer == self.parent:
                 # Somebody answers under that name: it is not we who are out of reach.
                 self._tried = ()
             super().link_refused(link, refusal)
             return
-        self._end_search()
+        self.search.give_up()
         absence = self.absences.of_parent()
         if absence is None:
             return
+        if refusal.code == "excluded":
+            # The epoch in which we were lost is over for that broker; it will know us by the next one.
+            self._begin_epoch()
+            self._tell_down()
+            return
         if refusal.code == "moved":
-            absence.contacts = tuple(one for one in absence.contacts if one.name != link.peer)
             self._reborn(link.peer)
-        elif refusal.code == "late":
-            # Only the one that we have lost first has all that we lack; the others are asked in case it is dead.
-            self._denials += 1
-            if link.peer == absence.parent or self._denials > DENIALS_PER_CONTACT * len(absence.contacts):
-                self._begin_anew(absence, refusal.reason)
-
-    def _begin_anew(self, absence: Absence, reason: str) -> None:
-        """What we lack is kept by nobody any more, nor is it known what they lack."""
-        self.hub.out.append(Report("gap", peer=absence.parent, detail=reason))
-        self._give_up(reason)
+        self.search.refused(link.peer, refusal, absence)
 
     def link_ended(self, link: Link, reason: str) -> None:
-        if link.peer == self._sought:
-            self._sought = ""
+        if self.search.is_asking(link.peer):
+            self.search.end()
         else:
             super().link_ended(link, reason)
 
     # ------------------------------------------------------------------------------------------------------- reunion
 
     def _on_seek(self, link: Link, seek: Seek) -> None:
-        epoch = dict(seek.lost).get(self.name, -1)
-        if epoch < self._life:
-            refusal = Refusal("moved", f"{self.name} was not there when {link.peer} was lost: ask others")
-            self.hub.refuse(link.peer, refusal)
-        elif self._is_expected(link.peer):
-            self.hub.send(link.peer, Found())
-        else:
-            self.hub.refuse(link.peer, Refusal("late", f"{self.name} does not keep what {link.peer} lacks any more"))
+        settles = self.phase is Phase.SERVING and not self._fenced
+        answer = answer_to(seek, link.peer, self.view, Standing(self._life, self._is_expected(link.peer), settles))
+        if isinstance(answer, Refusal):
+            self.hub.refuse(link.peer, answer)
+            return
+        if not answer.kept:
+            self._insisting.add(link.peer)
+        self.hub.send(link.peer, answer)
 
     def _on_found(self, link: Link) -> None:
         """Join it with everything that was processed here since, and be its child again."""
@@ -453,26 +461,61 @@ class PartitionBroker(HealingBroker):
         if peer in self._probes:
             # It will come by itself: it looks for us.
             self._end_probe(peer)
-        if peer != self._sought or absence is None or self.parent is not None:
+        if not self.search.is_asking(peer) or absence is None or self.parent is not None:
             return
-        self._sought = ""
+        self.search.found()
+        # It may have been taken for dead since we look for it. It must not hear that from us.
+        self.view.revive((one.name, self.view.last_epoch(one)) for one in absence.contacts)
         self.hub.out.append(Report("repair_start", peer=absence.key, detail=f"asking {peer} to take us back in"))
-        self.parent, self._fenced, self._hold = peer, peer, 0
-        take_up(self.log, peer, self.absences.history(absence))
-        self.interests.neighbours[peer] = None
-        self.interests.suspend(peer)
-        # What it wants now it will say; until then everything is kept for it.
-        self.interests.learn(peer, [ALL])
         # We are the root no more: a batch that was released now, in a cut without those over there, would miss them.
         self.healing_cuts.stand_down()
-        self.healing_cuts.rename(absence.key, peer)
-        self.confirmations.rename(THE_ABSENT, peer)
-        self.view.also_wait_for(peer)
+        self._asked_before = self.healing_cuts.asked_of(absence.key)
+        self._begin_return(peer, absence)
         self._returning_from = absence.key
         self._join(link)
         self._returning_from = ""
-        self.absences.end(absence)
-        self._ask_for_less()
+
+    def _is_whole(self) -> bool:
+        absence = self.absences.of_parent()
+        if absence is None or self.search.state is not SearchState.RETURNING:
+            return super()._is_whole()
+        return absence.whole or self.search.contact == absence.earlier_root
+
+    def _arrived(self, peer: str) -> None:
+        """Our new parent has opened the link: what was kept for its side is unstable traffic on that link now."""
+        self._part_broke = False
+        if not self.search.is_returning_to(peer):
+            return
+        self.search.arrived()
+        self.log.merge_over(peer)
+        self._settling_merge = True
+        absence = self.absences.of_parent()
+        if absence is not None:
+            self.absences.end(absence)
+            self._ask_for_less()
+
+    def _resume_search(self, reason: str) -> None:
+        """The broker that was to take our part in is lost, or will not: all is as it was before it was asked.
+
+        1. 1 asks 0 to take its part in, and cannot hear the answer: the network is parted again.
+        2. An orphan would turn to the next in line and say that 0 is dead. 1 is the root of its part, and 0 is alive.
+        3. 0 may have let 1 in, and given it up again. So 1 comes back in another epoch.
+        """
+        absence, peer = self.absences.of_parent(), self.search.contact
+        self.search.end()
+        self.hub.out.append(Report("repair_broken", peer=peer, detail=reason))
+        self.hub.out.append(CancelTimer(SUSPECT_TIMER + peer))
+        self._unreachable.discard(peer)
+        self._crossings.clear()
+        self._undo_return(peer)
+        if absence is not None:
+            self.healing_cuts.ask_as_before(peer, absence.key, self._asked_before)
+        self._begin_epoch()
+        self._tell_down()
+        self._recount()
+        self.view.settle()
+        self._keep_seeking()
+        self._tick()
 
     # ------------------------------------------------------------------------------------------------------ inspection
 

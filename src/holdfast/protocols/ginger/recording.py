@@ -6,6 +6,7 @@ recognised: its fate is then tied to the record that is held already.
 """
 
 from holdfast.model.batches import Batch
+from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Levels, Publish
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
@@ -96,6 +97,7 @@ class RecordingBroker(GingerBroker):
     def _spread(self, record: Record, arrived_from: str) -> None:
         """To everybody who wants it, and not back to the broker that it came from."""
         batch, neighbours, message = record.batch, self.interests.neighbours, Publish(record.batch)
+        merging = self._is_merging(batch)
         for destination, filters in self.interests.table.route(batch.topic).items():
             if destination in self._given_apart:
                 continue
@@ -104,6 +106,12 @@ class RecordingBroker(GingerBroker):
             elif destination != arrived_from and batch.wanted_by(filters):
                 self.log.went(record, destination)
                 self._send(destination, message)
+                if merging:
+                    self.log.merge_over(destination)
+
+    def _is_merging(self, batch: Batch) -> bool:
+        """Whether the batch comes from another part of the tree: a total one passes like any other only then."""
+        return batch.guarantee == TOTAL
 
     def _deliver_record(self, client: str, record: Record, parts: list[Batch]) -> None:
         if not parts or client not in self.log.flows:

@@ -13,7 +13,7 @@ from enum import Enum
 from holdfast.model.messages import Interest, Move, Open, Refusal, SessionMessage
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger.healing import SUSPECT_TIMER
+from holdfast.protocols.ginger.expecting import SUSPECT_TIMER
 from holdfast.protocols.ginger.warding import WardingBroker
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, SetTimer

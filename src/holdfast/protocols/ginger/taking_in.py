@@ -5,6 +5,7 @@ settled, and the links are opened: those that joined are its children from then 
 with in the same way, only that it is this broker's diary that says what it may lack (`absences`).
 """
 
+from collections.abc import Iterable
 from math import inf
 
 from holdfast.model.batches import Batch
@@ -38,7 +39,7 @@ class TakingInBroker(ExpectingBroker):
             for interest in joiner.join.interests:
                 table.add(*interest, name)
         absence = None if key else self._absence_of(flush)
-        flush.reunion = absence is not None
+        flush.reunion = absence is not None or bool(flush.insisting) or self._is_broken_merge(flush)
         if flush.reunion:
             self._admitting = flush
 
@@ -61,7 +62,7 @@ class TakingInBroker(ExpectingBroker):
             return part is not None and who in route and part.wanted_by(route[who])
 
         mine = own_history(self.log.history(key), key) if key else self._kept_for(absence)
-        heard = self._heard(flush)
+        heard = {} if flush.reunion else self._heard(flush)
         settlement = Settlement(
             self.name,
             mine,
@@ -80,8 +81,7 @@ class TakingInBroker(ExpectingBroker):
         self.settling = True
         self._open_links(flush, settlement)
         self._pass_settlement(flush, settlement, mine)
-        for name in joined:
-            self.log.begin(name)
+        self._begin_use(joined, flush.reunion)
         self.healing_cuts.lie_beyond(settlement.beyond)
         self.healing_cuts.done_beyond(settlement.in_vain, key if absence is None else absence.key)
         self._replace(flush)
@@ -91,7 +91,8 @@ class TakingInBroker(ExpectingBroker):
             self.healing_cuts.include(sorted(joined.keys() & self.interests.neighbours.keys()))
         self._answer_requests(flush, settlement)
         self._note_repaired(flush)
-        if absence is not None:
+        self._tell_of_holes(flush)
+        if flush.reunion:
             self._reunited(absence, flush, settlement)
         else:
             for name in joined:
@@ -101,6 +102,22 @@ class TakingInBroker(ExpectingBroker):
         self.cuts.pump()
         self._retry()
         self._tick()
+
+    def _begin_use(self, joined: Iterable[str], reunion: bool) -> None:
+        for name in joined:
+            self.log.begin(name)
+            if reunion:
+                self.log.merge_over(name)
+
+    def _is_broken_merge(self, flush: Flush) -> bool:
+        """Whether two parts were coming together over the lost link, here or at a joiner: then they still are.
+
+        1. 3 was out of reach, and has joined 2, which hands it the total batches that were released meanwhile.
+        2. 3 dies, or is given up, before it has passed them to 4. 4 joins 2.
+        3. 4 was in no cut of these batches, since it was out of reach, too. It lacks them all the same.
+        """
+        brokers = [joiner.join for joiner in flush.joined.values() if not joiner.is_client]
+        return bool(flush.key) and (self.log.is_merging(flush.key) or any(join.merging for join in brokers))
 
     def _heard(self, flush: Flush) -> dict[str, int]:
         """From which of its records on each participant has what the lost broker passed on, in that one's order.
@@ -150,24 +167,56 @@ class TakingInBroker(ExpectingBroker):
                 self.healing_cuts.ask_others(absence.key)
                 self._ask_for_less()
 
+    def _returned_elsewhere(self, name: str) -> None:
+        """A broker that was missed is in the tree, and does not look for us: what is kept for it is of no use.
+
+        1. 10 has lost 6 and looks for it. The link between the two is cut for long, and 10 insists on joining 1.
+        2. 6 does not hear of that: 1 is far away. It would keep everything for 10, and answer no question about it.
+        """
+        for absence in [one for one in self.absences if one.missing and one.concerns(name)]:
+            absence.missing.pop(name, None)
+            if name == absence.key or not any(twig.kind == "broker" for twig in absence.missing.values()):
+                self.absences.end(absence)
+                self.healing_cuts.ask_others(absence.key)
+                self._ask_for_less()
+
     def _outlived(self, name: str, epoch: int) -> None:
         """Who is dead in a later epoch than the one in which it was lost has begun anew between the two."""
         absence = self.absences.find(name)
         if absence is not None and any(one.name == name and one.epoch < epoch for one in absence.contacts):
             self._reborn(name)
 
-    def _reunited(self, absence: Absence, flush: Flush, settlement: Settlement) -> None:
+    def _reunited(self, absence: Absence | None, flush: Flush, settlement: Settlement) -> None:
         """Say what came together, and which messages stand on different sides of a total one now."""
         for name, joiner in flush.joined.items():
             self.confirmations.replace(THE_ABSENT, (name,), self.interests.table.wants, in_doubt=True)
-            self.absences.returned(absence, joiner.join.twig)
-            self.healing_cuts.ask_others(absence.key)
+            if absence is not None:
+                self.absences.returned(absence, joiner.join.twig)
+                self.healing_cuts.ask_others(absence.key)
             given = sum(settlement.owes(name, record_id) for record_id in settlement.order)
             detail = f"{given} messages handed over, {len(joiner.records)} brought, {len(settlement.crossed)} crossed"
             self.hub.out.append(Report("merge", peer=name, detail=detail))
         self._ask_for_less()
         for record_id in sorted(settlement.crossed):
             self.hub.out.append(Report("crossed", batch=settlement.batches[record_id]))
+
+    def _tell_of_holes(self, flush: Flush) -> None:
+        """Tell those to whom something may be missing that nobody keeps any more.
+
+        This asks nothing of the repair's logic: a broker that has processed messages, and comes by itself to one that
+        neither repairs its loss nor has missed it, comes from somewhere that nobody here knows of.
+        """
+        brokers = {name: joiner for name, joiner in flush.joined.items() if not joiner.is_client}
+        strangers = set(flush.insisting)
+        if not flush.key and not flush.reunion:
+            strangers.update(name for name, joiner in brokers.items() if joiner.join.processed)
+        if strangers:
+            reason = f"{self.name} does not keep what {', '.join(sorted(strangers))} lacks"
+            self.holes.announce(reason, towards=strangers)
+        for name, joiner in brokers.items():
+            if not joiner.join.whole and not self.view.lost:
+                reason = f"what was published around {name} while it was out of reach is not kept any more"
+                self.holes.announce(reason, except_peer=name)
 
     def _lacks(self, flush: Flush, batch: Batch, route: Route) -> bool:
         """Whether the batch is new here, and for somebody who takes no part in the flush."""
