@@ -3,6 +3,7 @@
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
 from holdfast.protocols.ginger import HealingBroker
 from holdfast.protocols.moving import MovingClient
+from holdfast.simulation.checkers.honesty import complaints
 from holdfast.simulation.faults import Command, Publish, Subscribe
 from holdfast.simulation.latencies import Constant
 from holdfast.simulation.network import LinkSettings, NetworkConfig
@@ -70,9 +71,10 @@ def run_until(sim: Simulation, time_s: float) -> None:
 
 
 def finish(sim: Simulation) -> None:
-    """Everything drains, every promise is kept, one tree is left, and no order was a guess."""
+    """Everything drains, every promise is kept, nobody was told an untruth, one tree is left, no order was a guess."""
     sim.run_until_quiet(limit_s=60, quiet_s=3.0)
     assert sim.check().ok, str(sim.check())
+    assert complaints(sim.events) == []
     assert sim.failures() == []
     assert sim.unrepaired() == []
 

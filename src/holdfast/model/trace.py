@@ -183,14 +183,19 @@ class Recorder:
         peer: str = "",
         detail: str = "",
         overhead: int = 0,
+        seq: int = 0,
     ) -> list[Event]:
         """The rows of one report: one for each message if it concerns messages, else one.
 
         `overhead` is what each message cost on its link, if whoever reports it has counted more than its batch shows.
+        `seq` is the number of a publication of this node that the row is about.
         """
         if batch is not None:
             return self._record_batch(time_ns, event, batch, peer, detail, overhead or overhead_bytes(batch))
-        row = Event(self.run, self.node, self.index, time_ns, event, "", 0, pattern, where, peer=peer, detail=detail)
+        publisher = self.node if seq else ""
+        row = Event(
+            self.run, self.node, self.index, time_ns, event, publisher, seq, pattern, where, peer=peer, detail=detail
+        )
         self.index += 1
         return [row]
 

@@ -35,11 +35,11 @@ from holdfast.model.messages import (
     SubscribeAck,
     Unsubscribe,
     UnsubscribeAck,
-    Welcome,
 )
+from holdfast.protocols.client_hub import ClientHub
 from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.holes import HolesHeard
-from holdfast.protocols.hub import ACK_TIMER, BEAT_TIMER, Hub
+from holdfast.protocols.hub import ACK_TIMER, BEAT_TIMER
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import (
     Accepted,
@@ -67,21 +67,6 @@ IMPLICIT_KEYS: Keys = ("",)
 """The keys of a total message that names none: all such messages of a topic are in one order."""
 
 
-class _ClientHub(Hub):
-    """A hub that remembers what the broker said of itself, and lets the client judge its numbers first."""
-
-    said: Welcome | None = None
-    may_begin: Callable[[int], bool]
-
-    def on_welcome(self, link: Link, welcome: Welcome, fresh: bool) -> bool:
-        self.said = welcome
-        if welcome.received < link.acked:
-            # Two of our calls have crossed, and it took the older one for a new beginning. What it had is gone there.
-            self._on_refusal(link, Refusal("unknown-session", f"{welcome.node} has forgotten what we told it"))
-            return False
-        return not fresh or self.may_begin(welcome.published)
-
-
 class ClientNode:
     """One client session. See `protocols.node.ClientCommands` for its commands."""
 
@@ -89,7 +74,7 @@ class ClientNode:
         self.name, self.config = config.name, config
         self._broker = config.broker
         """The name under which our driver knows the broker that has our session."""
-        self._hub = _ClientHub(self, config.name, "client", config.cluster, config.link, incarnation)
+        self._hub = ClientHub(self, config.name, "client", config.cluster, config.link, incarnation)
         self.numbers_known = True
         """Whether what was published under this name before is counted; else it may be less than our numbers say."""
         self._hub.may_begin = self._numbering
@@ -236,7 +221,7 @@ class ClientNode:
         self._check_open("confirm")
         if not 1 <= seq < self.next_seq:
             raise LocalMisuse(f"client {self.name} has not published #{seq}")
-        return self._request("confirm", topic, "", lambda token: Confirm(token, topic, self.name, seq), now)
+        return self._request("confirm", topic, str(seq), lambda token: Confirm(token, topic, self.name, seq), now)
 
     def recall(self, now: float) -> tuple[int, Effects]:
         """Go on behind whatever was published under this name, wherever that was; `Completed(token)` when it is known.
@@ -398,9 +383,13 @@ class ClientNode:
     def link_refused(self, link: Link, refusal: Refusal) -> None:
         self._hub.end(link.peer, refusal.reason, say=False)
 
-    def link_ended(self, link: Link, reason: str) -> None:  # noqa: ARG002
+    def link_ended(self, link: Link, reason: str) -> None:
         self._ended, self.attached = True, False
         self._close_run()
+        if not self._stopping:
+            broker = self._hub.said.node if self._hub.said is not None else link.peer
+            gap = [Report("gap", peer=broker, detail=reason)] if self._wanted else []
+            self._hub.out += [*gap, Report("over", peer=broker, detail=reason)]
         self._hub.out += [CancelTimer(GIVE_UP_TIMER), CancelTimer(BEAT_TIMER), CancelTimer(ACK_TIMER)]
         everything = self.accepted_seq + 1 == self.next_seq
         self._hub.out.append(Ended(self._stopping and everything, reason))
@@ -477,6 +466,8 @@ class ClientNode:
         if verb == "subscribe":
             self._confirmed.add((pattern, where))
             self._hub.out.append(Report("subscribe", pattern=pattern, where=where))
+        elif verb == "confirm":
+            self._hub.out.append(Report("confirmed", pattern=pattern, seq=int(where)))
         if verb:
             self._hub.out.append(Completed(token))
 

@@ -428,8 +428,6 @@ class MovingClient(ClientNode):
         asked = self._hub.links[self._broker]
         for peer in list(self._hub.links):
             self._dismiss(peer, reason)
-        if self._wanted:
-            self._hub.out.append(Report("gap", peer=self._home, detail=reason))
         super().link_ended(asked, reason)
 
     def _go_back(self, link: Link) -> None:

@@ -87,6 +87,8 @@ class Report(Struct, frozen=True, gc=False):
     detail: str = ""
     overhead: int = 0
     """Header bytes of each message on its link, if more than the batch's own were counted."""
+    seq: int = 0
+    """The number of the node's own publication that it concerns, where there is no batch at hand."""
 
 
 class Restart(Struct, frozen=True, gc=False):

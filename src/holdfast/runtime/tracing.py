@@ -46,6 +46,7 @@ class Trace:
             report.peer,
             report.detail,
             report.overhead,
+            report.seq,
         )
         if self._writer is None:
             for row in rows:

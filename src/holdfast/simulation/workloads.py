@@ -22,6 +22,7 @@ from holdfast.protocols.registry import find_protocol
 from holdfast.simulation.absences import AbsenceAuthor
 from holdfast.simulation.booting import boot_s
 from holdfast.simulation.checkers import Verdict
+from holdfast.simulation.checkers.honesty import complaints
 from holdfast.simulation.circumstances import network_of, session_of, suspect_s_of
 from holdfast.simulation.failures import (
     BROKERS_MIN,
@@ -58,6 +59,7 @@ from holdfast.simulation.faults import (
     When,
 )
 from holdfast.simulation.kernel import stream
+from holdfast.simulation.questions import OFTEN, questions
 from holdfast.simulation.scenarios import ClientSettings, Scenario, Timed
 from holdfast.simulation.trees import Parents, bushy_tree, print_tree, random_tree
 from holdfast.simulation.world import QUIET_S, BrokerFactory
@@ -182,7 +184,7 @@ def judge(
     try:
         sim.run_until_quiet(scenario.limit_s, _quiet_s(scenario))
         verdict = sim.check()
-        error = "; ".join([*sim.failures(), *sim.unrepaired()])
+        error = "; ".join([*sim.failures(), *sim.unrepaired(), *complaints(sim.events)])
     except (HoldfastError, AssertionError, LookupError, TypeError, ValueError, AttributeError) as broken:
         error = "\n".join([f"{type(broken).__name__}: {broken}", *getattr(broken, "__notes__", ())])
     return Outcome(
@@ -282,6 +284,8 @@ class _Author:
         else:
             self._subscriptions()
             self._publications()
+        if self.trouble.failure in OFTEN:
+            self.entries += questions(stream(self.seed, "questions"), self.entries)
         self._failures()
         self._comings_and_goings()
         self._faults(self.trouble.faults)

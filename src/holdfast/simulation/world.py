@@ -483,6 +483,7 @@ class Simulation:
                 report.peer,
                 report.detail,
                 report.overhead,
+                report.seq,
             )
         return self._events
 

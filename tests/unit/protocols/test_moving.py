@@ -241,7 +241,7 @@ def test_a_client_that_nobody_takes_in_gives_up_at_last_and_reports_a_gap():
     effects = client.timer(GIVE_UP_TIMER, 1.0 + ClientConfig("alice").give_up_s)
     [ended] = [effect for effect in effects if isinstance(effect, Ended)]
     assert ended == Ended(False, "no broker has taken alice in for 30 s")
-    assert [(one.event, one.peer) for one in effects if isinstance(one, Report)] == [("gap", "b0")]
+    assert [(one.event, one.peer) for one in effects if isinstance(one, Report)] == [("gap", "b0"), ("over", "b0")]
     assert client.timer(MOVE_TIMER, 100.0) == []
 
 
@@ -250,4 +250,4 @@ def test_a_client_that_comes_too_late_to_a_repair_reports_a_gap():
     client.subscribe("t", "", 1.2)
     effects = client.receive("p", Refusal("late", "messages are missing"), 1.3)
     assert [one.reason for one in effects if isinstance(one, Ended)] == ["messages are missing"]
-    assert [one.event for one in effects if isinstance(one, Report)] == ["gap"]
+    assert [one.event for one in effects if isinstance(one, Report)] == ["gap", "over"]

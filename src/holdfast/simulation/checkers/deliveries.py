@@ -56,17 +56,17 @@ def _judge_losses(run: Run, delivered: dict[str, set[Identity]], tally: Tally) -
     owed: dict[str, Owed] = {}
     for identity, publication in run.publications.items():
         if publication.topic not in owed:
-            owed[publication.topic] = _lasting_subscriptions(run, publication.topic)
+            owed[publication.topic] = lasting_subscriptions(run, publication.topic)
         for client, subscriptions in owed[publication.topic]:
             if identity in delivered[client.name]:
                 continue
             for one in subscriptions:
-                if _confirmed_before(one, publication) and one.lets_through(publication.attributes):
+                if confirmed_before(one, publication) and one.lets_through(publication.attributes):
                     tally.add("lost", _missing, client, publication, one)
                     break
 
 
-def _lasting_subscriptions(run: Run, topic: str) -> Owed:
+def lasting_subscriptions(run: Run, topic: str) -> Owed:
     """By client, the subscriptions to a topic that were confirmed at some time and never taken back."""
     found: Owed = []
     for client in run.clients.values():
@@ -76,7 +76,7 @@ def _lasting_subscriptions(run: Run, topic: str) -> Owed:
     return found
 
 
-def _confirmed_before(subscription: Subscription, publication: Publication) -> bool:
+def confirmed_before(subscription: Subscription, publication: Publication) -> bool:
     confirmed, published = subscription.confirmed, publication.event
     if confirmed is None or confirmed.time > published.time:
         return False

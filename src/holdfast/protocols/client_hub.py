@@ -1,0 +1,22 @@
+"""The hub of a client: one link, whose other end says what it is."""
+
+from collections.abc import Callable
+
+from holdfast.model.messages import Refusal, Welcome
+from holdfast.protocols.hub import Hub
+from holdfast.protocols.links import Link
+
+
+class ClientHub(Hub):
+    """A hub that remembers what the broker said of itself, and lets the client judge its numbers first."""
+
+    said: Welcome | None = None
+    may_begin: Callable[[int], bool]
+
+    def on_welcome(self, link: Link, welcome: Welcome, fresh: bool) -> bool:
+        self.said = welcome
+        if welcome.received < link.acked:
+            # Two of our calls have crossed, and it took the older one for a new beginning. What it had is gone there.
+            self._on_refusal(link, Refusal("unknown-session", f"{welcome.node} has forgotten what we told it"))
+            return False
+        return not fresh or self.may_begin(welcome.published)
