@@ -46,7 +46,7 @@ class Forgetful(HealingBroker):
     """5, 6: the catch-up finds nothing, because the map is empty, the id was evicted, or the client is not known."""
 
     def _on_join(self, link: Link, join: Join) -> None:
-        self._records_of[link.peer] = []
+        self._ahead_of[link.peer] = []
         super()._on_join(link, join)
 
 

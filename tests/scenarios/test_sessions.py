@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.model.messages import Data, Join, SessionMessage, View
 from holdfast.model.wire import encode
+from holdfast.protocols import last_numbers
 from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.protocols.ginger import ShapingBroker
 from holdfast.protocols.links import Link
@@ -11,6 +12,7 @@ from holdfast.simulation.faults import Attach, Crash, Detach, Subscribe
 from holdfast.simulation.latencies import Constant
 from holdfast.simulation.network import NetworkConfig
 from holdfast.simulation.world import Simulation
+from tests.scenarios.repairs import SEEDS, at, finish, got, listen, say, slow, tree
 from tests.support.state import entries_of
 
 EDGES = "0-1 0-2 1-3 3-4"
@@ -66,3 +68,19 @@ def test_clients_that_came_and_went_leave_nothing(tolerance: int):
     for name in brokers:
         assert left[5][name] == left[2][name]
     assert told[1] <= told[0]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_repair_of_joiners_with_more_numbers_than_a_frame_holds_loses_nothing(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(last_numbers, "NUMBERS_MAX", 2)
+    sim = tree("P-B B-C", slow("B", "c1"), seed=seed)
+    listen(sim, c1_B="t", c2_C="t", p_P="t")
+    for place in range(5):
+        for name in ("x@P", "y@P", "z@C", "u@C", "v@B"):
+            say(sim, 0.001 * place, name, f"t:{name}{place}")
+    at(sim, 0.0045, Crash("B"))
+    say(sim, 0.2, "x@P", "t:after")
+    finish(sim)
+    assert len(got(sim, "c1")) == len(got(sim, "c2")) == len(got(sim, "p")) == 26

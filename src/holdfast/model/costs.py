@@ -7,6 +7,7 @@ from holdfast.model.messages import (
     Counted,
     Found,
     Interests,
+    Numbers,
     Open,
     Publish,
     Seek,
@@ -51,6 +52,6 @@ def cost_bytes(message: SessionMessage) -> int:
         return SMALL_COST_BYTES + SMALL_ENTRY_BYTES * len(message.edges)
     if isinstance(message, Admitted):
         return SMALL_COST_BYTES + len(message.state)
-    if isinstance(message, Interests):
-        return SMALL_COST_BYTES + 64 * len(message.entries)
+    if isinstance(message, Interests | Numbers):
+        return SMALL_COST_BYTES + 64 * len(message.entries if isinstance(message, Interests) else message.processed)
     return 0 if isinstance(message, URGENT) else SMALL_COST_BYTES

@@ -35,6 +35,8 @@ Reason = Annotated[str, Meta(max_length=1024)]
 Interest = tuple[TopicText, Where]
 INTERESTS_MAX = 1024
 """How many of them one message holds."""
+NUMBERS_MAX = 4096
+"""How many publishers' last numbers one message holds."""
 
 
 # ---------------------------------------------------------------------------------------------- session messages
@@ -197,6 +199,12 @@ class Unstable(Struct, frozen=True, array_like=True, tag=40, gc=False):
     number: Counter
 
 
+class Numbers(Struct, frozen=True, array_like=True, tag=51):
+    """Before a `Join`: more of what it says to be `processed`."""
+
+    processed: Annotated[dict[Name, Counter], Meta(max_length=NUMBERS_MAX)]
+
+
 class Join(Struct, frozen=True, array_like=True, tag=41):
     """The sender asks the receiver to become its parent; nothing else travels on the link before `Open`.
 
@@ -212,7 +220,7 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     twig: Twig
     old: Text
     dead: Dead
-    processed: dict[str, Counter]
+    processed: Annotated[dict[str, Counter], Meta(max_length=NUMBERS_MAX)]
     interests: tuple[Interest, ...]
     cuts: tuple[tuple[Name, Seq], ...]
     version: Counter
@@ -341,6 +349,7 @@ SessionMessage = (
     | TotalProcessed
     | TotalAbort
     | Unstable
+    | Numbers
     | Join
     | Open
     | View

@@ -31,6 +31,7 @@ from holdfast.protocols.client_log import HERE, ClientLog, flag_of
 from holdfast.protocols.clients import GIVE_UP_TIMER, ClientNode
 from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.hub import BEAT_TIMER
+from holdfast.protocols.last_numbers import in_parts, note_number
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Accepted, Disconnect, Effects, Report, Send, SetTimer
 from holdfast.protocols.records import Record
@@ -133,7 +134,7 @@ class MovingClient(ClientNode):
             self._came(self._log, self._published(batch))
             self._hub.consumed(link, message)
             return
-        self._processed[batch.publisher] = batch.last
+        note_number(self._processed, batch.publisher, batch.last)
         record = self._published(batch) or self._log.append(batch)
         if batch.first == record.batch.first and batch.count > record.batch.count:
             # Two of our own that its broker has merged; of those that others want in part, we keep the whole.
@@ -266,7 +267,9 @@ class MovingClient(ClientNode):
         own = [one.batch.first for one in self._joined if one.batch.publisher == self.name]
         published = (min(own) if own else self._first_unsent()) - 1
         wanted, patient = tuple(sorted(self._wanted)), self.config.patient
-        inherited, processed = self._log.inherited(HERE), dict(self._processed)
+        inherited, (ahead, processed) = self._log.inherited(HERE), in_parts(self._processed)
+        for numbers in ahead:
+            self._hub.send(link.peer, numbers)
         new = tuple(one for one in wanted if one not in self._confirmed)
         epoch = next((one.epoch for one in self._contacts if one.name == self._home), 0)
         join = Join(twig, self._home, (), processed, wanted, (), 0, published, patient, inherited, new, 0, epoch)

@@ -2,8 +2,9 @@
 
 from msgspec import Struct
 
-from holdfast.model.messages import Interest, Join, Twig, Unstable
+from holdfast.model.messages import Interest, Join, Twig
 from holdfast.model.terms import Contact
+from holdfast.protocols.last_numbers import Ahead
 from holdfast.protocols.links import Link
 
 Loss = tuple[str, tuple[Twig, ...], bool, tuple[Contact, ...]]
@@ -28,7 +29,7 @@ class Departure:
         """Whether the new parent died after that."""
         self.loss: Loss | None = None
         """The mover is dead, and it is not known yet whose loss that is."""
-        self.held: list[tuple[Link, Join, list[Unstable]]] = []
+        self.held: list[tuple[Link, Join, list[Ahead]]] = []
         """Those below the mover who came to us because of that."""
 
     @property

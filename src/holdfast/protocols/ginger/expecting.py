@@ -8,9 +8,11 @@ out of reach, missed: see `absences`.
 
 from abc import abstractmethod
 
+from msgspec.structs import replace
+
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import Dead, Frame, Hello, Join, Refusal, Subscribe, Twig, Unstable
+from holdfast.model.messages import Dead, Frame, Hello, Join, Refusal, Subscribe, Twig
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
@@ -19,6 +21,7 @@ from holdfast.protocols.ginger.flush import Flush, Joiner
 from holdfast.protocols.ginger.healing_cuts import HealingCuts
 from holdfast.protocols.ginger.recording import RecordingBroker
 from holdfast.protocols.interests import ALL
+from holdfast.protocols.last_numbers import Ahead, put_together
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Effects, Report, SetTimer
 from holdfast.protocols.records import Record
@@ -40,7 +43,8 @@ class ExpectingBroker(RecordingBroker):
         self.cuts = self.healing_cuts
         self.view = TreeView(config.name, incarnation, config.address, config.tolerance + 1, self._send)
         self._flushes: list[Flush] = []
-        self._records_of: dict[str, list[Unstable]] = {}
+        self._ahead_of: dict[str, list[Ahead]] = {}
+        """What has come of those whose `Join` is under way."""
         self._repaired: dict[str, float] = {}
         """Whose loss was repaired here, and up to which epoch, the latest last."""
         self.settling = False
@@ -50,7 +54,7 @@ class ExpectingBroker(RecordingBroker):
         self._hold = 0
         """How many records our new parent will still send to settle the repair."""
         self.absences = Absences(config.absent_bytes_max)
-        self._early: dict[str, tuple[Link, Join, list[Unstable]]] = {}
+        self._early: dict[str, tuple[Link, Join, list[Ahead]]] = {}
         self._insisting: set[str] = set()
         """Roots of parts for which nothing is kept here, and which join all the same."""
         self._admitting: Flush | None = None
@@ -206,7 +210,7 @@ class ExpectingBroker(RecordingBroker):
         if link is None or link.dialler or link.session != session or not link.received or self._is_here(peer):
             return
         self.hub.set_aside(peer)
-        self._records_of.pop(peer, None)
+        self._ahead_of.pop(peer, None)
         self._early.pop(peer, None)
         for flush in [flush for flush in self._flushes if peer in flush.joined]:
             joiner = flush.joined.pop(peer)
@@ -220,14 +224,14 @@ class ExpectingBroker(RecordingBroker):
 
     def _on_join(self, link: Link, join: Join) -> None:
         name = link.peer
-        records = self._records_of.pop(name, [])
+        ahead = self._ahead_of.pop(name, [])
         self._hear_of(join.dead, name)
         if self.phase is Phase.GONE or self.hub.links.get(name) is not link or self._is_for_another(name, join):
             return
         if join.old and not self._is_expected(name) and name not in self._insisting:
             if any(join.old in flush.waiting for flush in self._flushes):
                 # Its broker is expected here itself: if that does not come, this one is.
-                self._early[name] = (link, join, records)
+                self._early[name] = (link, join, ahead)
                 return
             refusal = self._stranger(join.old, join.old_epoch)
             if refusal.code == "late":
@@ -253,7 +257,8 @@ class ExpectingBroker(RecordingBroker):
         flush = self._flush_for(name, join) or Flush("")
         flush.waiting.pop(name, None)
         flush.known[name] = join.twig.twigs
-        flush.joined[name] = Joiner(join, records)
+        records, numbers = put_together(ahead, join.processed)
+        flush.joined[name] = Joiner(replace(join, processed=numbers), records)
         if not flush.key:
             flush.insisting |= self._insisting & {name}
         self._insisting.discard(name)
@@ -281,12 +286,12 @@ class ExpectingBroker(RecordingBroker):
     def _hear_early(self) -> None:
         """Those who came before it was known whether their broker comes."""
         for name in list(self._early):
-            link, join, records = self._early.get(name, (None, None, []))
+            link, join, ahead = self._early.get(name, (None, None, []))
             if link is None or join is None or self.hub.links.get(name) is not link:
                 self._early.pop(name, None)
             elif self._is_expected(name) or all(join.old not in flush.waiting for flush in self._flushes):
                 del self._early[name]
-                self._records_of[name] = records
+                self._ahead_of[name] = ahead
                 self._on_join(link, join)
 
     def _is_expected(self, name: str) -> bool:

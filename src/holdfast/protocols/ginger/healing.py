@@ -18,6 +18,7 @@ from holdfast.model.messages import (
     Frame,
     Hello,
     Join,
+    Numbers,
     Open,
     Ping,
     Pong,
@@ -83,7 +84,7 @@ class HealingBroker(OrphanBroker):
         if fresh and link.dialler:
             self._join(link)
         elif fresh:
-            self._records_of[link.peer] = []
+            self._ahead_of[link.peer] = []
 
     def receive(self, peer: str, frame: Frame, now: float) -> Effects:
         if isinstance(frame, Hello) and self._is_over(frame):
@@ -139,7 +140,7 @@ class HealingBroker(OrphanBroker):
 
     def link_ended(self, link: Link, reason: str) -> None:
         self._detached_at.pop(link.peer, None)
-        self._records_of.pop(link.peer, None)
+        self._ahead_of.pop(link.peer, None)
         self.spilling.forget(link.peer)
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
         if self.phase is Phase.LEAVING:
@@ -184,7 +185,7 @@ class HealingBroker(OrphanBroker):
             return
         if not self._matters(link.peer):
             self.hub.set_aside(link.peer)
-            self._records_of.pop(link.peer, None)
+            self._ahead_of.pop(link.peer, None)
         elif link.peer in self._doubted or now < self._doubt_until:
             # The connection was there when we woke up, and only then turned out to be gone.
             self._doubted.discard(link.peer)
@@ -238,9 +239,9 @@ class HealingBroker(OrphanBroker):
     # ---------------------------------------------------------------------------------------------------- messages
 
     def link_message(self, link: Link, message: SessionMessage) -> None:
-        if isinstance(message, Unstable):
+        if isinstance(message, Unstable | Numbers):
             self.hub.consumed(link, message)
-            self._records_of.setdefault(link.peer, []).append(message)
+            self._ahead_of.setdefault(link.peer, []).append(message)
         elif isinstance(message, Join):
             self.hub.consumed(link, message)
             self._on_join(link, message)

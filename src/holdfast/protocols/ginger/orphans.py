@@ -17,6 +17,7 @@ from holdfast.protocols.ginger.doubting import DoubtingBroker
 from holdfast.protocols.ginger.expecting import THE_ABSENT
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.interests import ALL
+from holdfast.protocols.last_numbers import in_parts
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Report
 from holdfast.protocols.records import Record
@@ -114,11 +115,14 @@ class OrphanBroker(DoubtingBroker):
             self.hub.send(peer, Unstable(_flag(record, peer), record.batch, after, max(record.number, 0)))
         self._fence_base, self._fence_version = self.log.flows[peer].sent, self.view.version
         self._fence_view = twig, dead = self.view.twig(), self.view.dead()
+        ahead, processed = in_parts(self.processed)
+        for numbers in ahead:
+            self.hub.send(peer, numbers)
         join = Join(
             twig,
             self._returning_from,
             dead,
-            dict(self.processed),
+            processed,
             self._wanted_besides(peer),
             self.healing_cuts.listed(),
             self.view.version,

@@ -12,12 +12,12 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.broker import GingerBroker
 from holdfast.protocols.ginger.cuts import ROOT
+from holdfast.protocols.last_numbers import note_number
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Effects, Send, SetTimer
 from holdfast.protocols.records import Record
 from holdfast.protocols.stability import StabilityLog
 
-PROCESSED_MAX = 100_000
 SURVEY_TIMER = "survey"
 SURVEY_S = 0.01
 SURVEYED_ALWAYS = 100
@@ -46,7 +46,7 @@ class RecordingBroker(GingerBroker):
         return seq <= max(self.processed.get(publisher, 0), self._done.get(publisher, 0))
 
     def note_done(self, publisher: str, seq: int) -> None:
-        _raise(self._done, publisher, seq)
+        note_number(self._done, publisher, seq)
 
     def _highest(self, publisher: str) -> int:
         # Of a total batch whose order is not settled yet only the log knows.
@@ -92,7 +92,7 @@ class RecordingBroker(GingerBroker):
         """The record is processed now; whoever keeps a diary writes it down."""
 
     def _note_processed(self, batch: Batch) -> None:
-        _raise(self.processed, batch.publisher, batch.last)
+        note_number(self.processed, batch.publisher, batch.last)
 
     def _spread(self, record: Record, arrived_from: str) -> None:
         """To everybody who wants it, and not back to the broker that it came from."""
@@ -162,10 +162,3 @@ class RecordingBroker(GingerBroker):
     def _may_tell(self, peer: str) -> bool:
         link = self.hub.links.get(peer)
         return link is not None and link.is_open
-
-
-def _raise(numbers: dict[str, int], publisher: str, seq: int) -> None:
-    """The latest publisher stands last; those that were silent for longest are forgotten first."""
-    numbers[publisher] = max(seq, numbers.pop(publisher, 0))
-    if len(numbers) > PROCESSED_MAX:
-        del numbers[next(iter(numbers))]

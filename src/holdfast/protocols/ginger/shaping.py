@@ -436,16 +436,16 @@ class ShapingBroker(RelocatingBroker):
             self._let_go(departure)
             self._not_ours.pop(link.peer, None)
         elif departure is not None and departure.loss is not None and departure.mover in dict(join.dead):
-            departure.held.append((link, join, self._records_of.pop(link.peer, [])))
+            departure.held.append((link, join, self._ahead_of.pop(link.peer, [])))
             return
         self._departed.discard(link.peer)
         super()._on_join(link, join)
 
     def _hear_held(self, departure: Departure) -> None:
         held, departure.held = departure.held, []
-        for link, join, records in held:
+        for link, join, ahead in held:
             if self.hub.links.get(link.peer) is link:
-                self._records_of[link.peer] = records
+                self._ahead_of[link.peer] = ahead
                 self._on_join(link, join)
 
     # ----------------------------------------------------------------------------------------------------- inspection

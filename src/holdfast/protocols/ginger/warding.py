@@ -137,7 +137,7 @@ class WardingBroker(PartitionBroker):
 
     def _take_ward_in(self, ward: Ward) -> None:
         name = ward.name
-        self._records_of.pop(name, None)
+        self._ahead_of.pop(name, None)
         self._not_ours.pop(name, None)
         self.view.adopt(ward.twig, self.parent is None)
         upward = self.view.upward(self.parent is None)
@@ -191,7 +191,7 @@ class WardingBroker(PartitionBroker):
 
     def _on_join(self, link: Link, join: Join) -> None:
         if self._belongs_elsewhere(link.peer, join):
-            self._records_of.pop(link.peer, None)
+            self._ahead_of.pop(link.peer, None)
             self.hub.refuse(link.peer, Refusal("moved", f"{self.name} does not repair this loss: ask others"))
         else:
             super()._on_join(link, join)
