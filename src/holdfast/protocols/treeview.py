@@ -41,8 +41,9 @@ class TreeView:
         self.detour: tuple[Contact, ...] = ()
         """Who may be our next parent: if we are lost meanwhile, those below us ask it after our parent."""
         self.version = 0
+        self._children_know: Upward | None = None
         self._clients_know: Upward | None = None
-        """What our clients were told last of those above them."""
+        """What our children and our clients were told last of those above them."""
         self._pending: dict[int, tuple[set[str], Callable[[], None]]] = {}
 
     # ------------------------------------------------------------------------------------------------- the dead
@@ -173,7 +174,7 @@ class TreeView:
 
     def upward(self, is_root: bool) -> Upward:
         """What our children should know of what is above them."""
-        siblings = self.below() if is_root else self.siblings
+        siblings = tuple(_needed(twig, self.hops - 2) for twig in self.children.values()) if is_root else self.siblings
         chain = (self.contact(), *self.chain[:1], *self.detour, *self.chain[1:])
         return Upward(chain, self.senior, siblings, tuple(sorted(self.alive.items())), self.lost)
 
@@ -203,27 +204,31 @@ class TreeView:
         twigs = self.below() if to_parent else None
         return View(version, hops, twigs, None if to_parent else self.upward(is_root), self.deaths.news_for(peer))
 
-    def news_for_clients(self, is_root: bool) -> View | None:
-        """What all our clients should know now, if they do not know it yet: whom to turn to."""
-        known = self._clients_know
+    def news_below(self, is_root: bool) -> tuple[Upward, bool, View | None]:
+        """What is to be told to all below us now: to children what is above them, and whether that is news.
+
+        And to clients, if it is news to them.
+        """
+        upward, known = self.upward(is_root), self._clients_know
+        fresh, self._children_know = upward != self._children_know, upward
         message = self.message_for_clients(is_root)
-        return None if message.upward == known else message
+        return upward, fresh, None if message.upward == known else message
 
     def message_for_clients(self, is_root: bool) -> View:
-        """The same, whether they know it or not. All of them have to be told."""
-        self._clients_know = self._upward_for_clients(is_root)
+        """Whom to turn to, whether they know it or not. All of them have to be told now."""
+        self._clients_know = _for_clients(self.upward(is_root))
         return View(0, 0, None, self._clients_know, ())
 
-    def upward_for_client(self, is_root: bool) -> Upward:
-        """What one client is told that comes now. If that is news, it is also for the others, next time."""
-        upward = self._upward_for_clients(is_root)
-        if upward != self._clients_know:
-            self._clients_know = None
-        return upward
-
-    def _upward_for_clients(self, is_root: bool) -> Upward:
+    def upward_for(self, kind: str, is_root: bool) -> Upward:
+        """What one node is told that comes now. If that is news, it is also for the others, next time."""
         upward = self.upward(is_root)
-        return Upward(upward.chain, upward.senior, _brokers(upward.siblings), lost=upward.lost)
+        if upward != self._children_know or _for_clients(upward) != self._clients_know:
+            self.told_nobody()
+        return _for_clients(upward) if kind == "client" else upward
+
+    def told_nobody(self) -> None:
+        """Those below us may not have heard what we have told them last."""
+        self._children_know = self._clients_know = None
 
     def acknowledged(self, version: int) -> bool:
         """Whether everybody concerned knows this version."""
@@ -279,16 +284,29 @@ def contacts_in(upward: Upward) -> tuple[Contact, ...]:
 
 
 def _cut(twig: Twig, depth: int) -> Twig:
+    if not twig.twigs:
+        # Nearly all are clients, and there may be thousands of them.
+        return twig
     below = tuple(_cut(child, depth - 1) for child in twig.twigs) if depth > 0 else ()
     return Twig(twig.name, twig.kind, twig.epoch, twig.address, below)
 
 
-def _brokers(twigs: Iterable[Twig]) -> tuple[Twig, ...]:
-    return tuple(
-        Twig(twig.name, twig.kind, twig.epoch, twig.address, _brokers(twig.twigs))
-        for twig in twigs
-        if twig.kind == "broker"
-    )
+def _needed(twig: Twig, levels: int) -> Twig:
+    """What a new root has to know of it: clients only as deep as those brokers whom the tree may lose with the root.
+
+    Clients further down are expected by whoever has lost their broker alone. So they may be many, and come and go.
+    """
+    if levels > 0:
+        below = tuple(_needed(child, levels - 1) for child in twig.twigs)
+    else:
+        below = tuple(_needed(child, 0) for child in twig.twigs if child.kind == "broker")
+    return Twig(twig.name, twig.kind, twig.epoch, twig.address, below) if twig.twigs else twig
+
+
+def _for_clients(upward: Upward) -> Upward:
+    """Nobody turns to a client."""
+    siblings = tuple(_needed(twig, 0) for twig in upward.siblings if twig.kind == "broker")
+    return Upward(upward.chain, upward.senior, siblings, lost=upward.lost)
 
 
 def _contact_of(twig: Twig) -> Contact:

@@ -51,6 +51,7 @@ class Broker:
         """It says goodbye."""
         self.machine.receive(name, Goodbye("done"), self.now)
         self.machine.peer_down(name, self.now)
+        self.machine.settle(self.now)
 
     def expire(self, *names: str) -> None:
         """They are killed, and do not come back."""
@@ -58,6 +59,7 @@ class Broker:
             self.machine.peer_down(name, self.now)
         self.now += KEEP_S + 0.1
         self.machine.timer(BEAT_TIMER, self.now)
+        self.machine.settle(self.now)
 
 
 def test_a_name_that_returns_does_not_inherit_the_spill_marks_of_its_last_session():

@@ -87,26 +87,41 @@ def test_the_view_of_the_children_is_only_so_deep():
 
 def test_clients_are_told_whom_to_turn_to_when_that_changes_and_not_of_each_other():
     view, _ = view_of()
-    first = view.news_for_clients(is_root=True)
+    _, _, first = view.news_below(is_root=True)
     assert first is not None
     assert first.upward is not None
     assert [one.name for one in contacts_in(first.upward)] == ["me"]
     view.adopt(twig("c", kind="client"), as_root=True)
-    assert view.news_for_clients(is_root=True) is None
+    _, _, news = view.news_below(is_root=True)
+    assert news is None
     view.adopt(twig("k", twig("d", kind="client")), as_root=True)
-    news = view.news_for_clients(is_root=True)
+    _, _, news = view.news_below(is_root=True)
     assert news is not None
     assert news.upward is not None
     assert news.upward.siblings == (twig("k"),)
 
 
-def test_what_only_one_client_was_told_when_it_came_is_news_for_all():
+def test_children_are_told_of_the_clients_whose_broker_may_be_lost_with_the_root():
+    for hops, needed in ((2, twig("k")), (3, twig("k", twig("d", kind="client")))):
+        view, _ = view_of(hops=hops)
+        own = twig("c", kind="client")
+        view.adopt(own, as_root=True)
+        view.adopt(twig("k", twig("d", kind="client")), as_root=True)
+        upward, fresh, _ = view.news_below(is_root=True)
+        assert fresh
+        assert upward.siblings == (own, needed)
+        assert not view.news_below(is_root=True)[1]
+
+
+def test_what_only_one_was_told_when_it_came_is_news_for_all():
     view, _ = view_of()
-    view.news_for_clients(is_root=True)
+    view.news_below(is_root=True)
     view.adopt(twig("k"), as_root=True)
-    view.upward_for_client(is_root=True)
+    view.upward_for("client", is_root=True)
     view.lose("k", 1)
-    assert view.news_for_clients(is_root=True) is not None
+    _, fresh, news = view.news_below(is_root=True)
+    assert fresh
+    assert news is not None
 
 
 def test_a_view_names_the_dead_that_its_receiver_was_not_told_of():

@@ -72,6 +72,7 @@ class DoubtingBroker(TakingInBroker):
         self.hub.set_aside(peer)
         # What was said to it meanwhile went to the question, not into that session.
         self.view.deaths.told_nothing(peer)
+        self.view.told_nobody()
         aside = self._aside.pop(peer, None)
         if aside is not None:
             self.hub.links[peer] = aside

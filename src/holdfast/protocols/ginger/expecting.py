@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import Dead, Frame, Hello, Join, Refusal, Subscribe, Twig
+from holdfast.model.messages import Dead, Frame, Hello, Join, Refusal, Subscribe, Twig, View
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
@@ -402,13 +402,14 @@ class ExpectingBroker(RecordingBroker):
 
     def _tell_down(self) -> None:
         """Everybody below learns who is above; nobody waits for it."""
-        is_root = self.parent is None
-        for_clients = self.view.news_for_clients(is_root)
+        upward, fresh, for_clients = self.view.news_below(self.parent is None)
         for peer, link in self.hub.links.items():
             if peer == self.parent or peer not in self.log.flows:
                 continue
             if link.kind == "broker":
-                self._send(peer, self.view.message(peer, False, 0, 0, is_root))
+                dead = self.view.deaths.news_for(peer)
+                if fresh or dead:
+                    self._send(peer, View(0, 0, None, upward, dead))
             elif for_clients is not None:
                 self._send(peer, for_clients)
 

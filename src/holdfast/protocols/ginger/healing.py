@@ -59,6 +59,8 @@ class HealingBroker(OrphanBroker):
         self._unreachable: set[str] = set()
         """Contacts that could not be dialled, and will be given up soon."""
         self.farewells = Farewells(config.session_keep_s)
+        self._someone_left = False
+        """Whether others have yet to hear that clients of ours have left."""
 
     # --------------------------------------------------------------------------------------------------- sessions
 
@@ -280,7 +282,7 @@ class HealingBroker(OrphanBroker):
         self._hear_of(view.dead, peer)
         if peer not in self.interests.neighbours or self.phase is Phase.GONE:
             return
-        below = self.view.below()
+        below = () if view.version else self.view.below()
         known = self.view.children.get(peer)
         if view.twigs is not None and known is not None:
             self.view.children[peer] = Twig(known.name, known.kind, known.epoch, known.address, view.twigs)
@@ -384,5 +386,14 @@ class HealingBroker(OrphanBroker):
         self.confirmations.drop(name)
         self.spilling.forget(name)
         self.cuts.pump()
-        if self.parent is not None:
-            self._send(self.parent, self.view.message(self.parent, True, 0, 0, False))
+        self._someone_left = True
+
+    def settle(self, now: float) -> Effects:
+        if self._someone_left:
+            # Once a turn: a thousand sessions may expire in one, and each would tell of all that are left.
+            self._someone_left = False
+            if self.parent is None:
+                self._tell_down()
+            else:
+                self._send(self.parent, self.view.message(self.parent, True, 0, 0, False))
+        return super().settle(now)

@@ -253,10 +253,9 @@ class TakingInBroker(ExpectingBroker):
     def _opening(
         self, name: str, joiner: Joiner, wanted: tuple[Interest, ...], hold: int, kept: tuple[BatchId, ...]
     ) -> Open:
-        is_root = self.parent is None
-        if joiner.is_client:
-            return Open(wanted, self.view.upward_for_client(is_root), (), hold, kept, joiner.taken)
-        return Open(wanted, self.view.upward(is_root), self.view.deaths.all_for(name), hold, kept, joiner.taken)
+        upward = self.view.upward_for(joiner.join.twig.kind, self.parent is None)
+        dead = () if joiner.is_client else self.view.deaths.all_for(name)
+        return Open(wanted, upward, dead, hold, kept, joiner.taken)
 
     def _wanted_besides(self, *peers: str) -> tuple[Interest, ...]:
         """Everything that somebody else than these peers wants."""
