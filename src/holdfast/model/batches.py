@@ -148,6 +148,20 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
         alone = self.count == 1 and not (self.lengths or self.keys or self.attributes)
         if alone and len(self.payloads) <= PAYLOAD_BYTES_MAX and self.first <= SEQ_MAX:
             return
+        longest = self.check_columns()
+        who = f"batch {self.publisher}#{self.first}"
+        if longest > PAYLOAD_BYTES_MAX:
+            raise BatchError(f"{who} has a payload of {longest} bytes; at most {PAYLOAD_BYTES_MAX} are allowed")
+        if self.cost_bytes > BATCH_COST_BYTES_MAX:
+            raise BatchError(f"{who} weighs {self.cost_bytes} bytes; at most {BATCH_COST_BYTES_MAX} are allowed")
+        if self.last > SEQ_MAX:
+            raise BatchError(f"{who} numbers its messages past {SEQ_MAX}")
+
+    def check_columns(self) -> int:
+        """Raise `BatchError` unless every message has its part of each column; the size of the longest payload.
+
+        What any node asks of a batch before it cuts it, for the peer that sent it may not have asked.
+        """
         who = f"batch {self.publisher}#{self.first}"
         if self.lengths:
             if len(self.lengths) != 4 * self.count:
@@ -160,15 +174,10 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
             longest, left = divmod(len(self.payloads), self.count)
             if left:
                 raise BatchError(f"{who} has {self.count} equal messages in {len(self.payloads)} payload bytes")
-        if longest > PAYLOAD_BYTES_MAX:
-            raise BatchError(f"{who} has a payload of {longest} bytes; at most {PAYLOAD_BYTES_MAX} are allowed")
         for name, column in (("keys", self.keys), ("attributes", self.attributes)):
             if len(column) not in (0, 1, self.count):
                 raise BatchError(f"{who} has {self.count} messages but {len(column)} entries of {name}")
-        if self.cost_bytes > BATCH_COST_BYTES_MAX:
-            raise BatchError(f"{who} weighs {self.cost_bytes} bytes; at most {BATCH_COST_BYTES_MAX} are allowed")
-        if self.last > SEQ_MAX:
-            raise BatchError(f"{who} numbers its messages past {SEQ_MAX}")
+        return longest
 
     def part(self, first: int, last: int) -> "Batch":
         """The messages `first..last` as a batch of their own."""

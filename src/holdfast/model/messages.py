@@ -31,7 +31,8 @@ from holdfast.model.terms import Contact, Counter, Text, Where
 
 WIRE_VERSION = 3
 
-Reason = Annotated[str, Meta(max_length=1024)]
+REASON_CHARACTERS_MAX = 1024
+Reason = Annotated[str, Meta(max_length=REASON_CHARACTERS_MAX)]
 Interest = tuple[TopicText, Where]
 INTERESTS_MAX = 1024
 """How many of them one message holds."""

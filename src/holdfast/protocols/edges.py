@@ -18,7 +18,6 @@ from holdfast.model.guarantees import GUARANTEES
 from holdfast.model.hole_messages import Hole
 from holdfast.model.messages import (
     Confirm,
-    ConfirmAck,
     Frame,
     Hello,
     Levels,
@@ -31,6 +30,7 @@ from holdfast.model.messages import (
     Subscribe,
     Unsubscribe,
 )
+from holdfast.protocols.border import FROM_CLIENTS, Border, Place, check_place
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.durable import Notebook
 from holdfast.protocols.holes import HoleNotices
@@ -39,9 +39,6 @@ from holdfast.protocols.links import Link
 from holdfast.protocols.node import Effects, Report
 from holdfast.protocols.publishers import PublicationRefused, PublisherMemory, accept_publication, request_problem
 from holdfast.protocols.spilling import Spilling
-
-FROM_CLIENTS = (Publish, Subscribe, Unsubscribe, Confirm, ConfirmAck, Recall)
-ONLY_FOR_CLIENTS = (Rejected,)
 
 
 class Phase(Enum):
@@ -59,11 +56,14 @@ class EdgeBroker(ABC):
     guarantees: tuple[int, ...]
     queues_holes = False
     """Whether a notice of a hole waits behind what waits from the same neighbour: then `_take` is given it."""
+    border: Border
+    """Who may send what."""
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         self.name, self.parent, self.config = config.name, config.parent, config
         self.phase = Phase.STARTING
         self.hub = Hub(self, config.name, "broker", config.cluster, config.link, incarnation)
+        self.hub.border, self.hub.is_broker = self._cross_border, self._is_broker
         self.publishers = PublisherMemory(durable=config.durable)
         self.hub.uncertain = self.publishers.uncertain
         self.notebook = Notebook(config.durable)
@@ -149,6 +149,13 @@ class EdgeBroker(ABC):
             return Refusal("full", f"broker {self.name} has {self.config.sessions_max} sessions: try another broker")
         return None
 
+    def turn_away(self, hello: Hello) -> Refusal | None:
+        return self.hub.turn_away(hello)
+
+    @abstractmethod
+    def _is_broker(self, name: str) -> bool:
+        """Whether that is the name of a broker, as far as this one knows."""
+
     def welcome(self, hello: Hello) -> tuple[int, str, tuple[int, ...]]:
         return self.publishers.last(hello.node), self.protocol, self.guarantees
 
@@ -176,13 +183,21 @@ class EdgeBroker(ABC):
         if self.phase is Phase.LEAVING and not link.sent:
             self._leave_if_drained()
 
+    def _cross_border(self, link: Link, message: SessionMessage) -> None:
+        """Refuse what this peer may not send, and what a broker should have refused before it."""
+        check_place(self.border, self._place_of(link), link.peer, message)
+        if link.kind == "broker" or type(message) not in FROM_CLIENTS:
+            problem = request_problem(message)
+            if problem:
+                raise PeerViolation(f"{link.kind} {link.peer} sent {type(message).__name__}: {problem}")
+
+    def _place_of(self, link: Link) -> Place:
+        return Place.CLIENT if link.kind == "client" else Place.NEIGHBOUR
+
     def link_message(self, link: Link, message: SessionMessage) -> None:
         if link.kind == "client":
             self._from_client(link, message)
             return
-        problem = request_problem(message)
-        if problem or isinstance(message, ONLY_FOR_CLIENTS):
-            raise PeerViolation(problem or f"broker {link.peer} sent {type(message).__name__}, which is for clients")
         if isinstance(message, Hole) and not self.queues_holes:
             self.hub.consumed(link, message)
             self.holes.on_hole(link.peer, message)
@@ -194,8 +209,6 @@ class EdgeBroker(ABC):
         return list(self.hub.links)
 
     def _from_client(self, link: Link, message: SessionMessage) -> None:
-        if not isinstance(message, FROM_CLIENTS):
-            raise PeerViolation(f"client {link.peer} sent {type(message).__name__}, which only brokers may send")
         taken: SessionMessage | None = message
         if isinstance(message, Publish):
             taken = self._accepted(link.peer, message)
@@ -203,12 +216,12 @@ class EdgeBroker(ABC):
             # A client asks for itself, whatever it says.
             self._recall(link.peer, Recall(message.token, link.peer))
             taken = None
-        elif not isinstance(message, ConfirmAck):
+        elif isinstance(message, Subscribe | Unsubscribe | Confirm):
             problem = request_problem(message)
             if problem:
                 self._send(link.peer, Rejected(message.token, 0, 0, problem))
                 taken = None
-            elif isinstance(message, Subscribe | Unsubscribe):
+            elif not isinstance(message, Confirm):
                 self.spilling.note(link.peer, message)
         if taken is not None:
             self._take(link, taken, message)

@@ -9,11 +9,12 @@ circle: what waits for A->B waits for B->C with C != A, and the overlay is a tre
 for `stall_s`, or that fills it while it is away, loses its session, with a report; nobody else waits for it longer.
 """
 
-from typing import Protocol
+from collections.abc import Callable
 
 from holdfast.model.batches import PAYLOAD_BYTES_MAX
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import (
+    REASON_CHARACTERS_MAX,
     WIRE_VERSION,
     Ack,
     Data,
@@ -29,7 +30,8 @@ from holdfast.model.messages import (
     Welcome,
 )
 from holdfast.protocols.config import LinkConfig
-from holdfast.protocols.links import Link, LinkState
+from holdfast.protocols.hub_owner import Owner
+from holdfast.protocols.links import Link, LinkError, LinkState
 from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effects, Report, Send, SetTimer
 
 ENDING = ("excluded", "moved", "late", "elsewhere", "unknown-session")
@@ -39,46 +41,6 @@ BEAT_TIMER = "heartbeat"
 REDIAL_TIMER = "redial:"
 READY_SOON_S = 0.05
 """A broker that is told to come back later does so within this time, however often it is told."""
-
-
-class Owner(Protocol):
-    """What a hub asks of the node that it belongs to."""
-
-    def admit(self, hello: Hello) -> Refusal | None:
-        """Why this session may not begin, or `None`."""
-        ...
-
-    def link_opened(self, link: Link, fresh: bool) -> None:
-        """A session begins (`fresh`) or goes on over a new connection."""
-        ...
-
-    def link_closed(self, link: Link) -> None:
-        """The connection is gone; the session waits for the next one."""
-        ...
-
-    def link_ended(self, link: Link, reason: str) -> None:
-        """The session is over for good; the hub has forgotten it."""
-        ...
-
-    def link_refused(self, link: Link, refusal: Refusal) -> None:
-        """The peer that we dialled said no."""
-        ...
-
-    def link_message(self, link: Link, message: SessionMessage) -> None:
-        """The next message of the session. The owner calls `link.consume` when it is done with it."""
-        ...
-
-    def link_levels(self, link: Link, levels: Levels) -> None:
-        """The peer says how stable what went over the link is."""
-        ...
-
-    def link_acknowledged(self, link: Link) -> None:
-        """The peer has more of what was sent to it."""
-        ...
-
-    def welcome(self, hello: Hello) -> tuple[int, str, tuple[int, ...]]:
-        """What `Welcome` says: the highest number published under that name, the protocol, its guarantees."""
-        ...
 
 
 class Hub:
@@ -105,6 +67,10 @@ class Hub:
         """Whether what one broker sends may go on to another. If not, no circle of brokers can wait for each other."""
         self.granting = True
         """False while the node leaves: clients get no new credit."""
+        self.border: Callable[[Link, SessionMessage], None] | None = None
+        """Raises `PeerViolation` for what a peer may not send in its place: see `protocols.border`."""
+        self.is_broker: Callable[[str], bool] = lambda _name: False
+        """Whether that is the name of a broker, as far as is known here: no client may have it."""
 
     # ------------------------------------------------------------------------------------------------- the node
 
@@ -258,14 +224,26 @@ class Hub:
         try:
             self._on_frame(link, frame, now)
         except PeerViolation as violation:
-            # The session's memory is intact on our side: a new connection resumes it from what both really have.
-            self.out.append(Report("violation", peer=peer, detail=str(violation)))
-            self._drop(link, str(violation))
+            self._violated(link, violation)
+
+    def _violated(self, link: Link, violation: PeerViolation) -> None:
+        """A client that says what it may not say has no session any more; a broker is needed, and may come back.
+
+        So may a peer that lost count: our memory of the session is intact, and a new connection goes on from there.
+        """
+        reason = str(violation)
+        self.out.append(Report("violation", peer=link.peer, detail=reason))
+        if link.kind == "client" and not isinstance(violation, LinkError):
+            self.end(link.peer, reason[:REASON_CHARACTERS_MAX])
+        else:
+            self._drop(link, reason)
 
     def _on_frame(self, link: Link, frame: Frame, now: float) -> None:
         if isinstance(frame, Data):
             message = link.on_data(frame)
             if message is not None:
+                if self.border is not None:
+                    self.border(link, message)
                 self._owing[link.peer] = None
                 if link.received >= link.ack_at:
                     self._due = True
@@ -344,7 +322,8 @@ class Hub:
 
     def _on_hello(self, peer: str, hello: Hello, now: float) -> None:
         known = self.links.get(peer)
-        if known is not None and known.session == hello.session and not known.dialler:
+        same = known is not None and known.session == hello.session and known.kind == hello.kind
+        if known is not None and same and not known.dialler:
             self._welcome(known, hello, now, fresh=False)
             return
         refusal = self._refuse(peer, hello, known) or self.owner.admit(hello)
@@ -364,16 +343,27 @@ class Hub:
         self.links[peer] = link
         self._welcome(link, hello, now, fresh=True)
 
+    def turn_away(self, hello: Hello) -> Refusal | None:
+        """Why nobody may come under that name, whatever else it says; see `protocols.node.Doorkeeper`."""
+        known = self.links.get(hello.node)
+        if hello.node == self.name:
+            return Refusal("name", f"the name {hello.node!r} is the broker's own: choose another one")
+        if known is not None and known.kind != hello.kind:
+            return Refusal("name", f"{self.name} has a {known.kind} named {hello.node!r} already: choose another name")
+        if hello.kind == "client" and self.is_broker(hello.node):
+            return Refusal("name", f"{hello.node!r} is the name of a broker: choose another name for the client")
+        return None
+
     def _refuse(self, peer: str, hello: Hello, known: Link | None) -> Refusal | None:
         if hello.version != WIRE_VERSION:
             return Refusal("version", f"{self.name} speaks version {WIRE_VERSION} of the wire, not {hello.version}")
         if hello.cluster != self.cluster:
             return Refusal("cluster", f"{self.name} belongs to cluster {self.cluster!r}, not {hello.cluster!r}")
-        if hello.node == self.name:
-            return Refusal("name", f"the name {hello.node!r} is the broker's own: choose another one")
+        if turned_away := self.turn_away(hello):
+            return turned_away
         if hello.node != peer:
             return Refusal("misuse", f"{peer} said hello as {hello.node!r}: a connection belongs to one node")
-        if known is not None and (known.dialler or known.kind != hello.kind):
+        if known is not None and known.dialler:
             return Refusal("name", f"{self.name} has a {known.kind} named {hello.node!r} already: choose another name")
         if hello.received and not hello.resume:
             return Refusal("misuse", f"{hello.node} begins a session of which it has {hello.received} messages already")

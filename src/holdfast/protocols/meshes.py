@@ -85,6 +85,9 @@ class MeshBroker(EdgeBroker):
             return None
         return super().admit(hello)
 
+    def _is_broker(self, name: str) -> bool:
+        return name in self.members or name in self._sponsored or name in self._asking
+
     def link_opened(self, link: Link, fresh: bool) -> None:
         super().link_opened(link, fresh)
         if fresh and link.kind == "broker":

@@ -11,7 +11,7 @@ The driver's duties
    a suffix. `Connect` asks for one; when it is there the dialler's `peer_up` is called, and when it cannot be made or
    ends, `peer_down`. The accepting side learns of a connection by its first frame, which must be a `Hello`: it is
    handed to `receive` under the name in it. A newer connection of the same peer replaces the older one, which is
-   reported down first.
+   reported down first; unless the node turns it away (`Doorkeeper`), which is asked before: anybody can say a name.
 4. Call `settle` soon after something was handed over and nothing more is waiting right now: the end of a loop's turn,
    the end of a virtual instant. Acknowledgements and coalesced batches leave there, so a driver that forgets it stalls.
 5. A timer fires once, at or after its time, by `timer(name)`. Setting a name again replaces it.
@@ -25,7 +25,7 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from holdfast.model.batches import Batch
-from holdfast.model.messages import Frame
+from holdfast.model.messages import Frame, Hello, Refusal
 
 # ------------------------------------------------------------------------------------------------------ effects
 
@@ -207,6 +207,15 @@ class Restorable(Protocol):
     """A node that can be given back what it persisted, before it starts."""
 
     def restore(self, pairs: dict[str, bytes]) -> None: ...
+
+
+@runtime_checkable
+class Doorkeeper(Protocol):
+    """A node that can tell from a `Hello` alone that its sender will not be let in, under whatever circumstances."""
+
+    def turn_away(self, hello: Hello) -> Refusal | None:
+        """Why not; the connection closes behind that, and one that this peer has already is left alone."""
+        ...
 
 
 class BrokerNode(Node, Protocol):

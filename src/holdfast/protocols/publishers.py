@@ -3,22 +3,27 @@
 Whatever comes over a link is checked where it arrives, so that nothing behind that point meets an illegal topic.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from holdfast.model.batches import NAME_CHARACTERS_MAX, Batch, BatchError
-from holdfast.model.direct_messages import Barred, Cast, Copied, Passed
+from holdfast.model.direct_messages import Barred, Cast, Copied, Flushed, Passed, Roster
 from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.filters import parse_filter
 from holdfast.model.messages import (
     Confirm,
+    Interest,
     Interests,
+    Join,
+    Move,
+    Open,
     Publish,
     SessionMessage,
     Subscribe,
     TotalMarker,
     TotalProcessed,
     TotalRequest,
+    Unstable,
     Unsubscribe,
 )
 from holdfast.model.relay_messages import Relay
@@ -145,21 +150,25 @@ def topic_problem(topic: str) -> str:
 
 
 def request_problem(message: SessionMessage) -> str:
-    """What is wrong with the topic, pattern or filter of a message that came over a link; empty if nothing is."""
-    if isinstance(message, Publish | Cast | Barred | Passed):
-        return topic_problem(message.batch.topic)
+    """What is wrong with the batch, topic or interests of a message that came over a link; empty if nothing is."""
+    if isinstance(message, Publish | Cast | Barred | Passed | TotalRequest | Unstable):
+        return _columns_problem(message.batch)
     if isinstance(message, Copied):
-        return topic_problem(message.cast.batch.topic)
-    if isinstance(message, TotalRequest):
-        return topic_problem(message.batch.topic)
+        return _columns_problem(message.cast.batch)
     if isinstance(message, Confirm | TotalMarker):
         return topic_problem(message.topic)
     if isinstance(message, Subscribe | Unsubscribe):
-        return _interest_problem(message.pattern, message.where)
+        return interest_problem(message.pattern, message.where)
     if isinstance(message, TotalProcessed) and message.batch is not None:
-        return topic_problem(message.batch.topic)
+        return _columns_problem(message.batch)
     if isinstance(message, Interests):
-        return next(filter(None, (_interest_problem(pattern, where) for pattern, where in message.entries)), "")
+        return interests_problem(message.entries)
+    if isinstance(message, Join | Open | Move):
+        return interests_problem(message.interests)
+    if isinstance(message, Roster):
+        return interests_problem((pattern, "") for patterns in message.patterns for pattern in patterns)
+    if isinstance(message, Flushed):
+        return interests_problem((pattern, "") for pattern in message.patterns)
     return ""
 
 
@@ -173,10 +182,20 @@ def relay_problem(relay: Relay) -> str:
     if notice.what == "c":
         return topic_problem(notice.pattern)
     if notice.what in ("s", "u"):
-        return _interest_problem(notice.pattern, notice.where)
+        return interest_problem(notice.pattern, notice.where)
     if len(notice.pattern) > NAME_CHARACTERS_MAX:
         return f"a broker's name has at most {NAME_CHARACTERS_MAX} characters, not {len(notice.pattern)}"
     return ""
+
+
+def _columns_problem(batch: Batch) -> str:
+    """Of a batch that another broker has taken, and should have looked at."""
+    if batch.count > 1 or batch.lengths or batch.keys or batch.attributes:
+        try:
+            batch.check_columns()
+        except BatchError as error:
+            return str(error)
+    return topic_problem(batch.topic)
 
 
 def _batch_problem(batch: Batch) -> str:
@@ -187,7 +206,13 @@ def _batch_problem(batch: Batch) -> str:
     return topic_problem(batch.topic)
 
 
-def _interest_problem(pattern: str, where: str) -> str:
+def interests_problem(interests: Iterable[Interest]) -> str:
+    """What is wrong with the first of them that cannot be; empty if nothing is."""
+    return next(filter(None, (interest_problem(pattern, where) for pattern, where in interests)), "")
+
+
+def interest_problem(pattern: str, where: str) -> str:
+    """Why nobody can subscribe to that; empty if one can."""
     try:
         check_pattern(pattern)
         if where:

@@ -102,6 +102,10 @@ class TreeView:
         others = [one for one in line if one.name != self.name]
         return tuple(sorted(others, key=lambda one: self.is_gone(one.name, one.epoch)))
 
+    def knows_broker(self, name: str) -> bool:
+        """Whether a broker of that name is, or was, somewhere around us."""
+        return any(one.name == name for one in (self.contact(), *self.near(), *self.detour))
+
     def contact(self) -> Contact:
         return Contact(self.name, self.epoch, self.address)
 

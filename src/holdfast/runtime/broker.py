@@ -30,11 +30,12 @@ from holdfast.protocols.durable import Kept, kept_in
 from holdfast.protocols.node import BrokerNode, Report, Restart, Restorable
 from holdfast.protocols.registry import find_protocol, make_broker
 from holdfast.protocols.treeview import TreeView
-from holdfast.runtime.driver import Driver, Sink, place_of
+from holdfast.runtime.driver import Driver, Sink
 from holdfast.runtime.health import Health
 from holdfast.runtime.introducing import Introduction, introduction_of, who_is_there
 from holdfast.runtime.joining import Candidates
 from holdfast.runtime.logs import Log
+from holdfast.runtime.places import place_of
 from holdfast.runtime.process import new_incarnation, tune_collector
 from holdfast.runtime.serving import EXIT_FAILED, EXIT_STOPPED, main_of, run_server
 from holdfast.runtime.settings import BrokerSettings

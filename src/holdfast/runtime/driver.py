@@ -13,7 +13,6 @@ gone, until it is healed.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from errno import EACCES, EADDRINUSE, EADDRNOTAVAIL
 from ssl import SSLContext
 from time import monotonic
 from typing import Any
@@ -21,23 +20,30 @@ from typing import Any
 from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.messages import Frame, Hello, Ping
 from holdfast.model.wire import WireError, pieces
-from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effect, Node, Persist, Report, Send, SetTimer
+from holdfast.protocols.node import (
+    CancelTimer,
+    Connect,
+    Disconnect,
+    Doorkeeper,
+    Effect,
+    Node,
+    Persist,
+    Report,
+    Send,
+    SetTimer,
+)
 from holdfast.runtime.connection import Connection, ConnectionLimits
 from holdfast.runtime.logs import Log
+from holdfast.runtime.places import Address, listen_error, place_of, sentence_of
 from holdfast.runtime.reading import ReadBuffer
 from holdfast.runtime.timers import Timers
 
 ACCEPT_BACKLOG = 1024
 
-Address = tuple[str, int]
 Handler = Callable[[Any], None]
 Sink = Callable[[Report], None]
 _NO_ADDRESS = "no address is known for it"
 _CUT_OFF = "it is cut off"
-
-
-class ListenError(LocalMisuse):
-    """Raised when the process cannot listen where it was told to."""
 
 
 class Driver:
@@ -178,6 +184,8 @@ class Driver:
             if peer is None:
                 if isinstance(frames[0], Ping) and self._introduction is not None:
                     self._answer_stranger(connection, self._introduction)
+                    return
+                if self._is_turned_away(connection, frames[0]):
                     return
                 peer = self._introduce(connection, frames[0])
             now, receive, carry_out = monotonic(), self._node.receive, self.carry_out
@@ -363,9 +371,11 @@ class Driver:
         late = f"no Hello within {limits.hello_s:g} s"
         self._strangers[connection] = self._loop.call_later(limits.hello_s, self._turn_away, connection, late)
 
-    def _turn_away(self, connection: Connection, reason: str) -> None:
+    def _turn_away(self, connection: Connection, reason: str, refusal: Frame | None = None) -> None:
         self._strangers.pop(connection).cancel()
         self._log.warning("connection closed", address=connection.address, fault="peer", reason=reason)
+        if refusal is not None:
+            connection.out += pieces(refusal)
         connection.close()
 
     def introduce_as(self, introduction: Frame) -> None:
@@ -377,6 +387,14 @@ class Driver:
         self._strangers.pop(connection).cancel()
         connection.out += pieces(introduction)
         connection.close()
+
+    def _is_turned_away(self, connection: Connection, first: Frame) -> bool:
+        """Whether the node will have nothing of whoever says that: then nobody's connection is touched for it."""
+        node = self._node
+        refusal = node.turn_away(first) if isinstance(first, Hello) and isinstance(node, Doorkeeper) else None
+        if refusal is not None:
+            self._turn_away(connection, refusal.reason, refusal)
+        return refusal is not None
 
     def _introduce(self, connection: Connection, first: Frame) -> str:
         """The name in the first frame of an accepted connection, which is from now on the connection's."""
@@ -449,30 +467,3 @@ class Driver:
     def peers(self) -> list[str]:
         """Who is connected now."""
         return sorted(self._connections)
-
-
-def place_of(address: str) -> Address | None:
-    """The host and the port in a `host:port` that a peer told the node; `None` if that is no such thing."""
-    host, _, port = address.rpartition(":")
-    return (host.strip("[]"), int(port)) if host and port.isdecimal() else None
-
-
-def listen_error(who: str, host: str, port: int, error: OSError) -> ListenError:
-    """One sentence about why a port cannot be had, and what to do."""
-    where = f"{who} cannot listen on {host}:{port}"
-    if error.errno == EADDRINUSE:
-        return ListenError(f"{where}: the port is in use by another process; stop it or choose another port")
-    if error.errno == EACCES:
-        return ListenError(f"{where}: this user may not use that port; choose one above 1023")
-    if error.errno == EADDRNOTAVAIL:
-        return ListenError(f"{where}: this machine has no such address; choose one of its own, such as 127.0.0.1")
-    return ListenError(f"{where}: {sentence_of(error)}")
-
-
-def sentence_of(error: OSError) -> str:
-    """What went wrong with a connection, without numbers."""
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    if isinstance(error, ConnectionRefusedError):
-        return "nobody is listening there"
-    return error.strerror or str(error) or type(error).__name__

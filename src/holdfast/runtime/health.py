@@ -16,8 +16,8 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
-from holdfast.runtime.driver import listen_error
 from holdfast.runtime.exposition import CONTENT_TYPE
+from holdfast.runtime.places import listen_error
 
 REQUEST_BYTES_MAX = 8192
 ANSWER_S = 5.0

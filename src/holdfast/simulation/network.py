@@ -21,6 +21,7 @@ from msgspec import Meta, Struct
 
 from holdfast.model.messages import Data, Frame, Hello
 from holdfast.model.wire import HEADER_BYTES, decode, encode
+from holdfast.protocols.node import Doorkeeper
 from holdfast.simulation.carriers import Port, Underlay, Weigh, wire_weight
 from holdfast.simulation.kernel import Action, Entry, Kernel, stream
 from holdfast.simulation.latencies import Latency, Sampler, Uniform, at_most, sampler
@@ -193,6 +194,13 @@ class Stream:
         """The first frame on the accepting side says who is there."""
         host = self.receiver
         if not isinstance(frame, Hello):
+            self.close()
+            self.reverse.finish()
+            return
+        node = host.node
+        refusal = node.turn_away(frame) if isinstance(node, Doorkeeper) else None
+        if refusal is not None:
+            self.reverse.send(refusal)
             self.close()
             self.reverse.finish()
             return

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.model.messages import WIRE_VERSION, Frame, Hello, Pong, Refusal, Welcome
+from holdfast.model.messages import WIRE_VERSION, Data, Frame, Goodbye, Hello, Pong, Refusal, TotalAck, Welcome
 from holdfast.model.wire import FRAME_BYTES_MAX, HEADER_BYTES, FrameReader, encode
 from holdfast.runtime.connection import ConnectionLimits
-from tests.integration.support_brokers import address_of, broker_here
+from tests.integration.support_brokers import address_of, broker_here, chain_here
 
 HELLO = Hello(WIRE_VERSION, "mallory", "client", "holdfast", 7, False, 0, 1 << 20)
 
@@ -152,3 +152,35 @@ def test_somebody_under_the_name_of_another_does_not_take_its_messages():
             assert isinstance(refusal, Refusal)
 
     holdfast.run(story())
+
+
+@pytest.mark.parametrize("tolerance", [0, 1])
+@pytest.mark.parametrize("name", ["b0", "b1"])
+def test_a_client_under_the_name_of_a_broker_is_refused_and_touches_nobodys_connection(name: str, tolerance: int):
+    async def story():
+        async with chain_here(2, tolerance=tolerance) as brokers:
+            events: list[str] = []
+            for broker in brokers:
+                broker.driver._sinks += (lambda report: events.append(report.event),)
+            for broker in brokers:
+                (refusal,) = frames(await say(broker.port, encode(msgspec.structs.replace(HELLO, node=name))))
+                assert isinstance(refusal, Refusal)
+                assert refusal.code == "name"
+                assert "choose another" in refusal.reason
+            assert "detach" not in events
+
+    holdfast.run(story())
+
+
+@pytest.mark.parametrize("tolerance", [0, 1])
+def test_a_client_that_talks_like_a_broker_ends_alone_and_hears_why(tolerance: int, caplog: pytest.LogCaptureFixture):
+    async def story():
+        async with neighbours_at_work(tolerance=tolerance) as port:
+            said = frames(await say(port, encode(HELLO) + encode(Data(1, TotalAck("bob", 1)))))
+            assert isinstance(said[-1], Goodbye)
+            assert "mallory is a client" in said[-1].reason
+
+    with caplog.at_level(logging.INFO, "holdfast"):
+        holdfast.run(story())
+    fields = [getattr(record, "fields", {}) for record in caplog.records if record.message == "violation"]
+    assert [one["peer"] for one in fields] == ["mallory"]

@@ -251,10 +251,13 @@ def test_a_publication_that_cannot_be_is_rejected_by_its_numbers(wrong: Publish)
     assert (answer.token, answer.first, answer.last) == (0, wrong.batch.first, wrong.batch.last)
 
 
-def test_a_client_that_talks_like_a_broker_loses_its_connection():
+def test_a_client_that_talks_like_a_broker_loses_its_session():
     stage = Stage().attach("alice")
     assert stage.says("alice", TotalAck("bob", 1)) == []
-    assert stage.reports[-2].detail == "client alice sent TotalAck, which only brokers may send"
+    sentence = (
+        "alice is a client and sent TotalAck; it may send Confirm, ConfirmAck, Publish, Recall, Subscribe, Unsubscribe"
+    )
+    assert [(one.event, one.detail) for one in stage.reports[-2:]] == [("violation", sentence), ("end", sentence)]
     assert stage.ended == ["alice"]
 
 

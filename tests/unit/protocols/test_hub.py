@@ -493,9 +493,13 @@ def test_a_peer_that_breaks_the_rules_loses_its_connection_and_may_resume(frame:
 
 def test_a_client_cannot_refuse_the_broker_that_it_attached_to():
     owner = serving("alice", kind="client")
-    report, _ = owner.receive("alice", Refusal("excluded", "no"))
-    assert report == Report("violation", peer="alice", detail="alice sent Refusal, but nobody had said hello to it")
-    assert owner.told == [("closed", "alice")]
+    sentence = "alice sent Refusal, but nobody had said hello to it"
+    assert owner.receive("alice", Refusal("excluded", "no")) == [
+        Report("violation", peer="alice", detail=sentence),
+        Send("alice", Goodbye(sentence)),
+        Disconnect("alice", sentence),
+    ]
+    assert owner.told == [("ended", "alice", sentence)]
 
 
 def test_what_the_owner_objects_to_is_a_violation_too():

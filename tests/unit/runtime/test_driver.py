@@ -6,11 +6,12 @@ import pytest
 
 import holdfast
 from holdfast.model.errors import PeerViolation
-from holdfast.model.messages import WIRE_VERSION, Frame, Hello, Ping, Pong
-from holdfast.model.wire import encode
+from holdfast.model.messages import WIRE_VERSION, Frame, Hello, Ping, Pong, Refusal
+from holdfast.model.wire import FrameReader, encode
 from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effects, Persist, Report, Send, SetTimer
 from holdfast.runtime.connection import ConnectionLimits
-from holdfast.runtime.driver import Address, Driver
+from holdfast.runtime.driver import Driver
+from holdfast.runtime.places import Address
 
 
 class FakeNode:
@@ -396,3 +397,30 @@ def test_who_dials_across_a_cut_waits_until_its_patience_ends_and_succeeds_after
         await far_driver.close()
 
     holdfast.run(story())
+
+
+def test_who_is_turned_away_replaces_nobodys_connection():
+    class Doorkept(FakeNode):
+        def turn_away(self, hello: Hello) -> Refusal | None:
+            return Refusal("name", "it is taken") if hello.session > 1 else None
+
+    async def story():
+        near = FakeNode("near", {"start": [Connect("far")], "up far": [Send("far", hello("near"))]})
+        far = Doorkept("far", {"receive near Hello": [Send("near", Pong(1))]})
+        near_driver, far_driver = await pair(near, far)
+        await near.has("receive far Pong1")
+        reader, writer = await asyncio.open_connection(*far_driver_address(far_driver))
+        writer.write(encode(hello("near", session=2)))
+        assert FrameReader().feed(await asyncio.wait_for(reader.read(), 5)) == [Refusal("name", "it is taken")]
+        writer.close()
+        assert told(far) == ["start", "receive near Hello"]
+        await near_driver.close()
+        await far_driver.close()
+
+    holdfast.run(story())
+
+
+def far_driver_address(driver: Driver) -> Address:
+    assert driver._server is not None
+    host, port = driver._server.sockets[0].getsockname()[:2]
+    return host, port

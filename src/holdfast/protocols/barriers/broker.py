@@ -37,6 +37,7 @@ from holdfast.model.messages import (
 )
 from holdfast.model.terms import Contact
 from holdfast.protocols.barriers.dependencies import Barriers, Dependencies, Identity, Past, past_of
+from holdfast.protocols.border import border
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.links import Link
 from holdfast.protocols.meshes import MeshBroker, relayed
@@ -50,6 +51,10 @@ class BarriersBroker(MeshBroker):
 
     protocol = "barriers"
     guarantees: tuple[int, ...] = (EVENTUAL, FIFO, CAUSAL)
+    border = border(
+        *(Enlist, Enlisted, Roster, Wish, Interests, Subscribe, SubscribeAck, Unsubscribe),
+        *(Barred, Confirm, ConfirmAck),
+    )
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)

@@ -28,6 +28,7 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from holdfast.protocols.border import border
 from holdfast.protocols.cbcast.clocks import ClockReader, ClockWriter
 from holdfast.protocols.cbcast.flush import FlushingBroker
 from holdfast.protocols.cbcast.queues import Arrival
@@ -51,6 +52,10 @@ class CbcastBroker(FlushingBroker):
 
     protocol = "cbcast"
     guarantees: tuple[int, ...] = (EVENTUAL, FIFO, CAUSAL)
+    border = border(
+        *(Enlist, Enlisted, Roster, Wish, FlushRequest, Flushed),
+        *(Cast, Copied, Stable, Confirm, ConfirmAck),
+    )
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)

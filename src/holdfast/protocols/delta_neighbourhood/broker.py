@@ -34,6 +34,7 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from holdfast.protocols.border import border
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
 from holdfast.protocols.delta_neighbourhood.transits import BLANK, Path, Transit, Transits, extended, safe
@@ -53,6 +54,10 @@ class NeighbourhoodBroker(EdgeBroker):
 
     protocol = "delta-neighbourhood"
     guarantees: tuple[int, ...] = (EVENTUAL, FIFO)
+    border = border(
+        *(Passed, PassedAck, Confirm, ConfirmAck),
+        *(Interests, Subscribe, SubscribeAck, Unsubscribe, UnsubscribeAck),
+    )
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
@@ -100,6 +105,9 @@ class NeighbourhoodBroker(EdgeBroker):
         if hello.kind == "broker" and hello.node not in self.reachable:
             return Refusal("misuse", f"broker {self.name} was not told that {hello.node} is near it in the tree")
         return super().admit(hello)
+
+    def _is_broker(self, name: str) -> bool:
+        return name in self.near
 
     def link_opened(self, link: Link, fresh: bool) -> None:
         if fresh and link.peer in self.neighbours:

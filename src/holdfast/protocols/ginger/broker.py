@@ -41,6 +41,7 @@ from holdfast.protocols.clients import TOTAL_BATCH_COUNT_MAX
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
 from holdfast.protocols.edges import EdgeBroker, Phase
+from holdfast.protocols.ginger.border import FIXED_BORDER
 from holdfast.protocols.ginger.cuts import BatchId, CutMap
 from holdfast.protocols.interests import InterestMap
 from holdfast.protocols.links import Link, LinkState
@@ -62,6 +63,7 @@ class GingerBroker(EdgeBroker):
     protocol = "ginger"
     guarantees: tuple[int, ...] = (EVENTUAL, FIFO, CAUSAL, TOTAL)
     queues_holes = True
+    border = FIXED_BORDER
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
@@ -89,6 +91,9 @@ class GingerBroker(EdgeBroker):
         return self.cuts.idle() and not self._lanes
 
     # ------------------------------------------------------------------------------------------ the hub's owner
+
+    def _is_broker(self, name: str) -> bool:
+        return name in self.interests.neighbours or name == self.parent
 
     def link_opened(self, link: Link, fresh: bool) -> None:
         if fresh and link.kind == "broker":

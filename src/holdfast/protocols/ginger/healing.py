@@ -33,9 +33,11 @@ from holdfast.model.messages import (
     ViewAck,
 )
 from holdfast.model.terms import Contact
+from holdfast.protocols.border import Place
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.farewells import Farewells
+from holdfast.protocols.ginger.border import HEALING_BORDER, check_join, check_unstable
 from holdfast.protocols.ginger.expecting import JOIN_TIMER, SUSPECT_TIMER
 from holdfast.protocols.ginger.orphans import OrphanBroker
 from holdfast.protocols.hub import BEAT_TIMER
@@ -50,6 +52,8 @@ QUESTIONS_MAX = 1000
 
 class HealingBroker(OrphanBroker):
     """One broker of a tree that repairs itself."""
+
+    border = HEALING_BORDER
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
@@ -72,6 +76,9 @@ class HealingBroker(OrphanBroker):
         if hello.kind == "client":
             return self.farewells.covers(hello.node, hello.session)
         return self.view.is_gone(hello.node, hello.session)
+
+    def _is_broker(self, name: str) -> bool:
+        return super()._is_broker(name) or self.view.knows_broker(name)
 
     def link_opened(self, link: Link, fresh: bool) -> None:
         if link.peer in self._probes:
@@ -239,6 +246,22 @@ class HealingBroker(OrphanBroker):
         self.hub.out.append(Restart(reason))
 
     # ---------------------------------------------------------------------------------------------------- messages
+
+    def _place_of(self, link: Link) -> Place:
+        peer = link.peer
+        if link.kind == "broker":
+            return Place.NEIGHBOUR if peer in self.interests.neighbours else Place.VISITOR
+        if peer in self.log.flows:
+            return Place.CLIENT
+        waits = peer in self._early or any(peer in flush.joined for flush in self._flushes)
+        return Place.JOINER if waits else Place.CALLER
+
+    def _cross_border(self, link: Link, message: SessionMessage) -> None:
+        super()._cross_border(link, message)
+        if isinstance(message, Join):
+            check_join(link, message, len(self._ahead_of.get(link.peer, ())))
+        elif isinstance(message, Unstable | Numbers):
+            check_unstable(link, self._ahead_of.get(link.peer, ()))
 
     def link_message(self, link: Link, message: SessionMessage) -> None:
         if isinstance(message, Unstable | Numbers):

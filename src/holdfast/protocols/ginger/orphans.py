@@ -158,7 +158,7 @@ class OrphanBroker(DoubtingBroker):
         """It has not taken us in: we are the root of our part, as before."""
         if self.hub.set_aside(peer) is not None:
             self.hub.out.append(Disconnect(peer, "it has not let us in in time"))
-        self._records_of.pop(peer, None)
+        self._ahead_of.pop(peer, None)
         self._detached_at.pop(peer, None)
         self._lanes.pop(peer, None)
         self.parent, self._fenced, self._hold = None, "", 0

@@ -20,19 +20,14 @@ from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.guarantees import CAUSAL, EVENTUAL, FIFO
 from holdfast.model.land_messages import Admission, Admitted, Farewell, Surroundings
 from holdfast.model.messages import (
-    Confirm,
-    ConfirmAck,
     Frame,
     Hello,
     Levels,
-    Publish,
-    Recall,
     Refusal,
     SessionMessage,
-    Subscribe,
-    Unsubscribe,
 )
 from holdfast.model.relay_messages import Relay, Standing
+from holdfast.protocols.border import Place, border, check_place
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import BEAT_TIMER, Hub
 from holdfast.protocols.links import Link
@@ -56,7 +51,6 @@ from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.protocols.node import Disconnect, Effects, Report, SetTimer
 from holdfast.protocols.publishers import relay_problem
 
-FROM_CLIENTS = (Publish, Subscribe, Unsubscribe, Confirm, ConfirmAck, Recall)
 BEGIN_TIMER = "begin:"
 BEGIN_S = 0.05
 """How long after a session has ended the next one is begun."""
@@ -77,6 +71,7 @@ class LocamuBroker:
 
     protocol = "locamu"
     guarantees: tuple[int, ...] = (EVENTUAL, FIFO, CAUSAL)
+    border = border(Surroundings, Relay, Standing, Admission, Admitted, Farewell)
     rules: type[Core] = Core
     exchanging: type[Exchange] = Exchange
 
@@ -85,6 +80,7 @@ class LocamuBroker:
         near, reach = Neighbourhood(config.name, config.edges), self.reaches(config.tolerance)
         self.phase = Phase.SERVING
         self.hub = Hub(self, config.name, "broker", config.cluster, config.link, incarnation)
+        self.hub.border, self.hub.is_broker = self._cross_border, self._is_broker
         self.durable = Durable(config, near, reach, self.hub, self.rules)
         self.exchange = self.exchanging(config, near, reach, self.hub, self.durable)
         self._detached_at: dict[str, float] = {}
@@ -234,6 +230,12 @@ class LocamuBroker:
             return Refusal("full", f"broker {self.name} has {self.config.sessions_max} sessions: try another broker")
         return None
 
+    def turn_away(self, hello: Hello) -> Refusal | None:
+        return self.hub.turn_away(hello)
+
+    def _is_broker(self, name: str) -> bool:
+        return name in self.durable.core.near or name in self.durable.core.land.gone
+
     def welcome(self, hello: Hello) -> tuple[int, str, tuple[int, ...]]:
         link = self.hub.links[hello.node]
         if link.kind == "client" and not link.resumable:
@@ -299,11 +301,13 @@ class LocamuBroker:
         if link.kind == "broker":
             self.exchange.acknowledged(link.peer)
 
+    def _cross_border(self, link: Link, message: SessionMessage) -> None:
+        place = Place.CLIENT if link.kind == "client" else Place.NEIGHBOUR
+        check_place(self.border, place, link.peer, message)
+
     def link_message(self, link: Link, message: SessionMessage) -> None:
         self.hub.consumed(link, message)
         if link.kind == "client":
-            if not isinstance(message, FROM_CLIENTS):
-                raise PeerViolation(f"client {link.peer} sent {type(message).__name__}, which only brokers may send")
             self.durable.put(Said(link.peer, message))
             self.exchange.progress()
         elif isinstance(message, Admission | Admitted | Farewell):

@@ -1,0 +1,96 @@
+"""The border of a Ginger broker: who may send what (`protocols.border`), and what a `Join` may say of its sender.
+
+A client speaks for itself alone. It cannot say that others are dead, that it has brokers below it, or that it is in a
+cut; and what it says of its own epoch is what it said hello with, so that its session and its place in a repair end
+together. What a client says to have received from a broker that is lost is believed: there may be no other witness.
+"""
+
+from collections.abc import Sequence
+
+from holdfast.model.costs import cost_bytes
+from holdfast.model.errors import PeerViolation
+from holdfast.model.hole_messages import Hole
+from holdfast.model.messages import (
+    Census,
+    Confirm,
+    ConfirmAck,
+    Counted,
+    Found,
+    Interests,
+    Join,
+    Merged,
+    Move,
+    Numbers,
+    Open,
+    Publish,
+    Recall,
+    Recalled,
+    Seek,
+    Subscribe,
+    SubscribeAck,
+    TotalAbort,
+    TotalAck,
+    TotalMarker,
+    TotalProcessed,
+    TotalRequest,
+    Unstable,
+    Unsubscribe,
+    UnsubscribeAck,
+    View,
+    ViewAck,
+)
+from holdfast.protocols.border import FROM_CLIENTS, NOTHING, Border, Place, border
+from holdfast.protocols.links import Link
+
+ALONG_THE_TREE = (
+    Publish,
+    Subscribe,
+    SubscribeAck,
+    Unsubscribe,
+    UnsubscribeAck,
+    Interests,
+    Confirm,
+    ConfirmAck,
+    Recall,
+    Recalled,
+    TotalRequest,
+    TotalMarker,
+    TotalAck,
+    TotalProcessed,
+    Hole,
+)
+ABOUT_THE_TREE = (Unstable, Numbers, Join, Open, View, ViewAck, Seek, Found, Census, Counted, Move)
+"""Of those who come to be let in, look for somebody, or are moved: they may not be neighbours yet, or any more."""
+
+FIXED_BORDER: Border = border(*ALONG_THE_TREE)
+HEALING_BORDER: Border = {
+    Place.CALLER: frozenset((Unstable, Numbers, Join)),
+    Place.JOINER: NOTHING,
+    Place.CLIENT: FROM_CLIENTS,
+    Place.VISITOR: frozenset(ABOUT_THE_TREE),
+    Place.NEIGHBOUR: frozenset((*ALONG_THE_TREE, *ABOUT_THE_TREE, TotalAbort, Merged)),
+}
+UNSTABLE_BYTES_MAX = 64 << 20
+"""What a peer may bring to a repair before it says `Join`."""
+
+
+def check_unstable(link: Link, records: Sequence[Unstable | Numbers]) -> None:
+    """Raise `PeerViolation` if the sender brings more to a repair than anybody may keep."""
+    if link.received_bytes > UNSTABLE_BYTES_MAX and sum(map(cost_bytes, records)) > UNSTABLE_BYTES_MAX:
+        raise PeerViolation(f"{link.peer} brought more than {UNSTABLE_BYTES_MAX} bytes of records to a repair")
+
+
+def check_join(link: Link, join: Join, records: int) -> None:
+    """Raise `PeerViolation` if the sender speaks for somebody else, or says what a client cannot know."""
+    twig, peer = join.twig, link.peer
+    said = ""
+    if (twig.name, twig.kind, twig.epoch) != (peer, link.kind, link.session):
+        said = f"as the {twig.kind} {twig.name} of epoch {twig.epoch}"
+    elif not set(join.unconfirmed) <= set(join.interests):
+        said = "with a new interest that is none of its interests"
+    elif link.kind == "client" and (twig.twigs or join.dead or join.cuts):
+        said = "with brokers below it, with the dead, or from the midst of a cut, of which a client knows nothing"
+    elif link.kind == "client" and not join.old and (records or join.processed):
+        said = "as a newcomer, with messages of another broker"
+    if said:
+        raise PeerViolation(f"{peer} is a {link.kind} with session {link.session} and asked to be let in {said}")

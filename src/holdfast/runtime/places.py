@@ -1,0 +1,38 @@
+"""Where a node listens or is reached, and why it cannot, in one sentence."""
+
+from errno import EACCES, EADDRINUSE, EADDRNOTAVAIL
+
+from holdfast.model.errors import LocalMisuse
+
+Address = tuple[str, int]
+
+
+class ListenError(LocalMisuse):
+    """Raised when the process cannot listen where it was told to."""
+
+
+def place_of(address: str) -> Address | None:
+    """The host and the port in a `host:port` that a peer told the node; `None` if that is no such thing."""
+    host, _, port = address.rpartition(":")
+    return (host.strip("[]"), int(port)) if host and port.isdecimal() else None
+
+
+def listen_error(who: str, host: str, port: int, error: OSError) -> ListenError:
+    """One sentence about why a port cannot be had, and what to do."""
+    where = f"{who} cannot listen on {host}:{port}"
+    if error.errno == EADDRINUSE:
+        return ListenError(f"{where}: the port is in use by another process; stop it or choose another port")
+    if error.errno == EACCES:
+        return ListenError(f"{where}: this user may not use that port; choose one above 1023")
+    if error.errno == EADDRNOTAVAIL:
+        return ListenError(f"{where}: this machine has no such address; choose one of its own, such as 127.0.0.1")
+    return ListenError(f"{where}: {sentence_of(error)}")
+
+
+def sentence_of(error: OSError) -> str:
+    """What went wrong with a connection, without numbers."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody is listening there"
+    return error.strerror or str(error) or type(error).__name__
