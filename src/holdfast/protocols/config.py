@@ -13,6 +13,8 @@ class LinkConfig(Struct, frozen=True):
     """Cost that may be under way or unconsumed in one direction: what credit is granted from."""
     backlog_bytes_max: int = 4 << 20
     """Cost that may wait to be sent to a peer before its node stops taking in what would add to it."""
+    unacknowledged_bytes_max: int = 8 << 20
+    """Cost that is sent and kept until the peer has acknowledged it, however much credit that gives: more waits."""
     ack_frames: int = 64
     ack_delay_s: float = 0.02
     """Otherwise an acknowledgement leaves after this time."""

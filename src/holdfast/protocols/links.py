@@ -12,6 +12,11 @@ at most one window (and one message) is under way or unconsumed, and what cannot
 owner watches: see `protocols.hub` for what happens at its bound. Messages that cost nothing (`URGENT`) need no credit
 and overtake what waits for it, though nothing that was ever on the wire: those numbers are taken.
 
+What was granted is the bound, whatever the peer does. The receiver counts the same costs from the same beginning, and
+its credit never shrinks: a message that begins outside of it was not sent by the rules, however slow the connection and
+however often it was resumed (repeats are not counted), so there is no slack. The sender, for its part, has no more
+under way than `unacknowledged_bytes_max`, however much a peer grants that acknowledges nothing.
+
 Invariants: acked <= sent <= queued numbers; `sent` and `waiting` together hold exactly acked+1..queued; received grows
 by one; consumed <= received cost; credit never shrinks.
 """
@@ -37,6 +42,10 @@ class LinkState(Enum):
 
 class LinkError(PeerViolation):
     """The peer broke the session's rules: a number was skipped, or something acknowledged that was never sent."""
+
+
+class CreditExceeded(PeerViolation):
+    """The peer sent what it had no credit for. It does not keep to flow control, so its session is over."""
 
 
 class LinkImage(Struct):
@@ -168,7 +177,7 @@ class Link:
         cost = cost_bytes(message)
         self.queued_bytes = start + cost
         item = _Item(self.queued, start, self.queued_bytes, message)
-        if self.state is LinkState.OPEN and not self.waiting and (start < self.credit_out or not cost):
+        if self.state is LinkState.OPEN and not self.waiting and (not cost or self._may_send(start)):
             self.sent.append(item)
             self.transmitted = item.seq
             return Data(item.seq % LAP, message)
@@ -177,6 +186,11 @@ class Link:
             return None
         self._overtake(item)
         return self._send_now() if self.waiting[0] is item and self.state is LinkState.OPEN else None
+
+    def _may_send(self, start: int) -> bool:
+        """Whether a message that begins there may leave: the peer has room, and we have room to keep it."""
+        sent = self.sent
+        return start < self.credit_out and (not sent or start - sent[0].start < self.config.unacknowledged_bytes_max)
 
     def _overtake(self, item: _Item) -> None:
         """Put an urgent message before what has never left and is not urgent; that takes the next numbers."""
@@ -198,8 +212,8 @@ class Link:
 
     def _sendable(self) -> list[Frame]:
         frames: list[Frame] = []
-        waiting, credit = self.waiting, self.credit_out
-        while waiting and (waiting[0].start < credit or waiting[0].is_urgent):
+        waiting = self.waiting
+        while waiting and (waiting[0].is_urgent or self._may_send(waiting[0].start)):
             frames.append(self._send_now())
         return frames
 
@@ -228,8 +242,14 @@ class Link:
             if ahead >= LAP // 2:
                 return None
             raise LinkError(f"{self.peer} sent message {number + ahead} after {self.received}: something was skipped")
+        cost = cost_bytes(data.message)
+        if cost and self.received_bytes >= self.credit_in:
+            raise CreditExceeded(
+                f"{self.peer} sent message {number} after {self.received_bytes} bytes, with credit for "
+                f"{self.credit_in}: it has to wait for more"
+            )
         self.received = number
-        self.received_bytes += cost_bytes(data.message)
+        self.received_bytes += cost
         return data.message
 
     def consume(self, message: SessionMessage) -> None:

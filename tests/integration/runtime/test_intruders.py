@@ -10,10 +10,27 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.model.messages import WIRE_VERSION, Data, Frame, Goodbye, Hello, Pong, Refusal, TotalAck, Welcome
+from holdfast.model.batches import make_batch
+from holdfast.model.messages import (
+    LAP,
+    WIRE_VERSION,
+    Data,
+    Frame,
+    Goodbye,
+    Hello,
+    Join,
+    Pong,
+    Publish,
+    Refusal,
+    SessionMessage,
+    Subscribe,
+    TotalAck,
+    Twig,
+    Welcome,
+)
 from holdfast.model.wire import FRAME_BYTES_MAX, HEADER_BYTES, FrameReader, encode
 from holdfast.runtime.connection import ConnectionLimits
-from tests.integration.support_brokers import address_of, broker_here, chain_here
+from tests.integration.support_brokers import address_of, broker_here, chain_here, until
 
 HELLO = Hello(WIRE_VERSION, "mallory", "client", "holdfast", 7, False, 0, 1 << 20)
 
@@ -184,3 +201,46 @@ def test_a_client_that_talks_like_a_broker_ends_alone_and_hears_why(tolerance: i
         holdfast.run(story())
     fields = [getattr(record, "fields", {}) for record in caplog.records if record.message == "violation"]
     assert [one["peer"] for one in fields] == ["mallory"]
+
+
+@pytest.mark.parametrize("tolerance", [0, 1])
+def test_a_client_that_ignores_its_credit_is_thrown_out_before_it_fills_the_broker(
+    tolerance: int, caplog: pytest.LogCaptureFixture
+):
+    """Somebody takes nothing of what it publishes: from the full backlog on there is no credit, and it goes on."""
+
+    async def story():
+        async with broker_here(tolerance=tolerance) as broker:
+            _, sink = await asyncio.open_connection("127.0.0.1", broker.port)
+            sink.write(first_words("sink", tolerance, Subscribe(1, "flood", "")))
+            await until(lambda: broker.status()["subscriptions"] == 1, "the sink is subscribed")
+            reader, mallory = await asyncio.open_connection("127.0.0.1", broker.port)
+            mallory.write(first_words("mallory", tolerance))
+            pushed = 0
+            while not mallory.is_closing() and pushed < 400:
+                pushed += 1
+                batch = make_batch("mallory", pushed, "flood", 1, [bytes(1 << 17)])
+                mallory.write(encode(Data((pushed + bool(tolerance)) % LAP, Publish(batch))))
+                try:
+                    await asyncio.wait_for(mallory.drain(), 1)
+                except (ConnectionError, TimeoutError):
+                    break
+            said = frames(await asyncio.wait_for(reader.read(1 << 20), 5))
+            assert any(isinstance(one, Goodbye) and "with credit for" in one.reason for one in said)
+            link = broker.node.hub.links["sink"]  # type: ignore[attr-defined]
+            assert link.backlog_bytes < 7 << 20
+            sink.close()
+            mallory.close()
+
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        holdfast.run(story())
+    said = [getattr(record, "fields", {}) for record in caplog.records if record.message == "violation"]
+    assert ["with credit for" in one["detail"] for one in said] == [True]
+
+
+def first_words(name: str, tolerance: int, *messages: SessionMessage) -> bytes:
+    """A hello without any credit for the broker, the wish to be let in where that is needed, and then these."""
+    join = (Join(Twig(name, "client", 7, ""), "", (), {}, (), (), 0, 0),) if tolerance else ()
+    words = [Data(number, message) for number, message in enumerate((*join, *messages), 1)]
+    hello = msgspec.structs.replace(HELLO, node=name, credit=0)
+    return encode(hello) + b"".join(map(encode, words))

@@ -502,6 +502,16 @@ def test_a_client_cannot_refuse_the_broker_that_it_attached_to():
     assert owner.told == [("ended", "alice", sentence)]
 
 
+def test_a_client_that_ignores_its_credit_loses_its_session():
+    owner = serving("alice", kind="client")
+    link = owner.hub.links["alice"]
+    link.received_bytes = link.credit_in
+    sentence = f"alice sent message 1 after {link.credit_in} bytes, with credit for {link.credit_in}: it has to wait "
+    effects = owner.receive("alice", Data(1, ConfirmAck(1)))
+    assert effects[1:] == [Send("alice", Goodbye(sentence + "for more")), Disconnect("alice", sentence + "for more")]
+    assert "alice" not in owner.hub.links
+
+
 def test_what_the_owner_objects_to_is_a_violation_too():
     class Choosy(Owner):
         def link_message(self, link: Link, message: SessionMessage) -> None:

@@ -7,7 +7,7 @@ from holdfast.model.costs import cost_bytes
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import LAP, Ack, ConfirmAck, Data, Frame, Publish, SessionMessage, ViewAck
 from holdfast.protocols.config import LinkConfig
-from holdfast.protocols.links import Link, LinkError, LinkState
+from holdfast.protocols.links import CreditExceeded, Link, LinkError, LinkState
 
 SMALL = cost_bytes(ConfirmAck(1))
 CONFIG = LinkConfig(window_bytes=4 * SMALL, ack_frames=3)
@@ -77,6 +77,8 @@ def test_numbers_go_round_and_a_skip_is_told_anywhere_on_the_way():
         assert other.on_data(sent) == message(1)
         assert other.on_data(sent) is None
         assert other.received == number
+        other.consume(message(1))
+        other.acknowledgement(grant=True, eager=True)
 
 
 # --------------------------------------------------------------------------------------------------- acknowledging
@@ -276,6 +278,62 @@ def test_a_number_that_was_skipped_is_the_peers_fault():
         one.on_data(Data(2, message(2)))
     assert isinstance(violation.value, PeerViolation)
     assert one.received == 0
+
+
+def test_a_message_that_begins_outside_its_credit_is_the_peers_fault():
+    one = opened()
+    for number in range(1, 5):
+        assert one.on_data(Data(number, message(number))) == message(number)
+    sentence = f"peer sent message 5 after {4 * SMALL} bytes, with credit for {4 * SMALL}: it has to wait for more"
+    with pytest.raises(CreditExceeded, match=sentence):
+        one.on_data(Data(5, message(5)))
+    assert (one.received, one.received_bytes) == (4, 4 * SMALL)
+
+
+def test_credit_counts_when_it_is_granted_not_when_a_message_is_consumed():
+    one = opened()
+    for number in range(1, 5):
+        one.on_data(Data(number, message(number)))
+        one.consume(message(number))
+    with pytest.raises(CreditExceeded):
+        one.on_data(Data(5, message(5)))
+    assert one.acknowledgement(grant=True, eager=True) == Ack(4, 8 * SMALL)
+    assert one.on_data(Data(5, message(5))) == message(5)
+
+
+def test_a_message_may_end_outside_its_credit_if_it_begins_inside():
+    one = opened()
+    assert one.on_data(Data(1, message(1))) is not None
+    assert one.on_data(Data(2, large(1, 100 * SMALL))) is not None
+    with pytest.raises(CreditExceeded):
+        one.on_data(Data(3, message(3)))
+
+
+def test_what_costs_nothing_needs_no_credit():
+    one = opened()
+    for number in range(1, 5):
+        one.on_data(Data(number, message(number)))
+    assert one.on_data(Data(5, ViewAck(1))) == ViewAck(1)
+
+
+def test_what_is_sent_again_after_a_resumption_is_counted_once():
+    one = opened()
+    for number in range(1, 5):
+        one.on_data(Data(number, message(number)))
+    one.closed()
+    one.open(0, 0, 1.0)
+    assert [one.on_data(Data(number, message(number))) for number in range(1, 5)] == [None] * 4
+    assert one.received_bytes == 4 * SMALL
+
+
+def test_no_more_is_under_way_than_may_be_kept_whatever_the_peer_grants():
+    one = Link("peer", "broker", 7, True, LinkConfig(unacknowledged_bytes_max=3 * SMALL), 0.0)
+    one.opening()
+    one.open(0, 1 << 60, 0.0)
+    assert [one.send(message(number)) is not None for number in range(1, 6)] == [True, True, True, False, False]
+    assert one.backlog_bytes == 2 * SMALL
+    assert numbers(one.on_ack(0, 1 << 61, 0.0)) == []
+    assert numbers(one.on_ack(2, 1 << 61, 0.0)) == [4, 5]
 
 
 def test_an_acknowledgement_of_what_was_never_sent_is_the_peers_fault():
