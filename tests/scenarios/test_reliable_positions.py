@@ -295,7 +295,7 @@ def test_a_slow_application_leaves_the_rest_in_the_store_and_gets_it_later():
     bob = world.subscriber("bob", config, consume_s=0.02)
     publish(world, alice, 1, 100, 1.0, gap_s=0.001)
     world.run(1.5)
-    assert bob.machine.unconsumed_bytes <= 200 + 66
+    assert bob.machine.unconsumed.bytes <= 200 + 66
     assert len(bob.machine.backlog) <= 4
     world.run_until_drained(60.0)
     assert world.payloads("bob") == numbers(1, 100)

@@ -133,8 +133,7 @@ def _released_before_it_is_stable(patch: Patch) -> None:
         if self.state == "steered" and not events.is_control(batch.topic):
             entry = Entry(1, (1 << 32) | 1, batch, 0)
             effects.append(Release(self.config.stream, self._steering.repository, entry))
-            self._unconsumed.append((self._source(), entry))
-            self.unconsumed_bytes += batch.cost_bytes
+            self.unconsumed.add(entry)
         return effects
 
     patch.setattr(subscribers.Subscriber, "heard", hasty)

@@ -11,7 +11,8 @@ Publisher and subscriber are the pure machines of `protocols/narada`; here they 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime
 from time import monotonic
 
@@ -22,7 +23,7 @@ from holdfast.client.listening import Listener
 from holdfast.client.participants import ParticipantDriver
 from holdfast.client.subscriptions import Delivery, Subscription
 from holdfast.client.waiting import fail
-from holdfast.model.batches import Batch, make_batch
+from holdfast.model.batches import Batch, Message, make_batch
 from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
 from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import GUARANTEES, TOTAL
@@ -39,6 +40,10 @@ ASK_EVERY_S = 0.5
 KNOWN_MAX = 1024
 """For how many topics it is remembered who takes what is published there."""
 FIND_S = 10.0
+LOOK_S = 0.05
+"""So often it is looked what the application has taken."""
+ACK_S = 0.15
+"""So much later it is acknowledged: with the look before it, and the way, within the quarter of a second promised."""
 
 
 # ------------------------------------------------------------------------------------------------------ subscribing
@@ -65,7 +70,13 @@ class DurableSubscription(Subscription):
         self.name, self.stream = config.name, config.stream
         self.repository, self.position = "", 0
         self._cat = self._time_ns = 0
-        self._reading: Entry | None = None
+        self._reading: deque[Entry] = deque()
+        """What was taken from what has arrived, and of which the application has not had everything."""
+        self.unread: Callable[[], int] = self._ready.__len__
+        """How many messages of it the application has not had: the last ones."""
+        self._loop = asyncio.get_running_loop()
+        self._look: asyncio.TimerHandle | None = None
+        self._turned_at = monotonic()
         self._machine = Subscriber(config)
         self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         handlers: Handlers = {
@@ -131,37 +142,66 @@ class DurableSubscription(Subscription):
 
     # ---- what the reader says
 
+    async def __anext__(self) -> Message:
+        if self._ready and monotonic() - self._turned_at > 2 * LOOK_S:
+            # The application computes, and the loop had no turn: what was taken is acknowledged now or never.
+            self._note_taken()
+            self._enter(lambda: self._machine.acknowledge(monotonic()))
+            self._turned_at = monotonic()
+            await asyncio.sleep(0)
+        return await super().__anext__()
+
     async def _take(self) -> Batch | None:
-        # Whoever asks for the next batch has handed out every message of the last one.
-        self._consume(0)
+        self._note_taken()
         return await super()._take()
 
     def _pop(self) -> Batch:
-        self._consume(0)
+        self._note_taken()
         _, delivery = self._arrived[0]
         batch = super()._pop()
         if isinstance(delivery, _Released):
             if delivery.gap is not None:
+                self._enter(lambda: self._machine.told_gap(monotonic()))
                 raise delivery.gap
-            self._reading = delivery.entry
             if delivery.entry is not None:
+                self._reading.append(delivery.entry)
                 self.position = delivery.entry.last
                 self._cat, self._time_ns = delivery.entry.cat, delivery.entry.time_ns
+                self._look_later()
         return batch
 
-    def _consume(self, left: int) -> None:
-        """All but the last `left` messages of what is being read are the application's."""
-        entry, self._reading = self._reading, None
-        if entry is not None and left < entry.count and not self.ended:
-            part = entry.part(entry.first, entry.last - left)
-            self._driver.enter(lambda: self._machine.consumed(part, monotonic()))
+    def _look_later(self) -> None:
+        """Nobody says when a message is handed out, so as long as there are any it is looked how many are left."""
+        if self._look is None and not self.ended:
+            self._look = self._loop.call_later(LOOK_S, self._look_now)
+
+    def _look_now(self) -> None:
+        self._look, self._turned_at = None, monotonic()
+        self._note_taken()
+        if self._reading:
+            self._look_later()
+
+    def _note_taken(self) -> None:
+        """Of what is being read all but what is left unread is the application's."""
+        taken = sum(entry.count for entry in self._reading) - self.unread()
+        while self._reading and taken > 0:
+            entry = self._reading.popleft()
+            part = entry.part(entry.first, min(entry.last, entry.first + taken - 1))
+            if part.count < entry.count:
+                self._reading.appendleft(entry.part(part.last + 1, entry.last))
+            taken -= part.count
+            self._enter(lambda part=part: self._machine.consumed(part, monotonic()))  # type: ignore[misc]
+
+    def _enter(self, entry: Callable[[], effects.Effects]) -> None:
+        if not self.ended:
+            self._driver.enter(entry)
 
     def batch_taken(self, delivery: Delivery) -> None:
         """What has been taken is known when the next batch is asked for."""
 
     async def end_subscription(self, subscription: Subscription) -> None:  # noqa: ARG002 - it is its own source
         if not self.ended:
-            self._consume(len(self._ready))
+            self._note_taken()
             self._driver.enter(lambda: self._machine.stop(monotonic()))
             self.end(None)
             await self._driver.close()
@@ -232,7 +272,7 @@ class Durables:
         kind, value = _start_of(start)
         stream = await self._find(pattern)
         self._check_unread(name, stream, ", or choose another name. Nothing was begun.")
-        config = SubscriberConfig(name, stream, pattern, where, kind, value, reader=new_incarnation())
+        config = SubscriberConfig(name, stream, pattern, where, kind, value, reader=new_incarnation(), ack_s=ACK_S)
         subscription = DurableSubscription(self._client, config, self._log)
         self._subscriptions.append(subscription)
         return await subscription.begin()

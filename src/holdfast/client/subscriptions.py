@@ -84,6 +84,8 @@ class Subscription:
     async def __anext__(self) -> Message:
         ready = self._ready
         while not ready:
+            if await self._pause():
+                continue  # Another task that waited may have left some of its batch: that comes first.
             batch = await self._take()
             if batch is None:
                 raise StopAsyncIteration
@@ -102,8 +104,8 @@ class Subscription:
         """Iterate by lists of messages, as they arrived: the cheapest way to read a lot."""
         while True:
             if self._ready:
-                ready, self._ready = self._ready, []
-                ready.reverse()
+                ready = self._ready[::-1]
+                self._ready.clear()
                 yield ready
             batch = await self._take()
             if batch is None:
@@ -133,16 +135,24 @@ class Subscription:
 
     async def _take(self) -> Batch | None:
         """The next batch; `None` when there is none and none will come. All waiting stands before the taking."""
+        while await self._pause():
+            pass
+        if self._arrived:
+            return self._pop()
+        if self._end is not None:
+            raise self._end
+        return None
+
+    async def _pause(self) -> bool:
+        """Let the loop have a turn, or wait for an arrival, if it is time for that; whether it was."""
         if self._taken_bytes >= TURN_BYTES:
             self._taken_bytes = 0
             await asyncio.sleep(0)
-        while not self._arrived:
-            if self.ended:
-                if self._end is not None:
-                    raise self._end
-                return None
+        elif not self._arrived and not self.ended:
             await self._arrival()
-        return self._pop()
+        else:
+            return False
+        return True
 
     def _gap_is_next(self) -> bool:
         return isinstance(self._arrived[0][1], _Hole)

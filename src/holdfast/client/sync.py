@@ -104,6 +104,8 @@ class SyncDurableSubscription(SyncSubscription):
     def __init__(self, client: "SyncClient", subscription: DurableSubscription) -> None:
         super().__init__(client, subscription)
         self._durable = subscription
+        left = subscription.unread
+        subscription.unread = lambda: len(self._ready) + left()
 
     @property
     def name(self) -> str:
@@ -119,12 +121,13 @@ class SyncDurableSubscription(SyncSubscription):
         return self._durable.position
 
     async def _fill(self) -> bool:
-        # One batch at a time: asking for the next one says that this one was read.
+        # One batch at a time: what lies here is not the application's yet.
         return await self._subscription.take_into(self._ready, 0)
 
     def give_back(self) -> None:
         """On the loop's thread, before the end: what nobody has read is read by whoever comes back."""
-        unread, self._ready = self._ready, deque()
+        unread = list(self._ready)
+        self._ready.clear()
         self._durable.give_back(unread)
 
     async def _unsubscribe(self) -> None:

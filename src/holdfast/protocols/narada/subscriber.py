@@ -19,10 +19,7 @@ acknowledge any more comes again. With `remember`, and a driver that stores rele
 Invariants: everything below `position` was released, passed over, or reported as a gap.
 """
 
-from collections import deque
-
 from holdfast.model.batches import Batch
-from holdfast.model.errors import LocalMisuse
 from holdfast.model.filters import Filter, parse_filter
 from holdfast.model.reliable import Entry
 from holdfast.model.topics import check_pattern, matches
@@ -63,6 +60,7 @@ from holdfast.protocols.narada.participant import (
 from holdfast.protocols.narada.pieces import Pieces
 from holdfast.protocols.narada.released import Released
 from holdfast.protocols.narada.steering import PROBE_TIMER, Steering
+from holdfast.protocols.narada.unconsumed import Unconsumed
 from holdfast.protocols.narada.voids import pass_void
 from holdfast.protocols.node import CancelTimer, Persist, Report, SetTimer
 
@@ -90,9 +88,7 @@ class Subscriber:
         self.released = Released()
         if restored and restored.get(MEMORY_KEY):
             self.released.restore(restored[MEMORY_KEY])
-        self.unconsumed_bytes = 0
-        self._unconsumed: deque[tuple[str, Entry]] = deque()
-        """What the application has not taken yet, and who gave it its sequence number."""
+        self.unconsumed = Unconsumed(config.name)
         self._pieces = Pieces(config.buffer_bytes_max)
         self._steering = Steering(config.steering, config.stream, config.name)
         self._begun = False
@@ -161,18 +157,24 @@ class Subscriber:
 
         They are acknowledged, and as many more may be released.
         """
-        source, before = self._unconsumed[0] if self._unconsumed else ("", None)
-        if before is None or before.first != entry.first or entry.last > before.last:
-            raise LocalMisuse(f"the application of {self.name} consumed what is not next of what was released to it.")
-        self.unconsumed_bytes -= before.batch.cost_bytes
-        self._unconsumed.popleft()
-        if entry.last < before.last:
-            rest = before.part(entry.last + 1, before.last)
-            self._unconsumed.appendleft((source, rest))
-            self.unconsumed_bytes += rest.batch.cost_bytes
+        self.unconsumed.take(entry)
+        return self._consumed(now)
+
+    def told_gap(self, now: float) -> Effects:
+        """The application was told of the next gap that was reported: that is acknowledged, too."""
+        self.unconsumed.tell_gap()
+        return self._consumed(now)
+
+    def _consumed(self, now: float) -> Effects:
         if self.state != "steered":
             return []
         return [*self._go_on(now), *self._ask_on(now), *self._schedule_ack()]
+
+    def acknowledge(self, now: float) -> Effects:
+        """Say now what the application has taken, if the repository does not know it: there may be no time later."""
+        if self.state != "steered" or self._taken() <= self.synced:
+            return []
+        return self._acknowledge(now)
 
     def stop(self, now: float) -> Effects:
         """The application reads no more: say how far it came. Whoever subscribes under this name goes on from there."""
@@ -180,14 +182,7 @@ class Subscriber:
 
     def _taken(self) -> int:
         """Up to where the application has taken everything, by the numbers of the repository that steers us."""
-        if not self._unconsumed:
-            return self.backlog.position - 1
-        source, entry = self._unconsumed[0]
-        # What came from another repository has no number here: until it is taken, nothing is acknowledged.
-        return entry.first - 1 if source == self._source() else self.synced
-
-    def _source(self) -> str:
-        return f"{self._steering.repository} {self.era}"
+        return self.unconsumed.upto(self.backlog.position)
 
     # ------------------------------------------------------------------------------------------------------- steering
 
@@ -228,7 +223,7 @@ class Subscriber:
 
     def _cut(self) -> Cut:
         """What the application has: of what was released, that which it has consumed."""
-        return self.released.cut_before(entry for _, entry in self._unconsumed)
+        return self.released.cut_before(self.unconsumed.entries())
 
     def _lost(self, effects: Effects) -> Effects:
         self.state = "choosing"
@@ -291,6 +286,7 @@ class Subscriber:
         self.state = "steered"
         self.era, self._session = event.era, event.session
         self.backlog.begin(event.first)
+        self.unconsumed.begin()
         self.backlog.end = max(self.backlog.end, event.end)
         self.synced = event.first - 1
         begins, self._begun = not self._begun, True
@@ -316,7 +312,7 @@ class Subscriber:
             return []
         before = self.backlog.position
         effects: Effects = []
-        while self.unconsumed_bytes < self.config.unconsumed_bytes_max and self._step(effects):
+        while self.unconsumed.bytes < self.config.unconsumed_bytes_max and self._step(effects):
             pass
         if any(isinstance(effect, Release | Gap) for effect in effects) and self.config.remember:
             effects.append(Persist(MEMORY_KEY, self.released.save()))
@@ -334,7 +330,7 @@ class Subscriber:
         """The application is far behind: what comes would only push out what came, so let it lie in the store."""
         config = self.config
         full = (
-            self.unconsumed_bytes >= config.unconsumed_bytes_max and self._pieces.bytes > config.buffer_bytes_max // 2
+            self.unconsumed.bytes >= config.unconsumed_bytes_max and self._pieces.bytes > config.buffer_bytes_max // 2
         )
         if self.spilled or not full:
             return []
@@ -345,7 +341,7 @@ class Subscriber:
     def _unspill(self) -> Effects:
         """It has caught up, nearly: listen again."""
         near = self.backlog.position > self.backlog.end - LIVE_AGAIN
-        if not self.spilled or not near or self.unconsumed_bytes > self.config.unconsumed_bytes_max // 2:
+        if not self.spilled or not near or self.unconsumed.bytes > self.config.unconsumed_bytes_max // 2:
             return []
         self.spilled = False
         return [Listen(self.pattern), Report("live", detail=f"at {self.backlog.position} of {self.backlog.end}")]
@@ -363,7 +359,9 @@ class Subscriber:
         if row is None:
             return False
         if row.kind != MESSAGES:
-            effects += pass_void(self.config.stream, row, backlog, self.released)
+            for gap in pass_void(self.config.stream, row, backlog, self.released):
+                self.unconsumed.add_gap(max(row.first, backlog.position), gap)
+                effects.append(gap)
         elif not self._release_row(row, effects):
             return False
         backlog.advance(row.last + 1)
@@ -374,6 +372,7 @@ class Subscriber:
         due = row.part(self.backlog.position, row.last)
         if not matches(self.pattern, row.topic) or not self.released.new_part(row.publisher, due.cat, due.count):
             self.released.add(row.publisher, due.cat, due.count)
+            self.unconsumed.passed(row.publisher, due.cat, due.count, due.first)
             self._pieces.discard(row.publisher, row.seq, row.count, row.crc)
             return True
         batch = self._pieces.take(row.publisher, row.seq, row.count, row.crc)
@@ -387,6 +386,7 @@ class Subscriber:
         publisher, count = entry.publisher, entry.count
         new = self.released.new_part(publisher, entry.cat, count)
         self.released.add(publisher, entry.cat, count)
+        self.unconsumed.passed(publisher, entry.cat, count, entry.first)
         if not matches(self.pattern, entry.batch.topic):
             return
         for cat_first, cat_last in new:
@@ -394,14 +394,13 @@ class Subscriber:
             shift = part.first - part.batch.first
             for batch in part.batch.matching(self._filters):
                 one = Entry(batch.first + shift, part.cat + batch.first - part.batch.first, batch, part.time_ns)
-                self.unconsumed_bytes += batch.cost_bytes
-                self._unconsumed.append((self._source(), one))
+                self.unconsumed.add(one)
                 effects.append(Release(self.config.stream, self._steering.repository, one))
 
     # --------------------------------------------------------------------------------------------- asking for the rest
 
     def _stuck(self) -> bool:
-        if self.unconsumed_bytes >= self.config.unconsumed_bytes_max:
+        if self.unconsumed.bytes >= self.config.unconsumed_bytes_max:
             return False
         return self.state == "recovering" or self.backlog.position <= self.backlog.end
 
@@ -442,7 +441,8 @@ class Subscriber:
 
     def _schedule_ack(self) -> Effects:
         """Acknowledge soon if there is something to acknowledge, else when it is time for a sign of life."""
-        soon = self.synced < self._taken()
+        # Of what came from an earlier repository it is costly to tell, so that waits for the timer.
+        soon = not self.unconsumed.is_plain or self.synced < self._taken()
         if self._ack_due and (self._ack_soon or not soon):
             return []
         self._ack_due, self._ack_soon = True, soon
@@ -489,11 +489,11 @@ class Subscriber:
             "synced": self.synced,
             "buffered": len(self._pieces),
             "spilled": self.spilled,
-            "unconsumed_bytes": self.unconsumed_bytes,
+            "unconsumed_bytes": self.unconsumed.bytes,
             "failovers": self._steering.failovers,
         }
 
     def check_invariants(self) -> None:
         self.backlog.check()
-        assert self.unconsumed_bytes >= 0, f"{self.name} has given back more than it had"
+        assert self.unconsumed.bytes >= 0, f"{self.name} has given back more than it had"
         assert self._pieces.bytes >= 0, f"{self.name} has a buffer of less than nothing"

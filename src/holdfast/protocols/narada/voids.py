@@ -2,11 +2,11 @@
 
 from holdfast.protocols.narada.backlog import Backlog
 from holdfast.protocols.narada.events import FORGOTTEN, GIVEN_UP, SKIPPED, Row
-from holdfast.protocols.narada.participant import Effects, Gap
+from holdfast.protocols.narada.participant import Gap
 from holdfast.protocols.narada.released import Released
 
 
-def pass_void(stream: str, row: Row, backlog: Backlog, released: Released) -> Effects:
+def pass_void(stream: str, row: Row, backlog: Backlog, released: Released) -> list[Gap]:
     """Pass what is left of a row from the backlog's position on; what lay before was dealt with, or is not wanted."""
     left = row.part(backlog.position, row.last)
     if row.kind == FORGOTTEN:

@@ -258,13 +258,17 @@ class SubscriberHost(ParticipantHost):
     def _release(self, effect: Release) -> None:
         entry = effect.entry
         self.history.released(self.name, self.lives, effect.repository, entry, self.kernel.now)
-        # One after the other: what is short does not overtake what is long.
+        self._busy_for(self._consume_s * entry.count, lambda: self.machine.consumed(entry, self.kernel.now))
+
+    def _busy_for(self, busy_s: float, then: Callable[[], Effects]) -> None:
+        """One after the other: what is short does not overtake what is long."""
         now = self.kernel.now
-        self._busy_until = max(self._busy_until, now) + self._consume_s * entry.count
-        self.later(self._busy_until - now, lambda: self.machine.consumed(entry, self.kernel.now))
+        self._busy_until = max(self._busy_until, now) + busy_s
+        self.later(self._busy_until - now, then)
 
     def _gap(self, effect: Gap) -> None:
         self.history.gap(self.name, self.lives, effect.publisher, effect.first, effect.last, effect.forgotten)
+        self._busy_for(0.0, lambda: self.machine.told_gap(self.kernel.now))
 
     def _begun(self, effect: Begun) -> None:
         self.history.begun(self.name, self.lives, effect.repository, self.kernel.now, self.started_s)
