@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from holdfast.protocols.narada.events import Refetch
+from holdfast.protocols.narada import RepositoryConfig
+from holdfast.protocols.narada.events import Refetch, number_of
 from holdfast.simulation.reliable import ReliableWorld
 from holdfast.simulation.reliable.harm import HarmedStore
 from holdfast.simulation.reliable.repository_hosts import RepositoryHost
@@ -77,3 +78,83 @@ def test_who_has_lost_what_it_told_begins_another_era_when_a_sibling_says_so():
     world.subscriber("bob", subscriber("bob"))
     world.run_until_drained(60.0)
     assert world.payloads("bob") == numbers(1, 12)
+
+
+def alone_and_harmed(harmed: Sequence[int], named: bool = True) -> ReliableWorld:
+    """One repository that has never had a sibling, ten messages, and some bits of them that flipped."""
+    world = world_of(1)
+    alice = world.publisher("alice")
+    publish(world, alice, 1, 10, 1.0)
+    world.run(3.0)
+    first = world.repositories["r1"]
+    first.store = HarmedStore(first.store, "orders", harmed, named)
+    return world
+
+
+def test_a_reader_gets_a_gap_where_something_is_damaged_that_no_other_repository_can_have():
+    world = alone_and_harmed([3, 7, 8])
+    bob = world.subscriber("bob", subscriber("bob"))
+    world.run_until_drained(20.0)
+    assert world.payloads("bob") == [b"1", b"2", b"4", b"5", b"6", b"9", b"10"]
+    assert [(at, number_of(gap.first), number_of(gap.last), gap.damaged) for at, gap in bob.gaps] == [
+        (2, 3, 3, True),
+        (5, 7, 7, True),
+        (5, 8, 8, True),
+    ]
+    first = world.repositories["r1"]
+    assert [report.detail for _, report in first.reports if report.event == "lost"] == [
+        "3 damaged messages: readers get a gap"
+    ]
+    # It was told once, and whoever comes back goes on behind it.
+    world.crash("bob")()
+    world.recover("bob")()
+    publish(world, world.publishers["alice"], 11, 12, world.kernel.now + 0.5)
+    world.run_until_drained(40.0)
+    assert world.payloads("bob")[7:] == numbers(11, 12)
+    assert len(bob.gaps) == 3
+
+
+def test_a_reader_gets_a_gap_also_where_nobody_can_tell_whose_messages_are_damaged():
+    world = alone_and_harmed([5], named=False)
+    bob = world.subscriber("bob", subscriber("bob"))
+    world.run_until_drained(20.0)
+    assert world.payloads("bob") == [*numbers(1, 4), *numbers(6, 10)]
+    [(at, gap)] = bob.gaps
+    assert (at, gap.publisher, gap.first, gap.last, gap.damaged) == (4, "", 5, 5, True)
+
+
+def test_a_reader_that_has_waited_long_enough_for_a_sibling_gets_a_gap():
+    world = world_of(2, config=RepositoryConfig("*", mend_s=5.0))
+    alice = world.publisher("alice")
+    publish(world, alice, 1, 10, 1.0)
+    world.run(3.0)
+    world.crash("r2")()
+    first = world.repositories["r1"]
+    first.store = HarmedStore(first.store, "orders", [3])
+    bob = world.subscriber("bob", subscriber("bob"))
+    world.run(7.0)
+    assert (world.payloads("bob"), bob.gaps) == (numbers(1, 2), [])
+    world.run(12.0)
+    assert world.payloads("bob") == [*numbers(1, 2), *numbers(4, 10)]
+    assert [(at, number_of(gap.first)) for at, gap in bob.gaps] == [(2, 3)]
+    # The sibling comes back: it is mended all the same, for those who read it from then on.
+    world.recover("r2")()
+    world.run_until_drained(40.0)
+    assert stored(world, "r1") == numbers(1, 10)
+    carol = world.subscriber("carol", subscriber("carol"))
+    world.run_until_drained(60.0)
+    assert (world.payloads("carol"), carol.gaps) == (numbers(1, 10), [])
+
+
+def test_a_repository_that_joins_one_with_lost_messages_does_not_wait_for_them():
+    world = alone_and_harmed([3])
+    world.subscriber("bob", subscriber("bob"))
+    world.run(6.0)
+    world.repository("r2")
+    world.run(10.0)
+    world.crash("r1")()
+    carol = world.subscriber("carol", subscriber("carol"))
+    world.run(20.0)
+    assert stored(world, "r2") == [*numbers(1, 2), *numbers(4, 10)]
+    assert world.payloads("carol") == [*numbers(1, 2), *numbers(4, 10)]
+    assert [(at, number_of(gap.first)) for at, gap in carol.gaps] == [(2, 3)]

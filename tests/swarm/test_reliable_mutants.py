@@ -26,7 +26,7 @@ from holdfast.protocols.narada import released as memory
 from holdfast.protocols.narada import subscriber as subscribers
 from holdfast.protocols.narada.chains import Chain
 from holdfast.protocols.narada.config import SubscriberConfig
-from holdfast.protocols.narada.events import FORGOTTEN
+from holdfast.protocols.narada.events import DAMAGED, FORGOTTEN, Row
 from holdfast.protocols.narada.had import NOTHING
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Release
@@ -233,6 +233,25 @@ def _damage_is_shrugged_off(patch: Patch) -> None:
     patch.setattr(mending.Mending, "found", lambda *_: [])
 
 
+def _what_is_lost_is_kept_quiet(patch: Patch) -> None:
+    def quiet(stream, row, backlog, known):
+        return [] if row.kind == DAMAGED else pass_void(stream, row, backlog, known)
+
+    patch.setattr(subscribers, "pass_void", quiet)
+
+
+def _what_is_damaged_counts_as_lost_and_so_does_what_lies_behind_it(patch: Patch) -> None:
+    lost_rows = mending.Mending.lost_rows
+
+    def more(self, first, last, entries):
+        return [
+            Row(row.first, row.count + 1, row.publisher, row.cat, row.kind)
+            for row in lost_rows(self, first, last, entries)
+        ]
+
+    patch.setattr(mending.Mending, "lost_rows", more)
+
+
 def _gaps_are_kept_quiet(patch: Patch) -> None:
     patch.setattr(memory.Released, "pass_over", lambda *_: [])
 
@@ -299,6 +318,8 @@ MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
     (_whoever_is_there_has_a_copy, "join", {"copies"}),
     (_a_new_disk_goes_on_in_the_old_era, "disk", {"lost", "unreleased", "ahead", "NotDrained", "AssertionError"}),
     (_damage_is_shrugged_off, "flips", {"lost", "gap"}),
+    (_what_is_lost_is_kept_quiet, "ruin", {"unreleased", "disorder", "ahead"}),
+    (_what_is_damaged_counts_as_lost_and_so_does_what_lies_behind_it, "ruin", {"unreleased", "gapped"}),
     (_what_the_pairs_do_not_tell_of_is_not_looked_for, "damage", {"StoreError", "lost", "twice"}),
     (_retention_asks_nobody, "retention", {"unreleased", "NotDrained", "lost", "ahead"}),
     (_what_is_forgotten_is_kept_quiet, "retention", {"unreleased"}),

@@ -134,11 +134,17 @@ class DurableSubscription(Subscription):
         self.arrive(effect.entry.batch, _Released(effect.entry.batch, 1, effect.entry))
 
     def _on_gap(self, effect: effects.Gap) -> None:
-        count = effect.last - effect.first + 1
-        what = "were forgotten before they were read" if effect.forgotten else "were given up"
-        sentence = f"{count} messages of {effect.publisher} to {effect.stream} {what}: they will not come"
-        empty = make_batch(effect.publisher, 1, self.stream, 0, [b""])
-        self.arrive(empty, _Released(empty, 1, None, Gap(sentence, self.pattern, self.where, self._received, True)))
+        what = "were given up"
+        if effect.forgotten:
+            what = "were forgotten before they were read"
+        elif effect.damaged:
+            what = f"are damaged in the store of {self.repository}, and no other repository has sent them"
+        whose = f"of {effect.publisher} to {effect.stream}" if effect.publisher else f"to {effect.stream}"
+        sentence = f"{effect.last - effect.first + 1} messages {whose} {what}: they will not come"
+        empty = make_batch(effect.publisher or self.name, 1, self.stream, 0, [b""])
+        gap = Gap(sentence, self.pattern, self.where, self._received, True)
+        self._arrived.append((empty, _Released(empty, 1, None, gap)))
+        self._wake()
 
     # ---- what the reader says
 

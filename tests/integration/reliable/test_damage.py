@@ -1,6 +1,7 @@
 """Bits flip and blocks are torn in the store of a repository: it finds out, says so, and mends it from its sibling."""
 
 import asyncio
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -29,6 +30,7 @@ from tests.integration.support_brokers import address_of, broker_here, until
 
 COUNT, SIZE_BYTES = 100, 700
 HARMED = (7, 8, 50, 93)
+DAMAGED = re.compile("^([0-9]+) messages of alice to bank/# are damaged in the store of r1, and no other repository")
 
 
 def everything(last: int) -> list[bytes]:
@@ -212,3 +214,37 @@ def test_pairs_that_are_harmed_are_made_anew_from_what_is_stored(tmp_path: Path)
     holdfast.run(story())
     for url in stores.values():
         assert payloads_in(url) == everything(2 * COUNT)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "segments"])
+def test_a_reader_of_a_damaged_store_without_a_sibling_gets_a_gap_where_the_hole_is(tmp_path: Path, kind: str):
+    store = f"{kind}:{tmp_path / 'r1'}"
+
+    async def told(orders: holdfast.Subscription, last: int) -> list[int]:
+        """The numbers of the messages up to the last; for each gap, how many are missing, below 0."""
+        found: list[int] = []
+        while not found or found[-1] != last:
+            try:
+                found.append(int((await orders.get(PATIENCE_S)).payload.split()[1].rstrip(b".")))
+            except holdfast.Gap as gap:
+                found.append(-int(DAMAGED.findall(str(gap))[0]))
+        return found
+
+    async def story() -> None:
+        async with broker_here() as broker, holdfast.connect(address_of(broker), name="alice") as alice:
+            async with repository_here(broker, store=store):
+                await publish(alice, 1, COUNT, SIZE_BYTES)
+            flip_bits(tmp_path / "r1")
+            async with repository_here(broker, store=store) as kept:
+                await publish(alice, COUNT + 1, COUNT + 1, SIZE_BYTES)
+                found = await told(await alice.subscribe(STREAM, durable="reader"), COUNT + 1)
+                lost = kept.machine.streams[STREAM].mending.lost
+        assert -sum(one for one in found if one < 0) == lost >= len(HARMED)
+        # Where a gap stands, as many numbers are missing as it says.
+        reached = 0
+        for one in found:
+            assert one < 0 or one == reached + 1
+            reached = reached - one if one < 0 else one
+        assert not set(HARMED) & set(found)
+
+    holdfast.run(story())

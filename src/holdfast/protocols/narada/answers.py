@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from holdfast.model.reliable import Entry
-from holdfast.protocols.narada.events import FORGOTTEN, RANGES_MAX, Cut, Resent, Row
+from holdfast.protocols.narada.events import FORGOTTEN, RANGES_MAX, SKIPPED, Cut, Resent, Row
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Effects
 from holdfast.protocols.trackers import Range
@@ -41,6 +41,14 @@ def never_rows(keeping: Keeping, asked: Iterable[Range]) -> list[Row]:
     3. A asks B for 56, for ever, if B has no more to say to that than that it has no such message.
     """
     return [row for row in keeping.voids if any(row.first <= last and row.last >= first for first, last in asked)]
+
+
+def lost_for_siblings(lost: Iterable[Row]) -> list[Row]:
+    """What is damaged here and lost, as another repository is told of it: it will not come from us.
+
+    As with what was forgotten, that one gives its places up when nobody else who is there has the messages.
+    """
+    return [Row(row.first, row.count, row.publisher, row.cat, FORGOTTEN if row.publisher else SKIPPED) for row in lost]
 
 
 def resent(keeping: Keeping, asker: str, entries: list[Entry]) -> Effects:

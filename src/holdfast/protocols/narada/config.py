@@ -117,5 +117,7 @@ class RepositoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """How long a repository that begins waits for another one to learn from, before it serves alone."""
     alone_s: Seconds = 0.05
     """The same for one that knew of no other when it ended."""
+    mend_s: Seconds = 30.0
+    """How long another repository may take to send what is damaged here, before readers are told of a gap."""
     assist_s: Seconds = 2.0
     """How long an assisting repository may say nothing."""

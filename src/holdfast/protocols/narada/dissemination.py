@@ -308,14 +308,14 @@ class Dissemination:
             return []
         return [Read(token, self.keeping.stream, first, last, self.keeping.config.read_bytes_max)]
 
-    def on_fetched(self, asker: str, first: int, last: int, entries: list[Entry]) -> Effects:
-        """Send what was read, and say what lies between it."""
+    def on_fetched(self, asker: str, first: int, last: int, entries: list[Entry], lost: list[Row]) -> Effects:
+        """Send what was read, and say what lies between it; `lost` is what is damaged, and nobody has it."""
         one = self.subscriptions.get(asker)
         effects = resent(self.keeping, asker, entries)
         if one is None:
             return effects
         upto = read_upto(entries, last, self.keeping.config.read_bytes_max)
-        rows = void_rows(self.keeping, first, upto)
+        rows = [*void_rows(self.keeping, first, upto), *lost]
         if rows or not entries:
             effects.append(self._rows_to(one, first, upto, tuple(rows)))
         return effects

@@ -37,7 +37,7 @@ Cut = Annotated[tuple[tuple[Name, Number], ...], Meta(max_length=RANGES_MAX)]
 Lacks = Annotated[tuple[tuple[Name, Number, Number], ...], Meta(max_length=RANGES_MAX)]
 """Publisher, first and last catenation number of messages that are not meant though a cut reaches above them."""
 
-MESSAGES, GIVEN_UP, SKIPPED, SET_ASIDE, FORGOTTEN = range(5)
+MESSAGES, GIVEN_UP, SKIPPED, SET_ASIDE, FORGOTTEN, DAMAGED = range(6)
 
 
 def catenation(life: int, number: int) -> int:
@@ -69,16 +69,16 @@ class Row(Struct, frozen=True, array_like=True, gc=False):
     """What lies under consecutive sequence numbers of one repository.
 
     `kind` says whether these are messages, places that were given up, numbers that were never used, places that are set
-    aside, or what retention has taken: with whose it was, if it went before it was stored here. Numbers that a
-    subscriber need not look at, since it has acknowledged them, count as never used, with the messages that lie there.
-    Messages of which a subscriber is told carry what it takes to find them in its buffer.
+    aside, what retention has taken (with whose it was, if it went before it was stored here), or what is damaged and
+    lost (with whose it was, if that can be read). Numbers that a subscriber has acknowledged count as never used, with
+    the messages that lie there. Messages of which it is told carry what it takes to find them in its buffer.
     """
 
     first: Number
     count: Number
     publisher: Annotated[str, Meta(max_length=128)]
     cat: Number
-    kind: Annotated[int, Meta(ge=0, le=4)] = MESSAGES
+    kind: Annotated[int, Meta(ge=0, le=DAMAGED)] = MESSAGES
     topic: Annotated[str, Meta(max_length=1024)] = ""
     seq: Number = 0
     crc: Number = 0

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast.model.reliable import Entry
-from holdfast.protocols.narada.answers import expired, never_rows, read_upto, resent, void_rows
+from holdfast.protocols.narada.answers import expired, lost_for_siblings, never_rows, read_upto, resent, void_rows
 from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.events import (
     FORGOTTEN,
@@ -216,10 +216,10 @@ class Bundle:
             return []
         return [Read(token, keeping.stream, event.first, keeping.end, keeping.config.read_bytes_max)]
 
-    def on_explain_fetched(self, asker: str, first: int, last: int, entries: list[Entry]) -> Effects:
+    def on_explain_fetched(self, asker: str, first: int, last: int, entries: list[Entry], lost: list[Row]) -> Effects:
         keeping = self.keeping
         upto = read_upto(entries, last, keeping.config.read_bytes_max)
-        rows = [notice(entry) for entry in entries] + void_rows(keeping, first, upto)
+        rows = [notice(entry) for entry in entries] + void_rows(keeping, first, upto) + lost_for_siblings(lost)
         return [self._explained(asker, first, upto, sorted(rows, key=lambda row: row.first))]
 
     def _explained(self, asker: str, first: int, upto: int, rows: list[Row]) -> Say:
@@ -242,8 +242,10 @@ class Bundle:
                 effects.append(Read(token, keeping.stream, first, last, keeping.config.fetch_bytes_max))
         return effects
 
-    def on_fetch_read(self, asker: str, entries: list[Entry]) -> Effects:
-        return resent(self.keeping, asker, entries)
+    def on_fetch_read(self, asker: str, entries: list[Entry], lost: list[Row]) -> Effects:
+        """Send it; of what is damaged, and nobody has it, another repository gives its places up."""
+        told: Effects = [self._explained(asker, 0, 0, lost_for_siblings(lost)[:ROWS_PAGE])] if lost else []
+        return [*resent(self.keeping, asker, entries), *told]
 
     def on_resent(self, event: Resent, now: float) -> None:
         """Another repository sends what we lack."""

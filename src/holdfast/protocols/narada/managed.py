@@ -41,7 +41,7 @@ class Managed:
             reasons.append(f"{stream} to be committed")
         if keeping.places and keeping.state != "leaving":
             reasons.append(f"{keeping.places} ranges of places of {stream} to be filled")
-        if mending.harms:
+        if mending.is_waiting:
             reasons.append(f"{mending.messages} damaged messages of {stream} to be mended by a sibling")
         behind = [member.name for member in self.bundle.members.values() if member.cover < member.end]
         return reasons + [f"{name} to be covered" for name in behind]
@@ -65,5 +65,6 @@ class Managed:
             "recovery_s": self.bundle.recovery_s,
             "damaged": mending.messages,
             "nameless": mending.nameless,
+            "lost": mending.lost,
             "mended": mending.mended,
         }

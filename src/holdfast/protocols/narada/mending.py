@@ -5,6 +5,10 @@ driver looks at everything now and then and says what it found (`Repository.harm
 missing under which something was stored, and has the driver look (`Inspect`). What is damaged is asked for by its
 identity, since every repository has an order of its own, from one sibling after the other (`Refetch`); when all of an
 entry is here it goes back into its place (`Mend`), in a commit like any other.
+
+What no sibling sends within `mend_s`, or at once where there has never been a sibling, counts as lost: subscribers that
+come to it get a gap and go on, and siblings that ask for it give up their places. It is still asked for: a sibling that
+comes back later mends it for those who read it then.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +18,7 @@ from msgspec import Struct, field
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.answers import read_upto
 from holdfast.protocols.narada.chains import without
-from holdfast.protocols.narada.events import Refetch, Resent
+from holdfast.protocols.narada.events import DAMAGED, Refetch, Resent, Row
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Effects, Find, Inspect, Mend
 from holdfast.protocols.trackers import Range
@@ -33,6 +37,10 @@ class Harm(Struct):
     last: int
     publisher: str = ""
     cat: int = 0
+    since: float = 0.0
+    """When it was found."""
+    lost: bool = False
+    """Whether nobody is known to have it: readers get a gap."""
     parts: dict[int, Entry] = field(default_factory=dict)
     """What a sibling has sent of it, by catenation number, under our sequence numbers."""
 
@@ -90,14 +98,20 @@ class Mending:
         """How many of them nobody can ask for, since whose they are is damaged, too."""
         return sum(harm.last - harm.first + 1 for harm in self.harms.values() if not harm.publisher)
 
+    @property
+    def lost(self) -> int:
+        """How many of them are lost, as far as is known."""
+        return sum(harm.last - harm.first + 1 for harm in self.harms.values() if harm.lost)
+
     # --------------------------------------------------------------------------------------------------------- finding
 
-    def found(self, harms: Iterable[Harm]) -> Effects:
+    def found(self, harms: Iterable[Harm], now: float) -> Effects:
         """The driver has looked at everything, and this is what is damaged."""
         before, self.harms = self.harms, {}
         for harm in harms:
             if len(self.harms) < HARMS_MAX:
                 known = before.get(harm.first)
+                harm.since = now
                 self.harms[harm.first] = known if known is not None and known.last == harm.last else harm
         if not self.harms:
             return []
@@ -120,6 +134,38 @@ class Mending:
             yield place.first, place.first + place.count - 1
         for entry in (*keeping.staged, *keeping.committing):
             yield entry.first, entry.last
+
+    # ---------------------------------------------------------------------------------------------------------- losing
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is damaged that a sibling may still send in time."""
+        return any(not harm.lost for harm in self.harms.values())
+
+    def give_up(self, is_alone: bool, now: float) -> Effects:
+        """What nobody has sent for so long counts as lost; at once if there has never been a sibling."""
+        due_since = now if is_alone else now - self.keeping.config.mend_s
+        lost = [harm for harm in self.harms.values() if not harm.lost and harm.since <= due_since]
+        for harm in lost:
+            harm.lost = True
+        count = sum(harm.last - harm.first + 1 for harm in lost)
+        return [self.keeping.report("lost", f"{count} damaged messages: readers get a gap")] if lost else []
+
+    def lost_rows(self, first: int, last: int, entries: list[Entry]) -> list[Row]:
+        """A read found these: what else lies there and is lost."""
+        near = [harm for harm in self.harms.values() if harm.lost and harm.first <= last and harm.last >= first]
+        if not near:
+            return []
+        upto = read_upto(entries, last, self.keeping.config.read_bytes_max)
+        taken = [*((entry.first, entry.last) for entry in entries), *self._not_stored()]
+        rows: list[Row] = []
+        for harm in near:
+            # Where a whole file is missing only some of the numbers that it had may be damaged.
+            low, high = max(first, harm.first, self.keeping.kept), min(upto, harm.last)
+            for begin, end in without((low, high), taken) if low <= high else ():
+                cat = harm.cat + begin - harm.first if harm.publisher else 0
+                rows.append(Row(begin, end - begin + 1, harm.publisher, cat, DAMAGED))
+        return rows
 
     # ---------------------------------------------------------------------------------------------------------- asking
 

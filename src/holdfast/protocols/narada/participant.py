@@ -185,13 +185,17 @@ class Release(Struct, frozen=True, gc=False):
 
 
 class Gap(Struct, frozen=True, gc=False):
-    """These messages of a publisher were given up, or forgotten before they were read: they will not come."""
+    """These messages of a publisher were given up, forgotten before they were read, or damaged: they will not come.
+
+    Where it cannot be told any more whose they were there is no publisher, and these are sequence numbers.
+    """
 
     stream: str
     publisher: str
     first: int
     last: int
     forgotten: bool = False
+    damaged: bool = False
 
 
 Effect = (

@@ -258,15 +258,16 @@ class Repository:
             return []
         asker, first, last = msgspec.convert(what, tuple[str, int, int])
         effects = managed.mending.look(first, last, entries) if first else []
+        lost = managed.mending.lost_rows(first, last, entries) if first else []
         if kind == "resend":
-            return [*effects, *managed.dissemination.on_fetched(asker, first, last, entries)]
+            return [*effects, *managed.dissemination.on_fetched(asker, first, last, entries, lost)]
         if kind == "explain":
-            return [*effects, *managed.bundle.on_explain_fetched(asker, first, last, entries)]
-        return [*effects, *managed.bundle.on_fetch_read(asker, entries)]
+            return [*effects, *managed.bundle.on_explain_fetched(asker, first, last, entries, lost)]
+        return [*effects, *managed.bundle.on_fetch_read(asker, entries, lost)]
 
     def harmed(self, stream: str, harms: Iterable[Harm], now: float) -> Effects:
         """The driver has looked at what is stored of a stream: this is damaged, and is asked for from the others."""
-        effects = self._managed(stream).mending.found(harms)
+        effects = self._managed(stream).mending.found(harms, now)
         return [*effects, *self._keep_time(now)]
 
     def located(self, token: int, number: int, now: float) -> Effects:
@@ -294,6 +295,7 @@ class Repository:
         effects = self._catch_up(managed, now)
         managed.retaining.look(now)
         effects += managed.mending.ask([one.name for one in bundle.others_there(now)], now)
+        effects += managed.mending.give_up(not bundle.members, now)
         for member in list(bundle.members.values()):
             if managed.dissemination.has_pending(member.name):
                 managed.dissemination.retry(member.name, member.table)
@@ -319,7 +321,7 @@ class Repository:
 
     def _keep_time(self, now: float, anew: bool = False) -> Effects:
         """Tick often while there is something to do, and else for the sign of life."""
-        busy = any(managed.bundle.busy(now) or managed.mending.harms for managed in self.streams.values())
+        busy = any(managed.bundle.busy(now) or managed.mending.is_waiting for managed in self.streams.values())
         wanted_s = self.config.gossip_s if busy else self.config.beat_s
         if not anew and self._ticking_s and self._ticking_s <= wanted_s:
             return []

@@ -26,6 +26,7 @@ ReliableClass = Literal[
     "everybody",
     "disk",
     "flips",
+    "ruin",
     "damage",
     "retention",
     "partition",
@@ -140,7 +141,8 @@ class Author:
             level = chance.choice((Level.MEMORY, Level.WRITTEN))
         if not self._is_any("bounds"):
             commit_bytes_max = TINY_COMMIT_BYTES if self._is_any("lossy", "storm") else COMMIT_BYTES
-            return RepositoryConfig("*", level=level, beat_s=0.5, commit_bytes_max=commit_bytes_max)
+            mend_s = chance.choice((0.2, 2.0)) if self._is_any("ruin") else 30.0
+            return RepositoryConfig("*", level=level, beat_s=0.5, commit_bytes_max=commit_bytes_max, mend_s=mend_s)
         return RepositoryConfig(
             "*",
             level=level,
@@ -275,8 +277,17 @@ class Author:
             self._each([*self.repositories, *self.subscribers])
         self.world.at(self.end_s + 1.0, partial(self._look_after, victim))
 
-    def _flip(self, name: str, share: float) -> None:
-        self.world.repositories[name].flip_bits(STREAM, share)
+    def _flip(self, name: str, share: float, ruin: bool = False) -> None:
+        self.world.repositories[name].flip_bits(STREAM, share, ruin)
+
+    def _ruin(self) -> None:
+        """Bits flip in one store or in several, whether or not another repository has what they were."""
+        for name in self.chance.sample(self.repositories, self.chance.randint(1, len(self.repositories))):
+            ruin = partial(self._flip, name, self.chance.choice((0.05, 0.3)), ruin=True)
+            for _ in range(self.chance.randint(1, 2)):
+                self.world.at(self._moment() + self.chance.choice((0.0, 0.5, 2.0)), ruin)
+            self.world.at(self.end_s + 1.0, partial(self._look_after, name))
+        self._each([*self.repositories, *self.subscribers])
 
     def _damage(self) -> None:
         """The store of one repository loses its youngest commits, or pairs, and says so when it is opened."""
@@ -432,6 +443,7 @@ class Author:
         "everybody": _everybody,
         "disk": _disk,
         "flips": _flips,
+        "ruin": _ruin,
         "damage": _damage,
         "retention": _retention,
         "partition": _partition,

@@ -18,7 +18,7 @@
 | behind | and in the end none believes less than another one knows (`agreeing`) |
 | hasty | retention takes nothing that is neither old enough nor too much (`retained`) |
 | kept | and in the end nothing is left that it may take |
-| gapped | a subscriber is told of nothing as forgotten that nobody forgot, or that it has had |
+| gapped | a subscriber is told of nothing as forgotten, or damaged, that is not, or that it has had |
 """
 
 from collections import defaultdict
@@ -88,7 +88,8 @@ def judge(world: "ReliableWorld") -> Judgement:
     judgement = Judgement({}, [])
     members = [host for host in world.repositories.values() if host.up and _state(host, world.stream) != "left"]
     contents = {host.name: _contents(host, world.stream) for host in members}
-    forgotten = world.history.forgotten()
+    # What was ruined is nowhere any more, or came back late: readers are told of a gap.
+    forgotten = world.history.forgotten() | world.history.ruined
     for host in members:
         # What retention took elsewhere, and was given up here for that, may come late with somebody who was away.
         given = world.history.given_up | (forgotten & _given_up_at(host, world.stream))
@@ -99,7 +100,7 @@ def judge(world: "ReliableWorld") -> Judgement:
         _check_acknowledged(judgement, world.history, contents, forgotten)
     stored = {identity: topic for entries in contents.values() for identity, topic in _topics(entries)}
     retained = any(host.retention is not None for host in members)
-    if retained:
+    if retained or world.history.ruined:
         # Whatever was ever stored is for whoever subscribed before it was published.
         ever = set().union(*world.history.stores.values())
         stored = {identity: world.history.publications[identity].topic for identity in ever}
@@ -112,6 +113,7 @@ def judge(world: "ReliableWorld") -> Judgement:
             if not forgetful:
                 for host in members:
                     _check_sync(judgement, host, subscriber, world.history, contents[host.name], retained)
+        _check_ruined(judgement, world.history, subscriber.name)
     _check_forgotten(judgement, world, members)
     for sentence in behind(members, world.stream, world.history.given_up):
         judgement.add("behind", sentence)
@@ -261,10 +263,17 @@ def _check_complete(
         if matches(pattern, topic) and history.publications[identity].time_s >= since_s
     }
     missing = wanted - {one.identity for one in releases}
-    if retained:
+    if retained or history.ruined:
         missing -= history.gapped(subscriber.name)
     if missing:
         judgement.add("unreleased", f"{subscriber.name} did not get {sorted(missing)[:5]}.")
+
+
+def _check_ruined(judgement: Judgement, history: History, name: str) -> None:
+    """A gap for something damaged is told of nothing else."""
+    told = history.damage_told[name] - history.ruined
+    if told:
+        judgement.add("gapped", f"{name} was told that {min(told)} is damaged, and it is not.")
 
 
 def _check_sync(
@@ -281,6 +290,7 @@ def _check_sync(
         return
     got, pattern = {one.identity for one in history.releases[subscriber.name]}, subscriber.machine.pattern
     got |= {identity for told in history.gaps_told[subscriber.name] for identity in told.identities}
+    got |= history.gapped(subscriber.name) & history.ruined
     if retained:
         # It began with what was kept where it began: what was published before is not for it, whoever has it.
         since_s = history.beginning_s(subscriber.name, anew=False)

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.events import life_of, number_of
+from holdfast.protocols.narada.participant import Gap
 
 Identity = tuple[str, int, int]
 """Publisher, life and number."""
@@ -88,9 +89,13 @@ class History:
         """What an operator gave up, at any repository."""
         self.excused: set[Identity] = set()
         """What of it nobody had been told to be stored by then."""
+        self.ruined: set[Identity] = set()
+        """What was damaged in a store whether or not another repository had it."""
         self.discards: list[Discarded] = []
         self.gaps_told: dict[str, list[GapTold]] = defaultdict(list)
         """By subscriber: what retention took before it was read."""
+        self.damage_told: dict[str, set[Identity]] = defaultdict(set)
+        """By subscriber: what it was told is damaged, and lost."""
         self.stores: dict[str, set[Identity]] = defaultdict(set)
         """By repository: what was ever committed there."""
 
@@ -144,10 +149,12 @@ class History:
             one = Released(life, identity, repository, entry.batch.topic, payload, identity in stored, now)
             self.releases[name].append(one)
 
-    def gap(self, name: str, own_life: int, publisher: str, first: int, last: int, forgotten: bool) -> None:
-        life, low, high = life_of(first), number_of(first), number_of(last)
+    def gap(self, name: str, own_life: int, gap: Gap) -> None:
+        publisher, life, low, high = gap.publisher, life_of(gap.first), number_of(gap.first), number_of(gap.last)
         self.gaps[name].append((publisher, life, low, high))
-        if forgotten:
+        if gap.damaged:
+            self.damage_told[name].update((publisher, life, number) for number in range(low, high + 1))
+        if gap.forgotten:
             missing = tuple((publisher, life, number) for number in range(low, high + 1))
             self.gaps_told[name].append(GapTold(own_life, missing, len(self.releases[name])))
 

@@ -250,6 +250,8 @@ class SubscriberHost(ParticipantHost):
         super().__init__(config.name, kernel, medium, history, check)
         self.config, self._consume_s, self._busy_until = config, consume_s, 0.0
         self._memory: dict[str, bytes] = {}
+        self.gaps: list[tuple[int, Gap]] = []
+        """What it was told will not come, and how many messages it had got by then."""
 
     def make(self) -> Subscriber:
         self._busy_until = 0.0
@@ -267,7 +269,8 @@ class SubscriberHost(ParticipantHost):
         self.later(self._busy_until - now, then)
 
     def _gap(self, effect: Gap) -> None:
-        self.history.gap(self.name, self.lives, effect.publisher, effect.first, effect.last, effect.forgotten)
+        self.history.gap(self.name, self.lives, effect)
+        self.gaps.append((len(self.history.releases[self.name]), effect))
         self._busy_for(0.0, lambda: self.machine.told_gap(self.kernel.now))
 
     def _begun(self, effect: Begun) -> None:

@@ -136,15 +136,17 @@ class RepositoryHost(ParticipantHost):
         self._apply([], lost)
         self._has_lost = had or bool(lost)
 
-    def flip_bits(self, stream: str, share: float) -> None:
-        """Some of what is stored is damaged, but nothing that no other repository has."""
+    def flip_bits(self, stream: str, share: float, ruin: bool = False) -> None:
+        """Some of what is stored is damaged; if it is no `ruin`, nothing that no other repository has."""
         elsewhere: set[Identity] = set()
         for name, stored in self.history.stores.items():
             elsewhere |= stored if name != self.name else set()
         entries = self.store.read(stream, 1, EVERYTHING, EVERYTHING)
-        shared = [one.first for one in entries if elsewhere.issuperset(identities(one))]
-        harmed = [first for first in shared if self._chance.random() < share]
-        self.store = HarmedStore(self.store, stream, harmed)
+        shared = [one for one in entries if ruin or elsewhere.issuperset(identities(one))]
+        harmed = [one for one in shared if self._chance.random() < share]
+        self.store = HarmedStore(self.store, stream, [one.first for one in harmed])
+        if ruin:
+            self.history.ruined.update(identity for one in harmed for identity in identities(one))
 
     def look_after(self, stream: str) -> None:
         """Look at everything that is stored, as a driver does now and then."""
