@@ -122,6 +122,8 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     """How many adjacent brokers may be lost before a repair has ended."""
     majority: bool = False
     """Whether total messages need a majority of the tree's brokers: two parts of a parted tree cannot both have it."""
+    gaps: bool = False
+    """Whether messages may be missing to a subscriber that was told so: more may fail here than a tree survives."""
     durable: bool = False
     """Whether brokers write down what they need after a crash; else one that recovers is told whom to join."""
     suspect_s: Delay | None = None
@@ -253,6 +255,7 @@ class _File(Struct, frozen=True):
     limit_s: Annotated[float, Meta(gt=0)] = 60.0
     tolerance: Tolerance = 0
     majority: bool = False
+    gaps: bool = False
     durable: bool = False
     suspect_s: Delay | None = None
     join_s: Delay | None = None
@@ -300,6 +303,7 @@ def parse_scenario(text: str, source: str = "scenario") -> Scenario:
         limit_s=file.limit_s,
         tolerance=file.tolerance,
         majority=file.majority,
+        gaps=file.gaps,
         durable=file.durable,
         suspect_s=file.suspect_s,
         join_s=file.join_s,

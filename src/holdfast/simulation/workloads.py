@@ -10,6 +10,7 @@ have the heart of the tree in common and each leaf publishes on the one that it 
 """
 
 import re
+from dataclasses import replace
 from itertools import combinations
 from random import Random
 from typing import Literal
@@ -184,7 +185,12 @@ def judge(
     try:
         sim.run_until_quiet(scenario.limit_s, _quiet_s(scenario))
         verdict = sim.check()
-        error = "; ".join([*sim.failures(), *sim.unrepaired(), *complaints(sim.events)])
+        error = "; ".join([*sim.unrepaired(), *complaints(sim.events)])
+        if scenario.gaps:
+            # What is missing without a word is a complaint; a session that is lost has told its application.
+            verdict = replace(verdict, lost=0)
+        else:
+            error = "; ".join([*sim.failures(), *([error] if error else [])])
     except (HoldfastError, AssertionError, LookupError, TypeError, ValueError, AttributeError) as broken:
         error = "\n".join([f"{type(broken).__name__}: {broken}", *getattr(broken, "__notes__", ())])
     return Outcome(
@@ -299,6 +305,7 @@ class _Author:
             limit_s=max(LIMIT_S, timetable[-1].time_s + LIMIT_S / 2) if timetable else LIMIT_S,
             tolerance=self.trouble.tolerance,
             majority=self.trouble.failure in PARTED,
+            gaps=self.trouble.failure in FLAPPING,
             # Where a broker and its clients die for good, whoever comes back begins anew.
             durable=self.trouble.failure in ("recover", *FLAPPING) and not find_protocol(self.protocol).shares_fate,
             join_s=self._join_s(),
