@@ -30,6 +30,7 @@ from holdfast.model.messages import (
     Subscribe,
     Unsubscribe,
 )
+from holdfast.model.terms import Contact
 from holdfast.protocols.border import FROM_CLIENTS, Border, Place, check_place
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.durable import Notebook
@@ -74,10 +75,14 @@ class EdgeBroker(ABC):
         self._detached_at: dict[str, float] = {}
         self._congested_at: dict[str, float] = {}
         self._now = 0.0
+        self.remembered: tuple[Contact, ...] = ()
+        """The brokers that an earlier life of this one knew."""
 
     def restore(self, pairs: dict[str, bytes]) -> None:
         """Be told, before the start, what an earlier life has written down."""
-        self.publishers.restore(self.notebook.restore(pairs, self.hub.incarnation).numbered)
+        kept = self.notebook.restore(pairs, self.hub.incarnation)
+        self.remembered = kept.tree
+        self.publishers.restore(kept.numbered)
 
     # -------------------------------------------------------------------------------------------- entry points
 

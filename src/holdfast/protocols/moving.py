@@ -24,6 +24,7 @@ from holdfast.model.messages import (
     Subscribe,
     Twig,
     Unstable,
+    Upward,
     View,
 )
 from holdfast.model.terms import Contact
@@ -39,6 +40,8 @@ from holdfast.protocols.treeview import contacts_of_client
 
 MOVE_TIMER = "move"
 TRIES_AHEAD = 4
+CONTACTS_MAX = 64
+"""So many brokers are remembered that may take us in."""
 RETRY_DOUBLINGS_MAX = 3
 """How often the time is doubled after which a contact that has sent us back is asked again."""
 DOUBLINGS_MAX = 6
@@ -56,6 +59,8 @@ class MovingClient(ClientNode):
         self._log: ClientLog | None = None
         self._processed: dict[str, int] = {}
         self._contacts: tuple[Contact, ...] = ()
+        self._part_is_apart = False
+        """Whether our broker is in a part of the tree that has lost the others: what it keeps for them dies with it."""
         self._home = ""
         """The name of the broker that has let us in last."""
         self._fenced = False
@@ -120,7 +125,7 @@ class MovingClient(ClientNode):
         elif isinstance(message, View):
             self._hub.consumed(link, message)
             if message.upward is not None:
-                self._contacts = contacts_of_client(message.upward)
+                self._learn(message.upward)
         else:
             super().link_message(link, message)
 
@@ -272,8 +277,29 @@ class MovingClient(ClientNode):
             self._hub.send(link.peer, numbers)
         new = tuple(one for one in wanted if one not in self._confirmed)
         epoch = next((one.epoch for one in self._contacts if one.name == self._home), 0)
-        join = Join(twig, self._home, (), processed, wanted, (), 0, published, patient, inherited, new, 0, epoch)
+        join = Join(
+            twig,
+            self._home,
+            (),
+            processed,
+            wanted,
+            (),
+            0,
+            published,
+            patient,
+            inherited,
+            new,
+            old_epoch=epoch,
+            whole=not self._part_is_apart,
+        )
         self._hub.send(link.peer, join)
+
+    def _learn(self, upward: Upward) -> None:
+        """Whom to turn to; those of whom we were told before come last, in case that all the others are dead."""
+        now = contacts_of_client(upward)
+        names = {one.name for one in now}
+        self._contacts = (*now, *(one for one in self._contacts if one.name not in names))[:CONTACTS_MAX]
+        self._part_is_apart = bool(upward.lost)
 
     def _first_unsent(self) -> int:
         waiting = [batch.first for batch in (*self._unsent, *self._batches)]
@@ -287,7 +313,7 @@ class MovingClient(ClientNode):
         self._fenced, self._old, self.attached = False, None, True
         self._settled_down()
         self._home = self._hub.said.node if self._hub.said is not None else ""
-        self._contacts = contacts_of_client(message.upward)
+        self._learn(message.upward)
         joined, self._joined = self._joined, []
         rest = [one.batch for one in joined if one.batch.publisher == self.name and one.batch.first > message.taken]
         again = {batch.first for batch in rest}

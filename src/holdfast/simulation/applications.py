@@ -243,6 +243,9 @@ class ClientHost(Host):
         return [(request.pattern, request.where) for request in asked]
 
     def waiting_for(self) -> list[str]:
+        if self.ended:
+            # Its application was told that the session is over.
+            return []
         reasons = super().waiting_for()
         if self.commands:
             reasons.append(f"a chance to carry out {len(self.commands)} commands, first {self.commands[0]}")

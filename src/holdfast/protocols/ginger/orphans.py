@@ -68,12 +68,17 @@ class OrphanBroker(DoubtingBroker):
             self.hub.out.append(Disconnect(old, "it has not let us in in time"))
         self.view.give_up_on(old)
         self.view.avoided.add(old)
-        contact = self.view.next_contact()
+        contact = self.view.next_contact() or self._next_remembered()
         if contact is None or contact.name == self.name:
             self.view.avoided.clear()
             contact = Contact(self.config.parent or old, 0, "")
         self.hub.out.append(Report("joining", peer=contact.name, detail=f"{old} was lost before it has let us in"))
         self._turn_to(old, contact.name, contact.address)
+
+    def _next_remembered(self) -> Contact | None:
+        """One of those that an earlier life knew: the broker that we were told to join may be dead."""
+        passed_over = {self.name, *self.view.avoided}
+        return next((one for one in self.remembered if one.name not in passed_over), None)
 
     def _turn_to(self, old: str, name: str, address: str) -> None:
         self.parent, self._fenced, self._hold = name, name, 0
@@ -150,6 +155,8 @@ class OrphanBroker(DoubtingBroker):
         self.interests.suspend(peer)
         # What it wants now it will say; until then everything is kept for it.
         self.interests.learn(peer, [ALL])
+        # We are the root no more: a batch that was released now, in a cut without those over there, would miss them.
+        self.healing_cuts.stand_down()
         self.healing_cuts.rename(absence.key, peer)
         self.confirmations.rename(THE_ABSENT, peer)
         self.view.also_wait_for(peer)

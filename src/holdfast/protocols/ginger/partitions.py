@@ -247,8 +247,9 @@ class PartitionBroker(HealingBroker):
         """More losses in a row than the tree is made to survive: rather than they, it is we who are out of reach.
 
         Whoever told the next one alive that all these are dead would have them begin anew, healthy as they are.
+        So are we if a merge is interrupted after the link was opened: nobody but that parent has what we still lack.
         """
-        return len(self._tried) > self.config.tolerance
+        return len(self._tried) > self.config.tolerance or self._settling_merge
 
     def _farewell(self, hello: Hello) -> Refusal:
         """While it is in doubt who is out of whose reach, nobody is told that it is dead."""
@@ -268,7 +269,7 @@ class PartitionBroker(HealingBroker):
     def _take_over(self, old: str) -> Flush:
         line = tuple(dict.fromkeys((*self._tried, *self.view.line_before_us())))
         cut_off = self._is_cut_off() or len(self.view.chain) > self.config.tolerance
-        self._tried, inherited = (), self.view.lost
+        self._tried, inherited, self._settling_merge = (), self.view.lost, False
         # Whoever loses us, too, before this repair has ended, may look for them.
         self.view.lost = tuple(dict.fromkeys((*(line if cut_off or self._parent_fell_silent else ()), *inherited)))
         if cut_off:
@@ -312,7 +313,7 @@ class PartitionBroker(HealingBroker):
     def _note_absence(self, flush: Flush, mine: OwnHistory) -> None:
         super()._note_absence(flush, mine)
         absence = self.absences.find(flush.key)
-        if self.parent is None and self.absences.of_parent() is None:
+        if self.parent is None and not any(one.to_parent for one in self.absences):
             self.view.lost = ()
         if absence is None:
             return
@@ -467,8 +468,6 @@ class PartitionBroker(HealingBroker):
         # It may have been taken for dead since we look for it. It must not hear that from us.
         self.view.revive((one.name, self.view.last_epoch(one)) for one in absence.contacts)
         self.hub.out.append(Report("repair_start", peer=absence.key, detail=f"asking {peer} to take us back in"))
-        # We are the root no more: a batch that was released now, in a cut without those over there, would miss them.
-        self.healing_cuts.stand_down()
         self._asked_before = self.healing_cuts.asked_of(absence.key)
         self._begin_return(peer, absence)
         self._returning_from = absence.key

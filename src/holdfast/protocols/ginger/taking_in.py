@@ -213,7 +213,7 @@ class TakingInBroker(ExpectingBroker):
         if strangers:
             reason = f"{self.name} does not keep what {', '.join(sorted(strangers))} lacks"
             self.holes.announce(reason, towards=strangers)
-        for name, joiner in brokers.items():
+        for name, joiner in flush.joined.items():
             if not joiner.join.whole and not self.view.lost:
                 reason = f"what was published around {name} while it was out of reach is not kept any more"
                 self.holes.announce(reason, except_peer=name)
