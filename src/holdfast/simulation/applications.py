@@ -82,6 +82,8 @@ class ClientHost(Host):
         self.reactions: list[tuple[React, list[int]]] = []
         self._requests: dict[int, Request] = {}
         self._latest: dict[str, int] = {}
+        self.accepted_seq = 0
+        """Every publication up to this number was accepted by a broker."""
         self._eaten: list[Batch] = []
         self._busy_until_s = 0.0
         self._pump_bound = self._pump
@@ -201,7 +203,8 @@ class ClientHost(Host):
         if self.commands:
             self.kernel.after(0.0, self._resume)
 
-    def _accepted(self, _: Accepted) -> None:
+    def _accepted(self, effect: Accepted) -> None:
+        self.accepted_seq = effect.seq
         if self.commands:
             self.kernel.after(0.0, self._resume)
 

@@ -185,7 +185,7 @@ def judge(
     try:
         sim.run_until_quiet(scenario.limit_s, _quiet_s(scenario))
         verdict = sim.check()
-        error = "; ".join([*sim.unrepaired(), *complaints(sim.events)])
+        error = "; ".join([*sim.unrepaired(), *complaints(sim.events, sim.accepted_by_lost_sessions())])
         if scenario.gaps:
             # What is missing without a word is a complaint; a session that is lost has told its application.
             verdict = replace(verdict, lost=0)

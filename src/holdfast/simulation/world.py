@@ -444,6 +444,10 @@ class Simulation:
         hosts = self._clients.values() if client is None else [self._known_client(client)]
         return [failure for host in hosts if not host.buried for failure in host.failures]
 
+    def accepted_by_lost_sessions(self) -> dict[str, int]:
+        """Of each client whose session was lost, how many of its publications a broker has accepted."""
+        return {name: client.accepted_seq for name, client in self._clients.items() if client.ended}
+
     def unrepaired(self) -> list[str]:
         """What a repair should not leave behind: orders that were not certain, and brokers outside of the one tree."""
         found = [f"forced at {name}: {report.detail}" for _, name, report in self.reports if report.event == "forced"]

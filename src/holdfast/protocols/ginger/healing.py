@@ -219,11 +219,14 @@ class HealingBroker(OrphanBroker):
             return self.hub.take()
         # A contact that cannot be reached before it ever let us in counts as lost, too.
         link = self.hub.links.get(peer)
-        refused = link is not None and link.dialler and not link.resumable and peer == self._fenced
-        if refused and peer not in self._unreachable:
+        refused = link is not None and link.dialler and not link.resumable
+        first = self.phase is Phase.JOINING and peer == self.parent and bool(self.remembered)
+        if refused and (first or peer == self._fenced) and peer not in self._unreachable:
             # Patience counts from the first attempt on: one that is dialled again sooner would never be given up.
+            # A broker that begins anew waits longer for its parent, which may be about to do the same.
             self._unreachable.add(peer)
-            self.hub.out.append(SetTimer(SUSPECT_TIMER + peer, self._patience_s(peer)))
+            patience_s = self._patience_s(peer) if peer == self._fenced else self._join_s(peer)
+            self.hub.out.append(SetTimer(SUSPECT_TIMER + peer, patience_s))
         return super().peer_down(peer, now)
 
     def _may_tell(self, peer: str) -> bool:

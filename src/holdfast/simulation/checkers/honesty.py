@@ -16,26 +16,33 @@ what was published after the brokers had ended its session (a row `end` or `susp
 itself later (a row `over`): from then on it was not subscribed any more.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from holdfast.model.trace import Event
 from holdfast.model.verdicts import name_of
 from holdfast.simulation.checkers.deliveries import confirmed_before, lasting_subscriptions
 from holdfast.simulation.checkers.history import Client, Identity, Publication, Run, read_runs
 
+Accepted = Mapping[str, int]
 COMPLAINTS_MAX = 5
 """So many sentences of each kind; the first of them says how many there are."""
 
 
-def complaints(events: Iterable[Event]) -> list[str]:
+def complaints(events: Iterable[Event], accepted: Accepted = MappingProxyType({})) -> list[str]:
     """Sentences about silent losses and false confirmations; empty if everybody was told the truth."""
     rows = list(events)
-    return [*_some(silent_losses(rows), "silent losses"), *_some(false_confirmations(rows), "false confirmations")]
+    losses = silent_losses(rows, accepted)
+    return [*_some(losses, "silent losses"), *_some(false_confirmations(rows), "false confirmations")]
 
 
-def silent_losses(events: Iterable[Event]) -> list[str]:
-    """A sentence for every delivery that is missing without its client having been told."""
-    return [sentence for case in _Case.all_of(events) for sentence in case.silent_losses()]
+def silent_losses(events: Iterable[Event], accepted: Accepted = MappingProxyType({})) -> list[str]:
+    """A sentence for every delivery that is missing without its client having been told.
+
+    `accepted`: of publishers whose session was lost, the number up to which a broker has accepted their publications.
+    Whether the later ones happened, nobody has promised them.
+    """
+    return [sentence for case in _Case.all_of(events) for sentence in case.silent_losses(accepted)]
 
 
 def false_confirmations(events: Iterable[Event]) -> list[str]:
@@ -80,8 +87,10 @@ class _Case:
         for run in read_runs(rows):
             yield cls(run, [row for row in rows if row.run == run.name])
 
-    def silent_losses(self) -> Iterator[str]:
+    def silent_losses(self, accepted: Accepted) -> Iterator[str]:
         for publication in self.run.publications.values():
+            if publication.seq > accepted.get(publication.publisher, publication.seq):
+                continue
             for client in self._owed(publication):
                 missing = (publication.publisher, publication.seq) not in self.delivered[client.name]
                 if missing and self.told_until.get(client.name, -1) < publication.event.time:
