@@ -54,8 +54,8 @@ def told(make: type[GingerBroker]) -> list[str]:
     ("make", "found"),
     [
         (ShapingBroker, []),
-        (Forgetful, ["1 silent losses", "1 false confirmations"]),
-        (Telling, ["1 false confirmations"]),
+        (Forgetful, ["1 silent losses"]),
+        (Telling, []),
         (Flattering, ["2 false confirmations", "p#2 on 't' was confirmed"]),
     ],
 )

@@ -1,7 +1,15 @@
 """What an application imports to publish and subscribe."""
 
 from holdfast.client.connecting import connect
-from holdfast.client.errors import AddressError, ClientClosed, ConnectionFailed, Gap, MessageError, SessionLost
+from holdfast.client.errors import (
+    AddressError,
+    ClientClosed,
+    ConnectionFailed,
+    Gap,
+    MessageError,
+    NotConfirmed,
+    SessionLost,
+)
 from holdfast.client.receipts import Receipt
 from holdfast.client.session import Client
 from holdfast.client.subscriptions import Subscription
@@ -16,6 +24,7 @@ __all__ = [
     "ConnectionFailed",
     "Gap",
     "MessageError",
+    "NotConfirmed",
     "Receipt",
     "SessionLost",
     "Subscription",

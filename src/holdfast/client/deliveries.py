@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from holdfast.client.errors import SessionLost
-from holdfast.client.subscriptions import Delivery, Subscription
+from holdfast.client.subscriptions import Delivery, Shared, Subscription
 from holdfast.model.batches import Batch
 from holdfast.model.errors import HoldfastError
 from holdfast.model.topics import CHECKED_MAX, matches
@@ -11,10 +11,14 @@ from holdfast.runtime.logs import Log
 
 
 class Deliveries:
-    """The subscriptions of one client. `consumed` is called with each batch that all its takers have taken."""
+    """The subscriptions of one client.
 
-    def __init__(self, consumed: Callable[[Batch], None], log: Log) -> None:
-        self._consumed, self._log = consumed, log
+    `consumed` is called with each batch that has left the buffers of all its takers, `read` with each of which their
+    applications have every message.
+    """
+
+    def __init__(self, consumed: Callable[[Batch], None], read: Callable[[Batch], None], log: Log) -> None:
+        self._consumed, self._read, self._log = consumed, read, log
         self._subscriptions: list[Subscription] = []
         self._takers: dict[str, tuple[Subscription, ...]] = {}
 
@@ -38,14 +42,15 @@ class Deliveries:
         if takers is None:
             takers = self._find_takers(batch.topic)
         if len(takers) == 1 and takers[0].takes_all:
-            takers[0].arrive(batch, Delivery(batch, 1))
+            takers[0].arrive(batch, Shared(batch, 1, 1))
             return
         wanted = [(taker, part) for taker in takers for part in taker.parts_wanted(batch)]
-        delivery = Delivery(batch, len(wanted))
+        delivery = Shared(batch, len(wanted), len(wanted))
         for taker, part in wanted:
             taker.arrive(part, delivery)
         if not wanted:
             self._consumed(batch)
+            self._read(batch)
 
     def miss(self, reason: str) -> None:
         """Something may be missing to every subscription, behind what has arrived."""
@@ -66,6 +71,12 @@ class Deliveries:
         delivery.left -= 1
         if delivery.left == 0:
             self._consumed(delivery.batch)
+
+    def read(self, delivery: Delivery) -> None:
+        if isinstance(delivery, Shared):
+            delivery.unread -= 1
+            if delivery.unread == 0:
+                self._read(delivery.batch)
 
     def _find_takers(self, topic: str) -> tuple[Subscription, ...]:
         if len(self._takers) >= CHECKED_MAX:

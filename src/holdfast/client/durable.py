@@ -29,10 +29,10 @@ from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import GUARANTEES, TOTAL
 from holdfast.model.reliable import Entry
 from holdfast.model.topics import matches
-from holdfast.protocols.clients import IMPLICIT_KEYS
 from holdfast.protocols.narada import Subscriber, SubscriberConfig
 from holdfast.protocols.narada import participant as effects
 from holdfast.protocols.narada.directory import ASKING_TOPIC, answer_topic, covering, question, read_answer
+from holdfast.protocols.runs import IMPLICIT_KEYS
 from holdfast.runtime.logs import Log
 from holdfast.runtime.process import new_incarnation
 
@@ -205,6 +205,9 @@ class DurableSubscription(Subscription):
     def batch_taken(self, delivery: Delivery) -> None:
         """What has been taken is known when the next batch is asked for."""
 
+    def batch_read(self, delivery: Delivery) -> None:
+        """The same."""
+
     async def end_subscription(self, subscription: Subscription) -> None:  # noqa: ARG002 - it is its own source
         if not self.ended:
             self._note_taken()
@@ -261,7 +264,7 @@ class Durables:
         number = await publisher.publish(topic, payload, rank, keys, attributes)
         if rank != TOTAL and len(self._known) < KNOWN_MAX:
             self._known[topic, GUARANTEES[rank].value, durable] = (publisher, rank)
-        return DurableReceipt(self._client, topic, 0, durable=publisher, number=number)
+        return DurableReceipt(self._client, topic, 0, attributes or {}, durable=publisher, number=number)
 
     async def publish_many(self, publication: Publication, payloads: Iterable[bytes]) -> DurableReceipt | None:
         """The same for messages that differ in their payload alone; returns the receipt of the last."""

@@ -11,7 +11,7 @@ from time import time
 from typing import Any, Protocol
 
 from holdfast.client.participants import ParticipantDriver, Session
-from holdfast.client.receipts import Level, Receipt
+from holdfast.client.receipts import By, Level, Receipt
 from holdfast.client.settings import TURN_BYTES
 from holdfast.client.waiting import fail
 from holdfast.model.batches import Attributes, Keys
@@ -47,7 +47,7 @@ class DurableClient(Session, Protocol):
 
     async def wait_held(self, seq: int) -> None: ...
 
-    async def wait_confirmed(self, topic: str, seq: int) -> None: ...
+    async def wait_confirmed(self, topic: str, seq: int, attributes: Attributes, taken: bool) -> None: ...
 
 
 class DurableReceipt(Receipt, gc=False, eq=False, kw_only=True):
@@ -62,7 +62,7 @@ class DurableReceipt(Receipt, gc=False, eq=False, kw_only=True):
     @property
     def level(self) -> Level:
         if self.is_confirmed:
-            return "confirmed"
+            return "taken" if self.is_taken else "confirmed"
         if self.number <= self.durable.stored_number:
             return "stored"
         self.seq = self.seq or self.durable.seq_of(self.number)
@@ -89,9 +89,9 @@ class DurableReceipt(Receipt, gc=False, eq=False, kw_only=True):
         await super().held()
         return self
 
-    async def confirmed(self) -> "DurableReceipt":
+    async def confirmed(self, by: By = "client") -> "DurableReceipt":
         self.seq = await self.durable.wait_emitted(self.number)
-        await super().confirmed()
+        await super().confirmed(by)
         return self
 
 

@@ -5,7 +5,8 @@ Every failed request says whether it surely did not happen or may have: see `out
 
 from collections.abc import Mapping
 
-from holdfast.model.errors import ConfigError, ConnectionLost, Definite, LocalMisuse
+from holdfast.model.errors import ConfigError, ConnectionLost, Definite, Indefinite, LocalMisuse
+from holdfast.model.receipt_messages import Finding
 
 
 class AddressError(ConfigError):
@@ -22,6 +23,21 @@ class ClientClosed(LocalMisuse):
 
 class ConnectionFailed(Definite):
     """Raised when no broker at the given addresses took the client in. Nothing was begun."""
+
+
+class NotConfirmed(Indefinite):
+    """Raised when a publication cannot be confirmed: there is no evidence that everybody has it that it was owed to.
+
+    `lacking` subscribers, some of them named in `lack`, do not have it though it should have come; `given_up` ones,
+    some named in `gone`, have been given up since; `reason` says why there may be others. Asking again later is safe.
+    """
+
+    def __init__(self, publication: str, finding: Finding) -> None:
+        super().__init__(
+            f"{publication} is not confirmed: {finding}; those who are not named have it, or were not owed"
+        )
+        self.lacking, self.lack = finding.lacking, finding.lack
+        self.given_up, self.gone, self.reason = finding.given_up, finding.gone, finding.broken
 
 
 class SessionLost(ConnectionLost):

@@ -24,3 +24,4 @@ class Listener(Subscription):
     def arrive(self, batch: Batch, delivery: Delivery) -> None:
         self._hear(batch)
         self._source.batch_taken(delivery)
+        self._source.batch_read(delivery)

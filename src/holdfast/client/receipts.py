@@ -4,9 +4,18 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from holdfast.model.batches import Attributes
 from holdfast.model.errors import LocalMisuse
 
-Level = Literal["sent", "accepted", "held", "stored", "confirmed", "refused"]
+Level = Literal["sent", "accepted", "held", "stored", "confirmed", "taken", "refused"]
+By = Literal["client", "application"]
+
+
+def is_by_application(by: By) -> bool:
+    """Whether that is asked for; raises `LocalMisuse` for what nobody can say."""
+    if by not in ("client", "application"):
+        raise LocalMisuse(f"confirmed(by={by!r}): a publication is confirmed by 'client' or by 'application'.")
+    return by == "application"
 
 
 class Publisher(Protocol):
@@ -21,7 +30,7 @@ class Publisher(Protocol):
 
     async def wait_held(self, seq: int) -> None: ...
 
-    async def wait_confirmed(self, topic: str, seq: int) -> None: ...
+    async def wait_confirmed(self, topic: str, seq: int, attributes: Attributes, taken: bool) -> None: ...
 
 
 class Receipt(Struct, gc=False, eq=False):
@@ -33,14 +42,17 @@ class Receipt(Struct, gc=False, eq=False):
     - `held`: so many brokers have it that the cluster's tolerated losses cannot take it; the client keeps no copy any
       more. Only where brokers repair their tree: elsewhere one broker is all there is, and `accepted` says it.
     - `stored`: a repository of its reliable topic has it, as safely as `storage` says. Only of durable publications.
-    - `confirmed`: every subscriber that it was promised to has it.
+    - `confirmed`: the client process of every subscriber that it was promised to said that it has it.
+    - `taken`: each of them said that its application has taken it.
     - `refused`: the broker declined it; it was delivered to nobody.
     """
 
     client: Publisher
     topic: str
     seq: int
+    attributes: Attributes = {}
     is_confirmed: bool = False
+    is_taken: bool = False
 
     @property
     def publisher(self) -> str:
@@ -48,7 +60,9 @@ class Receipt(Struct, gc=False, eq=False):
 
     @property
     def level(self) -> Level:
-        return "confirmed" if self.is_confirmed else self.client.level_of(self.seq)
+        if self.is_confirmed:
+            return "taken" if self.is_taken else "confirmed"
+        return self.client.level_of(self.seq)
 
     async def accepted(self) -> "Receipt":
         """Wait until the broker has the message. Raises `Refused` if it declined, `SessionLost` if nobody can know."""
@@ -69,11 +83,18 @@ class Receipt(Struct, gc=False, eq=False):
             f"{self.publisher}#{self.seq} was published without durable=True: nobody was asked to store it."
         )
 
-    async def confirmed(self) -> "Receipt":
-        """Wait until everybody whose subscription matched has the message."""
-        if not self.is_confirmed:
-            await self.client.wait_confirmed(self.topic, self.seq)
-            self.is_confirmed = True
+    async def confirmed(self, by: By = "client") -> "Receipt":
+        """Wait until everybody has the message whose matching subscription was confirmed before it was published.
+
+        It returns on evidence alone: each of their client processes said that it has handed the message to its
+        subscription, or, `by="application"`, that the application has taken it from there. A subscriber that is away
+        is waited for, and so is a part of the network that is out of reach. Raises `NotConfirmed` if a subscriber lacks
+        it, was given up meanwhile, or if something was let go on the way: it says who and why.
+        """
+        taken = is_by_application(by)
+        if not (self.is_taken if taken else self.is_confirmed):
+            await self.client.wait_confirmed(self.topic, self.seq, self.attributes, taken)
+            self.is_confirmed, self.is_taken = True, taken
         return self
 
     def __repr__(self) -> str:

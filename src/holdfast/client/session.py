@@ -22,7 +22,7 @@ from holdfast.client.errors import ClientClosed, ConnectionFailed, SessionLost
 from holdfast.client.opening import Closing, Opening
 from holdfast.client.receipts import Level, Receipt
 from holdfast.client.settings import TURN_BYTES, ClientSettings
-from holdfast.client.subscriptions import Delivery, Subscription
+from holdfast.client.subscriptions import Subscription
 from holdfast.client.waiting import Holders, Requests, fail
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, Attributes, Batch, Keys
 from holdfast.model.errors import HoldfastError, Refused
@@ -31,7 +31,7 @@ from holdfast.model.guarantees import GUARANTEES, RANKS
 from holdfast.model.topics import check_pattern
 from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.moving import MovingClient
-from holdfast.protocols.node import Accepted, Attached, Completed, Deliver, Effect, Ended, Failed, Missing
+from holdfast.protocols.node import Accepted, Attached, Completed, Deliver, Effect, Ended, Failed, Missing, Unconfirmed
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.logs import Log
 from holdfast.runtime.tracing import Trace
@@ -71,6 +71,7 @@ class Client(Closing):
                 Ended: self._on_ended,
                 Deliver: lambda effect: self._deliveries.arrive(effect.batch),
                 Missing: lambda effect: self._deliveries.miss(effect.reason),
+                Unconfirmed: lambda effect: self._requests.unconfirmed(self.name, effect),
             },
             sinks=() if trace is None else (trace,),
             limits=settings.limits,
@@ -86,7 +87,8 @@ class Client(Closing):
             self.name, lambda: machine.accepted_seq, lambda: machine.backlog_bytes, self._hurry
         )
         self._holders = Holders()
-        self._deliveries = Deliveries(self._consumed, self._log)
+        self._deliveries = Deliveries(self._consumed, self._read, self._log)
+        self.batch_taken, self.batch_read = self._deliveries.taken, self._deliveries.read
         self._requests = Requests()
         self.durables = Durables(self, settings.reliable)
         loop = asyncio.get_running_loop()
@@ -220,7 +222,7 @@ class Client(Closing):
             if machine.pending_bytes + len(payload) > turn_bytes or not driver.settle_pending:
                 await self._begin_turn()
             seq = machine.publish(topic, payload, rank, checked_keys, attributes)
-        return Receipt(self, topic, seq) if seq else None
+        return Receipt(self, topic, seq, attributes or {}) if seq else None
 
     def publish_nowait(
         self, topic: str, payload: bytes, rank: int, keys: Keys = (), attributes: Attributes | None = None
@@ -247,7 +249,8 @@ class Client(Closing):
         size = len(payload) + size_bytes(keys, attributes)
         if self._machine.pending_bytes + size > TURN_BYTES or not self._driver.settle_pending:
             await self._begin_turn()
-        return Receipt(self, topic, self._machine.publish(topic, payload, rank, keys, attributes))
+        seq = self._machine.publish(topic, payload, rank, keys, attributes)
+        return Receipt(self, topic, seq, attributes or {})
 
     def checked(
         self, topic: str, payload: object, guarantee: str, keys: Iterable[str], attributes: Mapping[str, Value] | None
@@ -305,9 +308,9 @@ class Client(Closing):
         self._acceptance.advanced(effect.seq)
         self._holders.wake()
 
-    async def wait_confirmed(self, topic: str, seq: int) -> None:
-        """Wait until everybody that publication `seq` was promised to has it."""
-        await self._request(lambda now: self._machine.confirm(topic, seq, now))
+    async def wait_confirmed(self, topic: str, seq: int, attributes: Attributes, taken: bool) -> None:
+        """Wait until everybody that publication `seq` was promised to has it, or has `taken` it."""
+        await self._request(lambda now: self._machine.confirm(topic, seq, now, attributes, taken))
         self._acceptance.check_not_refused(seq)
 
     def _hurry(self, seq: int | None) -> None:
@@ -386,9 +389,9 @@ class Client(Closing):
             self._deliveries.remove(subscription)
             subscription.end(None)
 
-    def batch_taken(self, delivery: Delivery) -> None:
-        """A subscription has taken its part of a batch."""
-        self._deliveries.taken(delivery)
+    def _read(self, batch: Batch) -> None:
+        if self._machine.taken(batch) and self._end is None:
+            self._driver.settle_soon()
 
     def _consumed(self, batch: Batch) -> None:
         if self._end is None:

@@ -29,10 +29,16 @@ class Delivery(Struct, gc=False):
     left: int
 
 
+class Shared(Delivery, gc=False):
+    """The same, with the number of subscriptions whose applications have yet to get some of its messages."""
+
+    unread: int = 0
+
+
 class _Hole(Delivery, gc=False):
     """Nothing that the machine handed over: the place in the stream where something may be missing."""
 
-    gap: Gap
+    gap: Gap | None = None
 
 
 _NOTHING = make_batch("-", 1, "-", 0, [b""])
@@ -42,6 +48,8 @@ class Source(Protocol):
     """What a subscription asks of its client."""
 
     def batch_taken(self, delivery: Delivery) -> None: ...
+
+    def batch_read(self, delivery: Delivery) -> None: ...
 
     async def end_subscription(self, subscription: "Subscription") -> None: ...
 
@@ -68,6 +76,8 @@ class Subscription:
         self._arrived: deque[tuple[Batch, Delivery]] = deque()
         self._waiters: list[asyncio.Future[None]] = []
         self._taken_bytes = 0
+        self._unread: list[Delivery] = []
+        """What was taken and the application has yet to get some messages of."""
         self._received: dict[str, int] = {}
         self._end: BaseException | None = None
         self.ended = False
@@ -90,7 +100,10 @@ class Subscription:
             if batch is None:
                 raise StopAsyncIteration
             ready.extend(reversed(batch.messages()))
-        return ready.pop()
+        message = ready.pop()
+        if not ready:
+            self._all_read()
+        return message
 
     async def get(self, timeout_s: float | None = None) -> Message:
         """The next message. Raises `TimeoutError` if none comes in time; the subscription goes on."""
@@ -106,17 +119,22 @@ class Subscription:
             if self._ready:
                 ready = self._ready[::-1]
                 self._ready.clear()
+                self._all_read()
                 yield ready
             batch = await self._take()
             if batch is None:
                 return
+            self._all_read()
             yield batch.messages()
 
     async def take_into(self, messages: deque[Message], bytes_max: int) -> bool:
         """Wait for a batch and append its messages, and those of what else has arrived up to that size.
 
-        Returns whether there was one: `False` when none will come.
+        Returns whether there was one: `False` when none will come. Whoever takes like this has read, when it comes
+        back for more, what it took before.
         """
+        if not self._ready:
+            self._all_read()
         if self._ready:
             messages.extend(reversed(self._ready))
             self._ready.clear()
@@ -160,10 +178,19 @@ class Subscription:
     def _pop(self) -> Batch:
         batch, delivery = self._arrived.popleft()
         if isinstance(delivery, _Hole):
+            assert delivery.gap is not None, "a hole without a gap"
             raise delivery.gap
         self._taken_bytes += len(batch.payloads) + 64
         self._source.batch_taken(delivery)
+        self._unread.append(delivery)
         return batch
+
+    def _all_read(self) -> None:
+        """The application has every message that was taken."""
+        if self._unread:
+            unread, self._unread = self._unread, []
+            for delivery in unread:
+                self._source.batch_read(delivery)
 
     async def _arrival(self) -> None:
         # Everybody who waits is woken: one of them may have been cancelled in the same turn.
@@ -222,6 +249,8 @@ class Subscription:
         for _, delivery in self._arrived:
             if not isinstance(delivery, _Hole):
                 self._source.batch_taken(delivery)
+                self._source.batch_read(delivery)
+        self._all_read()
         self._arrived = deque(
             (batch, delivery if isinstance(delivery, _Hole) else Delivery(delivery.batch, 0))
             for batch, delivery in self._arrived

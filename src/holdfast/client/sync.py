@@ -202,7 +202,7 @@ class SyncClient:
             while self._outbox_bytes >= OUTBOX_BYTES_MAX and not self._closed:
                 self._lock.wait()
             self._check_open()
-            receipt = self._receipt(publication[0], stream)
+            receipt = self._receipt(publication[0], stream, publication[4] or {})
             self._outbox.append((publication, stream, receipt))
             self._outbox_bytes += cost
             wake, self._pump_awake = not self._pump_awake, True
@@ -210,11 +210,11 @@ class SyncClient:
             self._loop.call_soon_threadsafe(self._start_pump)
         return receipt
 
-    def _receipt(self, topic: str, stream: str) -> SyncReceipt:
+    def _receipt(self, topic: str, stream: str, attributes: Attributes) -> SyncReceipt:
         self._taken += 1
         if stream:
             return SyncDurableReceipt(self, topic, 0)
-        return SyncReceipt(self, topic, 0 if self._shared else self._first_seq + self._taken - 1)
+        return SyncReceipt(self, topic, 0 if self._shared else self._first_seq + self._taken - 1, attributes)
 
     def _stream_of(self, topic: str, durable: bool | str) -> str:
         self._share()
@@ -274,8 +274,8 @@ class SyncClient:
     async def wait_held(self, seq: int) -> None:
         await self._client.wait_held(seq)
 
-    async def wait_confirmed(self, topic: str, seq: int) -> None:
-        await self._client.wait_confirmed(topic, seq)
+    async def wait_confirmed(self, topic: str, seq: int, attributes: Attributes, taken: bool) -> None:
+        await self._client.wait_confirmed(topic, seq, attributes, taken)
 
     def after_outbox(self, begin: Callable[[], Coroutine[Any, Any, T]], timeout_s: float | None = None) -> T:
         """Run a coroutine on the loop's thread when everything that was published before has left, and wait for it."""

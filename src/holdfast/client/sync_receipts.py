@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from holdfast.client.durable_publishers import DurableReceipt
-from holdfast.client.receipts import Level
+from holdfast.client.receipts import By, Level, is_by_application
+from holdfast.model.batches import Attributes
 from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
 
 
@@ -26,7 +27,7 @@ class Outbox(Protocol):
 
     async def wait_held(self, seq: int) -> None: ...
 
-    async def wait_confirmed(self, topic: str, seq: int) -> None: ...
+    async def wait_confirmed(self, topic: str, seq: int, attributes: Attributes, taken: bool) -> None: ...
 
     def after_outbox(self, begin: Callable[[], Coroutine[Any, Any, Any]], timeout_s: float | None = None) -> Any:
         """Run a coroutine on the loop's thread when everything that was published before has left."""
@@ -42,7 +43,9 @@ class SyncReceipt(Struct, gc=False, eq=False):
     client: Outbox
     topic: str
     seq: int
+    attributes: Attributes = {}
     is_confirmed: bool = False
+    is_taken: bool = False
     error: HoldfastError | None = None
     """Why it did not leave, if it did not."""
 
@@ -54,9 +57,9 @@ class SyncReceipt(Struct, gc=False, eq=False):
     def level(self) -> Level:
         if isinstance(self.error, Refused):
             return "refused"
-        if self.is_confirmed or not self.seq:
-            return "confirmed" if self.is_confirmed else "sent"
-        return self.client.level_of(self.seq)
+        if self.is_confirmed:
+            return "taken" if self.is_taken else "confirmed"
+        return self.client.level_of(self.seq) if self.seq else "sent"
 
     def accepted(self, timeout_s: float | None = None) -> "SyncReceipt":
         """Wait until the broker has the message."""
@@ -74,11 +77,12 @@ class SyncReceipt(Struct, gc=False, eq=False):
             f"{self.publisher}#{self.seq} was published without durable=True: nobody was asked to store it."
         )
 
-    def confirmed(self, timeout_s: float | None = None) -> "SyncReceipt":
-        """Wait until everybody whose subscription matched has the message."""
-        if not self.is_confirmed:
-            self._wait(lambda: self.client.wait_confirmed(self.topic, self.seq), timeout_s)
-            self.is_confirmed = True
+    def confirmed(self, timeout_s: float | None = None, by: By = "client") -> "SyncReceipt":
+        """Wait until everybody that the message was promised to has it; see `Receipt.confirmed`."""
+        taken = is_by_application(by)
+        if not (self.is_taken if taken else self.is_confirmed):
+            self._wait(lambda: self.client.wait_confirmed(self.topic, self.seq, self.attributes, taken), timeout_s)
+            self.is_confirmed, self.is_taken = True, taken
         return self
 
     def _wait(self, begin: Callable[[], Coroutine[Any, Any, Any]], timeout_s: float | None) -> None:
@@ -123,8 +127,8 @@ class SyncDurableReceipt(SyncReceipt, gc=False, eq=False):
         self._ask(lambda made: made.held(), timeout_s)
         return self
 
-    def confirmed(self, timeout_s: float | None = None) -> "SyncDurableReceipt":
-        self._ask(lambda made: made.confirmed(), timeout_s)
+    def confirmed(self, timeout_s: float | None = None, by: By = "client") -> "SyncDurableReceipt":
+        self._ask(lambda made: made.confirmed(by), timeout_s)
         return self
 
     def _ask(self, begin: Callable[[DurableReceipt], Coroutine[Any, Any, Any]], timeout_s: float | None) -> None:

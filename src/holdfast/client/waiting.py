@@ -2,7 +2,9 @@
 
 import asyncio
 
+from holdfast.client.errors import NotConfirmed
 from holdfast.model.errors import HoldfastError
+from holdfast.protocols.node import Unconfirmed
 
 
 class Requests:
@@ -24,6 +26,9 @@ class Requests:
         future = self._futures.pop(token, None)
         if future is not None:
             fail(future, error)
+
+    def unconfirmed(self, publisher: str, effect: Unconfirmed) -> None:
+        self.failed(effect.token, NotConfirmed(f"{publisher}#{effect.seq}", effect.finding))
 
     def finish(self, end: HoldfastError) -> None:
         for future in self._futures.values():

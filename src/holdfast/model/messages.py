@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from holdfast.model.batches import BATCH_COUNT_MAX, KEYS_MAX, Batch, Key, Name, Rank, Seq, TopicText
+from holdfast.model.batches import BATCH_COUNT_MAX, KEYS_MAX, Attributes, Batch, Key, Name, Rank, Seq, TopicText
 from holdfast.model.direct_messages import (
     Barred,
     Cast,
@@ -26,6 +26,7 @@ from holdfast.model.direct_messages import (
 )
 from holdfast.model.hole_messages import Hole
 from holdfast.model.land_messages import Admission, Admitted, Farewell, Surroundings
+from holdfast.model.receipt_messages import CLEAN, UNKNOWN_AGE_S, Age, Finding
 from holdfast.model.relay_messages import Relay, Standing
 from holdfast.model.terms import Contact, Counter, Text, Where
 
@@ -86,16 +87,27 @@ class Interests(Struct, frozen=True, array_like=True, tag=25, gc=False):
 
 
 class Confirm(Struct, frozen=True, array_like=True, tag=26, gc=False):
-    """Follows a publication on its own streams; its acknowledgement says that everybody behind the receiver has it."""
+    """Follows a publication on its own streams, to everybody whom that was routed to; each client among them judges.
+
+    `attributes` are the message's, for filters. `age_s` is how long before this question the message was published: a
+    subscription that was confirmed less long ago is not owed it. A question of unknown age is answered by whoever gets
+    it as if the message had come. With `taken`, the message has to be the application's, not only its client's.
+    """
 
     token: Counter
     topic: TopicText
     publisher: Name
     seq: Seq
+    attributes: Attributes = {}
+    age_s: Age = UNKNOWN_AGE_S
+    taken: bool = False
 
 
 class ConfirmAck(Struct, frozen=True, array_like=True, tag=27, gc=False):
+    """What is known of everybody behind the sender."""
+
     token: Counter
+    finding: Finding = CLEAN
 
 
 class Recall(Struct, frozen=True, array_like=True, tag=35, gc=False):

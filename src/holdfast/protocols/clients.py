@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from holdfast.model.batches import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Attributes, Batch, Keys, make_batch
+from holdfast.model.batches import BATCH_BYTES_MAX, Attributes, Batch, Keys, make_batch
 from holdfast.model.errors import LocalMisuse, PeerViolation, TopicError
 from holdfast.model.filters import Value
 from holdfast.model.guarantees import TOTAL
@@ -36,9 +36,10 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from holdfast.model.receipt_messages import CLEAN, Finding
 from holdfast.protocols.client_hub import ClientHub
 from holdfast.protocols.config import ClientConfig
-from holdfast.protocols.holes import HolesHeard
+from holdfast.protocols.holes import HolesHeard, over
 from holdfast.protocols.hub import ACK_TIMER, BEAT_TIMER
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import (
@@ -54,17 +55,10 @@ from holdfast.protocols.node import (
     SetTimer,
 )
 from holdfast.protocols.routing import RoutingTable
-from holdfast.protocols.runs import Run, column_bytes, padded
+from holdfast.protocols.runs import IMPLICIT_KEYS, SHARE_BYTES, TOTAL_SHARE_BYTES, Run, column_bytes, padded
+from holdfast.protocols.witness import PublishTimes, Witness, answered
 
 GIVE_UP_TIMER = "give-up"
-TOTAL_BATCH_COUNT_MAX = 256
-"""A total batch is ordered as one message with all its keys: small enough not to tie too many keys together."""
-SHARE_BYTES = BATCH_BYTES_MAX // BATCH_COUNT_MAX
-TOTAL_SHARE_BYTES = BATCH_BYTES_MAX // TOTAL_BATCH_COUNT_MAX
-"""A message counts for this much at least, so that a bound on bytes is one on messages too."""
-
-IMPLICIT_KEYS: Keys = ("",)
-"""The keys of a total message that names none: all such messages of a topic are in one order."""
 
 
 class ClientNode:
@@ -99,6 +93,9 @@ class ClientNode:
         self._table = RoutingTable()
         self._uneaten: dict[tuple[str, int], SessionMessage] = {}
         self._holes = HolesHeard()
+        self._witness = Witness(self.name, lambda answer: self._hub.send(self._broker, answer))
+        self._published_at = PublishTimes()
+        self._now = 0.0
         self._stopping = False
         self._ended = False
 
@@ -214,14 +211,18 @@ class ClientNode:
             self._table.remove(pattern, where, self.name)
             self._spilling.pop((pattern, where), None)
             self._confirmed.discard((pattern, where))
+            self._witness.unsubscribed((pattern, where))
         return not left
 
-    def confirm(self, topic: str, seq: int, now: float) -> tuple[int, Effects]:
-        """Ask whether publication `seq` on `topic` is delivered; `Completed(token)` when all that matched have it."""
+    def confirm(
+        self, topic: str, seq: int, now: float, attributes: Attributes | None = None, taken: bool = False
+    ) -> tuple[int, Effects]:
+        """Ask whether everybody has, or has `taken`, publication `seq`; `Completed(token)`, or `Unconfirmed`."""
         self._check_open("confirm")
         if not 1 <= seq < self.next_seq:
             raise LocalMisuse(f"client {self.name} has not published #{seq}")
-        return self._request("confirm", topic, str(seq), lambda token: Confirm(token, topic, self.name, seq), now)
+        about = (topic, self.name, seq, now, attributes, taken)
+        return self._request("confirm", topic, str(seq), lambda token: self._published_at.question(token, *about), now)
 
     def recall(self, now: float) -> tuple[int, Effects]:
         """Go on behind whatever was published under this name, wherever that was; `Completed(token)` when it is known.
@@ -252,11 +253,16 @@ class ClientNode:
             raise LocalMisuse(f"client {self.name} is closed: connect again to {verb}")
 
     def consumed(self, batch: Batch) -> None:
-        """The application has taken these messages: the broker may send as many more."""
+        """These messages have left the client's buffer: the broker may send as many more."""
         message = self._uneaten.pop((batch.publisher, batch.first), None)
         link = self._hub.links.get(self._broker)
         if message is not None and link is not None:
             self._hub.consumed(link, message)
+
+    def taken(self, batch: Batch) -> bool:
+        """The application has them, all of this batch; whether somebody has asked, and waits for the next `settle`."""
+        self._witness.taken(batch)
+        return self._witness.is_asked
 
     def hurry(self, seq: int) -> None:
         """Somebody waits for publication `seq` to be accepted: with the next `settle` the broker is asked to say so."""
@@ -277,6 +283,7 @@ class ClientNode:
         return self._hub.take()
 
     def receive(self, peer: str, frame: Frame, now: float) -> Effects:
+        self._now = now
         if not isinstance(frame, Hello):
             self._hub.receive(peer, frame, now)
         return self._hub.take()
@@ -297,6 +304,8 @@ class ClientNode:
     def settle(self, now: float) -> Effects:
         if not self._ended:
             self._flush(now)
+            if self.attached:
+                self._witness.settle()
             self._ask()
             self._leave_if_drained()
         self._hub.settle()
@@ -307,10 +316,11 @@ class ClientNode:
         self._stopping = True
         return self.settle(now)
 
-    def _flush(self, now: float) -> None:  # noqa: ARG002
+    def _flush(self, now: float) -> None:
         self._close_run()
         if not self._batches:
             return
+        self._published_at.note(self.next_seq - 1, now)
         batches, self._batches = self._batches, []
         for batch in batches:
             self._hub.out.append(Report("publish", batch))
@@ -388,8 +398,7 @@ class ClientNode:
         self._close_run()
         if not self._stopping:
             broker = self._hub.said.node if self._hub.said is not None else link.peer
-            gap = [Report("gap", peer=broker, detail=reason)] if self._wanted else []
-            self._hub.out += [*gap, Report("over", peer=broker, detail=reason)]
+            self._hub.out += over(broker, reason, bool(self._wanted))
         self._hub.out += [CancelTimer(GIVE_UP_TIMER), CancelTimer(BEAT_TIMER), CancelTimer(ACK_TIMER)]
         everything = self.accepted_seq + 1 == self.next_seq
         self._hub.out.append(Ended(self._stopping and everything, reason))
@@ -416,15 +425,16 @@ class ClientNode:
             self._on_publish(link, message)
             return
         self._hub.consumed(link, message)
-        if isinstance(message, SubscribeAck | UnsubscribeAck | ConfirmAck):
+        if isinstance(message, SubscribeAck | UnsubscribeAck):
             self._on_done(message.token)
+        elif isinstance(message, ConfirmAck):
+            self._on_done(message.token, message.finding)
         elif isinstance(message, Recalled):
             if message.token in self._requests and message.last >= self.next_seq:
                 self.next_seq, self.accepted_seq = message.last + 1, message.last
             self._on_done(message.token)
         elif isinstance(message, Confirm):
-            # It stands behind the publication that it asks about: we have it.
-            self._hub.send(link.peer, ConfirmAck(message.token))
+            self._witness.on_confirm(message, self._now, self._spilling)
         elif isinstance(message, Hole):
             # A subscription that is not confirmed yet is owed nothing; for one that spills somebody else stands in.
             self._hub.out += self._holes.hear(message, link.peer, bool(self._confirmed - self._spilling.keys()))
@@ -458,17 +468,19 @@ class ClientNode:
             self._hub.consumed(link, namesake)
         self._uneaten[place] = message
         for part in parts:
+            self._witness.handed_over(part)
             self._hub.out.append(Report("deliver", part))
             self._hub.out.append(Deliver(part))
 
-    def _on_done(self, token: int) -> None:
+    def _on_done(self, token: int, finding: Finding = CLEAN) -> None:
         verb, pattern, where = self._requests.pop(token, ("", "", ""))
         if verb == "subscribe":
             self._confirmed.add((pattern, where))
+            self._witness.subscribed((pattern, where), self._now)
             self._hub.out.append(Report("subscribe", pattern=pattern, where=where))
-        elif verb == "confirm":
-            self._hub.out.append(Report("confirmed", pattern=pattern, seq=int(where)))
-        if verb:
+        if verb == "confirm":
+            self._hub.out += answered(token, pattern, int(where), finding)
+        elif verb:
             self._hub.out.append(Completed(token))
 
     # ---------------------------------------------------------------------------------------------- inspection

@@ -1,8 +1,10 @@
 """Questions that go through the tree, and whose answers are gathered on the way back.
 
 A publisher that wants to know whether everybody has a message sends a `Confirm` after it. On FIFO streams the question
-travels behind the message along every link that the message took, so whoever answers has the message. Nothing is paid
-for messages about which nobody asks.
+travels behind the message along every link that the message took. Each client that it reaches says what it knows
+(`witness`), each broker adds what it knows of those whom it cannot ask any more, and all of it is gathered on the way
+back: a message is confirmed if there is nothing to say against it. Nothing is paid for messages about which nobody
+asks.
 
 Whoever begins a session under a name that it had before asks with a `Recall` which numbers are used: every broker says
 what it knows of that publisher, and the highest number counts.
@@ -13,15 +15,28 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from holdfast.model.messages import Confirm, ConfirmAck, Recall, Recalled, SessionMessage
+from holdfast.model.receipt_messages import CLEAN, Finding
 
 Known = Callable[[str, int], None]
 
 
-class _Question:
-    __slots__ = ("asked", "awaiting", "last", "source")
+Account = Callable[[Confirm, float], Finding]
+"""What a broker knows, when it answers, about those whom it cannot ask: of a message, and its age in seconds then."""
 
-    def __init__(self, source: str, asked: Confirm | Recall, awaiting: set[str], last: int) -> None:
-        self.source, self.asked, self.awaiting, self.last = source, asked, awaiting, last
+
+class _Question:
+    __slots__ = ("asked", "asked_at", "awaiting", "finding", "last", "source")
+
+    def __init__(self, source: str, asked: Confirm | Recall, asked_at: float, awaiting: set[str], last: int) -> None:
+        self.source, self.asked, self.asked_at, self.awaiting, self.last = source, asked, asked_at, awaiting, last
+        self.finding = CLEAN
+
+    def passed_on(self, token: int, now: float) -> Confirm | Recall:
+        """The same question under our token; what it asks about has become older while it was here."""
+        asked = self.asked
+        if isinstance(asked, Confirm):
+            return replace(asked, token=token, age_s=asked.age_s + now - self.asked_at)
+        return replace(asked, token=token)
 
 
 class Confirmations:
@@ -30,8 +45,14 @@ class Confirmations:
     `known` is called with a publisher and its highest number before somebody hears of it.
     """
 
-    def __init__(self, send: Callable[[str, SessionMessage], None], known: Known = lambda _name, _last: None) -> None:
-        self._send, self._known = send, known
+    def __init__(
+        self,
+        send: Callable[[str, SessionMessage], None],
+        known: Known = lambda _name, _last: None,
+        account: Account = lambda _asked, _age_s: CLEAN,
+        now: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._send, self._known, self._account, self._now = send, known, account, now
         self._tokens = 0
         self._open: dict[int, _Question] = {}
 
@@ -39,15 +60,16 @@ class Confirmations:
         """Ask everybody `behind` us; answer the source when all have answered. `last` is what is known here."""
         self._tokens += 1
         token = self._tokens
-        self._open[token] = _Question(source, asked, set(behind), last)
+        question = self._open[token] = _Question(source, asked, self._now(), set(behind), last)
         for peer in behind:
-            self._send(peer, replace(asked, token=token))
+            self._send(peer, question.passed_on(token, question.asked_at))
         self._answer_if_done(token)
 
-    def on_ack(self, peer: str, token: int, last: int = 0) -> None:
+    def on_ack(self, peer: str, token: int, last: int = 0, finding: Finding = CLEAN) -> None:
         question = self._open.get(token)
-        if question is not None:
+        if question is not None and peer in question.awaiting:
             question.last = max(question.last, last)
+            question.finding = question.finding.joined(finding)
             question.awaiting.discard(peer)
             self._answer_if_done(token)
 
@@ -86,7 +108,7 @@ class Confirmations:
                 for peer in joined:
                     if isinstance(asked, Recall) or wants(peer, asked.topic):
                         question.awaiting.add(peer)
-                        self._send(peer, replace(asked, token=token))
+                        self._send(peer, question.passed_on(token, self._now()))
                 self._answer_if_done(token)
 
     def forget_source(self, source: str) -> None:
@@ -101,7 +123,8 @@ class Confirmations:
         del self._open[token]
         asked = question.asked
         if isinstance(asked, Confirm):
-            self._send(question.source, ConfirmAck(asked.token))
+            age_s = asked.age_s + self._now() - question.asked_at
+            self._send(question.source, ConfirmAck(asked.token, question.finding.joined(self._account(asked, age_s))))
         else:
             self._known(asked.publisher, question.last)
             self._send(question.source, Recalled(asked.token, question.last))

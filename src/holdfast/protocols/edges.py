@@ -20,6 +20,7 @@ from holdfast.model.messages import (
     Confirm,
     Frame,
     Hello,
+    Interest,
     Levels,
     Publish,
     Recall,
@@ -30,10 +31,12 @@ from holdfast.model.messages import (
     Subscribe,
     Unsubscribe,
 )
+from holdfast.model.receipt_messages import CLEAN, UNKNOWN_AGE_S, Finding
 from holdfast.model.terms import Contact
 from holdfast.protocols.border import FROM_CLIENTS, Border, Place, check_place
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.durable import Notebook
+from holdfast.protocols.given_up import ON_ITS_WAY_S, GivenUp
 from holdfast.protocols.holes import HoleNotices
 from holdfast.protocols.hub import BEAT_TIMER, Hub
 from holdfast.protocols.links import Link
@@ -72,6 +75,7 @@ class EdgeBroker(ABC):
         self.holes = HoleNotices(
             config.name, incarnation, self._send, self._told_of_holes, self.hub.report, lambda: self._now
         )
+        self.given_up = GivenUp()
         self._detached_at: dict[str, float] = {}
         self._congested_at: dict[str, float] = {}
         self._now = 0.0
@@ -284,8 +288,10 @@ class EdgeBroker(ABC):
     def _expire_sessions(self, now: float) -> None:
         """End the sessions of those that do not come back, and of clients that do not take what they asked for."""
         links, config = self.hub.links, self.config
+        self.given_up.forget_old(now)
         for peer, since in list(self._detached_at.items()):
             if now - since >= config.session_keep_s:
+                self.given_up.note(peer, self._interests_of(peer), now)
                 self.hub.end(peer, f"{peer} was away for {now - since:.1f} s", say=False)
         # Time counts from a full buffer on: who was idle for long before is not to blame.
         self._congested_at = {peer: self._congested_at.get(peer, now) for peer in self.hub.congested}
@@ -294,7 +300,19 @@ class EdgeBroker(ABC):
             idle_s = now - max(since, self._detached_at[peer] if away else link.progress_at)
             limit_s = config.stall_away_s if away else config.stall_s
             if link.kind == "client" and idle_s >= limit_s:
+                self.given_up.note(peer, self._interests_of(peer), now)
                 self.hub.end(peer, f"{peer} took nothing from a full buffer for {idle_s:.1f} s", say=not away)
+
+    def _interests_of(self, peer: str) -> Iterable[Interest]:  # noqa: ARG002
+        """What that peer wants; receipts name it by that if its session is given up."""
+        return ()
+
+    def _account(self, asked: Confirm, age_s: float) -> Finding:
+        """What this broker knows against a confirmation besides what those behind it say: see `confirmations`."""
+        if age_s == UNKNOWN_AGE_S:
+            return CLEAN
+        hole = Finding(broken=self.holes.since(age_s + ON_ITS_WAY_S))
+        return self.given_up.since(asked, age_s, self._now).joined(hole)
 
     def ready(self) -> bool:
         return self.phase is Phase.SERVING

@@ -52,6 +52,12 @@ class HolesHeard:
         return [Report("gap", peer=peer, detail=hole.reason), Missing(hole.reason)]
 
 
+def over(broker: str, reason: str, is_owed: bool) -> Effects:
+    """What a client says whose session has ended for good: everything from here on is missing, if it wanted any."""
+    gap = [Report("gap", peer=broker, detail=reason)] if is_owed else []
+    return [*gap, Report("over", peer=broker, detail=reason)]
+
+
 class _Notice:
     __slots__ = ("heard_at", "hole", "source", "towards")
 

@@ -212,7 +212,7 @@ class MeshBroker(EdgeBroker):
         elif isinstance(message, Confirm):
             self._confirm(client, message)
         elif isinstance(message, ConfirmAck):
-            self.confirmations.on_ack(client, message.token)
+            self.confirmations.on_ack(client, message.token, finding=message.finding)
         elif isinstance(message, Subscribe):
             self._on_subscribe(client, message)
         elif isinstance(message, Unsubscribe):

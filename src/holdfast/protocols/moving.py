@@ -13,8 +13,11 @@ breaks before it is: the contact may have taken us in, and whoever began anew th
 While a client is away nothing changes in what it keeps: what it publishes waits. So it says the same to every contact.
 """
 
+from msgspec.structs import replace
+
 from holdfast.model.batches import Batch
 from holdfast.model.messages import (
+    Confirm,
     Join,
     Levels,
     Open,
@@ -27,6 +30,7 @@ from holdfast.model.messages import (
     Upward,
     View,
 )
+from holdfast.model.receipt_messages import CLEAN, Finding
 from holdfast.model.terms import Contact
 from holdfast.protocols.client_log import HERE, ClientLog, flag_of
 from holdfast.protocols.clients import GIVE_UP_TIMER, ClientNode
@@ -166,9 +170,9 @@ class MovingClient(ClientNode):
             record = next((one for one in own if one.batch.first <= batch.first <= one.batch.last), None)
         return record
 
-    def _on_done(self, token: int) -> None:
+    def _on_done(self, token: int, finding: Finding = CLEAN) -> None:
         self._messages.pop(token, None)
-        super()._on_done(token)
+        super()._on_done(token, finding)
 
     def link_levels(self, link: Link, levels: Levels) -> None:
         if self._log is not None and link.peer == self._broker and not self._fenced:
@@ -333,8 +337,9 @@ class MovingClient(ClientNode):
         for batch in sorted(rest, key=lambda batch: batch.first) + unsent:
             self._send_batch(batch)
         self._unasked.clear()
+        self._witness.moved()
         for token, request in list(self._messages.items()):
-            super()._send_request(token, request)
+            super()._send_request(token, self._up_to_date(request))
         for pattern, where in self._spilling:
             # The new broker knows what we want, but not that it may leave some of it out.
             self._hub.send(self._broker, Subscribe(0, pattern, where, spills=True))
@@ -489,7 +494,13 @@ class MovingClient(ClientNode):
             self._send_batch(batch)
         unasked, self._unasked = self._unasked, []
         for token in unasked:
-            super()._send_request(token, self._messages[token])
+            super()._send_request(token, self._up_to_date(self._messages[token]))
+
+    def _up_to_date(self, request: SessionMessage) -> SessionMessage:
+        """What a question asks about has become older while it waited."""
+        if isinstance(request, Confirm):
+            return replace(request, age_s=self._published_at.age_s(request.seq, self._now))
+        return request
 
     def _begin_again(self, link: Link) -> None:
         """Nobody has let us in yet, so nothing can be missing: our broker may begin anew, and so may we."""

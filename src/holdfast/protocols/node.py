@@ -24,8 +24,9 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from holdfast.model.batches import Batch
+from holdfast.model.batches import Attributes, Batch
 from holdfast.model.messages import Frame, Hello, Refusal
+from holdfast.model.receipt_messages import Finding
 
 # ------------------------------------------------------------------------------------------------------ effects
 
@@ -136,6 +137,14 @@ class Failed(Struct, frozen=True, gc=False):
     reason: str
 
 
+class Unconfirmed(Struct, frozen=True, gc=False):
+    """The request to confirm with that token has an answer: not everybody that was owed the message surely has it."""
+
+    token: int
+    seq: int
+    finding: Finding
+
+
 class Missing(Struct, frozen=True, gc=False):
     """A broker has let something go that may be missing here; the session and its subscriptions live on."""
 
@@ -163,6 +172,7 @@ Effect = (
     | Accepted
     | Completed
     | Failed
+    | Unconfirmed
     | Missing
     | Ended
 )
@@ -253,12 +263,21 @@ class ClientCommands(Node, Protocol):
 
     def unsubscribe(self, pattern: str, where: str, now: float) -> tuple[int, Effects]: ...
 
-    def confirm(self, topic: str, seq: int, now: float) -> tuple[int, Effects]:
-        """Ask whether publication `seq` on `topic` is delivered; `Completed(token)` when all that matched have it."""
+    def confirm(
+        self, topic: str, seq: int, now: float, attributes: Attributes | None = None, taken: bool = False
+    ) -> tuple[int, Effects]:
+        """Ask whether everybody has publication `seq` on `topic`, which has these attributes, or has `taken` it.
+
+        `Completed(token)` when there is evidence from everybody that it was owed to, `Unconfirmed` if there is not.
+        """
         ...
 
     def consumed(self, batch: Batch) -> None:
-        """The application has taken these messages: the broker may send as many more."""
+        """These messages have left the client's buffer: the broker may send as many more."""
+        ...
+
+    def taken(self, batch: Batch) -> bool:
+        """The application has them, all of this batch; whether somebody has asked, and waits for the next `settle`."""
         ...
 
     def hurry(self, seq: int) -> None:

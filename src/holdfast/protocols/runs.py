@@ -2,10 +2,18 @@
 
 from typing import TypeVar
 
-from holdfast.model.batches import Attributes, Keys
+from holdfast.model.batches import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Attributes, Keys
 from holdfast.model.guarantees import TOTAL
 
 T = TypeVar("T")
+TOTAL_BATCH_COUNT_MAX = 256
+"""A total batch is ordered as one message with all its keys: small enough not to tie too many keys together."""
+SHARE_BYTES = BATCH_BYTES_MAX // BATCH_COUNT_MAX
+TOTAL_SHARE_BYTES = BATCH_BYTES_MAX // TOTAL_BATCH_COUNT_MAX
+"""A message counts for this much at least, so that a bound on bytes is one on messages too."""
+
+IMPLICIT_KEYS: Keys = ("",)
+"""The keys of a total message that names none: all such messages of a topic are in one order."""
 
 
 class Run:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import Random
 from typing import ClassVar
 
-from holdfast.model.batches import Batch, Message
+from holdfast.model.batches import Attributes, Batch, Message
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.guarantees import RANKS
 from holdfast.model.topics import matches
@@ -18,6 +18,7 @@ from holdfast.protocols.node import (
     Ended,
     Failed,
     Missing,
+    Unconfirmed,
 )
 from holdfast.simulation.disk import Disk
 from holdfast.simulation.faults import Confirm, Detach, Publish, React, Subscribe, Unsubscribe
@@ -40,12 +41,14 @@ class ClientHost(Host):
         "_latest",
         "_pump_bound",
         "_requests",
+        "accepted_seq",
         "broker",
         "buried",
         "commands",
         "completed",
         "consume_s",
         "delivered",
+        "doubts",
         "ended",
         "failures",
         "gaps",
@@ -76,12 +79,14 @@ class ClientHost(Host):
         self.completed: list[Request] = []
         self.failures: list[str] = []
         self.delivered: list[tuple[float, Batch]] = []
+        self.doubts: list[tuple[Request, str]] = []
+        """What was asked to be confirmed and could not be, and why."""
         self.gaps: list[tuple[float, str]] = []
         """When it was told that something may be missing, and why."""
         self.hooks: list[Hook] = []
         self.reactions: list[tuple[React, list[int]]] = []
         self._requests: dict[int, Request] = {}
-        self._latest: dict[str, int] = {}
+        self._latest: dict[str, tuple[int, Attributes]] = {}
         self.accepted_seq = 0
         """Every publication up to this number was accepted by a broker."""
         self._eaten: list[Batch] = []
@@ -131,7 +136,7 @@ class ClientHost(Host):
         if isinstance(command, Publish):
             rank = RANKS[command.guarantee]
             seq = node.publish(command.topic, command.payload, rank, command.keys, command.attributes)
-            self._latest[command.topic] = seq
+            self._latest[command.topic] = (seq, command.attributes)
             self.enter([])
             return
         if isinstance(command, Detach):
@@ -142,7 +147,8 @@ class ClientHost(Host):
         elif isinstance(command, Unsubscribe):
             token, effects = node.unsubscribe(command.pattern, command.where, now)
         elif command.topic in self._latest:
-            token, effects = node.confirm(command.topic, self._latest[command.topic], now)
+            seq, attributes = self._latest[command.topic]
+            token, effects = node.confirm(command.topic, seq, now, attributes, command.taken)
         else:
             raise LocalMisuse(f"{self.name} has published nothing on {command.topic} that could be confirmed")
         self._requests[token] = command
@@ -196,6 +202,7 @@ class ClientHost(Host):
             eaten, self._eaten = self._eaten, []
             for batch in eaten:
                 self.node.consumed(batch)
+                self.node.taken(batch)
         super()._settle(None)
 
     def _attached(self, _: Attached) -> None:
@@ -221,6 +228,11 @@ class ClientHost(Host):
         what = str(command) if command is not None else f"publications {effect.first}..{effect.last}"
         self.failures.append(f"{what}: {effect.reason}")
 
+    def _unconfirmed(self, effect: Unconfirmed) -> None:
+        command = self._requests.pop(effect.token, None)
+        if command is not None:
+            self.doubts.append((command, str(effect.finding)))
+
     def _missing(self, effect: Missing) -> None:
         self.gaps.append((self.kernel.now, effect.reason))
 
@@ -237,6 +249,7 @@ class ClientHost(Host):
         Completed: _completed,
         Failed: _failed,
         Missing: _missing,
+        Unconfirmed: _unconfirmed,
         Ended: _ended,
     }
 

@@ -162,10 +162,14 @@ class Unsubscribe(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do
 
 
 class Confirm(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="confirm"):
-    """The client asks whether its latest publication on the topic has reached everybody who wanted it."""
+    """The client asks whether its latest publication on the topic has reached everybody who wanted it.
+
+    With `taken`: whether their applications have taken it.
+    """
 
     client: str
     topic: str
+    taken: bool = False
 
 
 class React(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="react"):

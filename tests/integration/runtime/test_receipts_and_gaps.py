@@ -6,10 +6,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import holdfast
+from holdfast.model.batches import Batch
 from holdfast.model.trace import Event
 from holdfast.protocols.edges import EdgeBroker
+from holdfast.protocols.ginger.recording import RecordingBroker
+from holdfast.protocols.records import Record
 from holdfast.runtime.broker import BrokerProcess
 from tests.integration.support_brokers import address_of, broker_here, chain_here, serving_child
 
@@ -184,5 +188,108 @@ def test_the_command_line_says_a_line_where_something_may_be_missing_and_reads_o
             await publisher.publish("t", b"2")
             out, _ = await process.communicate()
             assert (process.returncode, out) == (0, b"1\n2\n")
+
+    holdfast.run(story())
+
+
+def test_a_receipt_of_what_a_subscriber_lacks_is_indefinite_and_names_it():
+    async def story() -> None:
+        async with (
+            chain_here(2, tolerance=1) as (root, edge),
+            holdfast.connect(address_of(edge), name="sub") as subscriber,
+            holdfast.connect(address_of(root), name="pub") as publisher,
+        ):
+            inbox = await subscriber.subscribe("t", where="n > 0")
+            forget(edge, b"lost")
+            receipt = await publisher.publish("t", b"lost", attributes={"n": 1})
+            with pytest.raises(holdfast.NotConfirmed, match="pub#1 is not confirmed: sub has not got it") as doubt:
+                await receipt.confirmed()
+            assert (doubt.value.lacking, doubt.value.lack, doubt.value.given_up) == (1, ("sub",), 0)
+            assert isinstance(doubt.value, holdfast.Indefinite)
+            assert doubt.value.outcome == "may have happened"
+            assert receipt.level != "confirmed"
+            # What nobody was owed, and what everybody has, is confirmed.
+            assert (await (await publisher.publish("t", b"0", attributes={"n": 0})).confirmed()).level == "confirmed"
+            assert (await (await publisher.publish("t", b"2", attributes={"n": 2})).confirmed()).level == "confirmed"
+            assert (await inbox.get(5)).payload == b"2"
+
+    holdfast.run(story())
+
+
+def forget(broker: BrokerProcess, payload: bytes) -> None:
+    """Let that broker forget to hand this message to its clients."""
+    node = broker.node
+    assert isinstance(node, RecordingBroker)
+    deliver = node._deliver_record
+
+    def deliver_others(client: str, record: Record, parts: list[Batch]) -> None:
+        if record.batch.payloads != payload:
+            deliver(client, record, parts)
+
+    node._deliver_record = deliver_others  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("tolerance", [0, 1])
+def test_a_receipt_names_a_subscriber_that_was_given_up(tolerance: int):
+    async def story() -> None:
+        async with (
+            broker_here(tolerance=tolerance) as broker,
+            holdfast.connect(address_of(broker), name="pub") as publisher,
+        ):
+            assert isinstance(broker.node, EdgeBroker)
+            broker.node.config = replace(broker.node.config, session_keep_s=0.3)
+            subscriber = await holdfast.connect(address_of(broker), name="sub", give_up_s=0.2)
+            await subscriber.subscribe("t")
+            await subscriber._driver.close(linger=False)  # As if it had been killed.
+            receipt = await publisher.publish("t", b"1")
+            with pytest.raises(holdfast.NotConfirmed, match="sub has been given up since") as doubt:
+                await receipt.confirmed()
+            assert (doubt.value.given_up, doubt.value.gone) == (1, ("sub",))
+
+    holdfast.run(story())
+
+
+def test_confirmed_by_the_application_waits_until_it_has_taken_every_message_of_the_batch():
+    async def story() -> None:
+        async with broker_here() as broker, holdfast.connect(address_of(broker), name="pub") as publisher:
+            async with holdfast.connect(address_of(broker), name="sub") as subscriber:
+                inbox, other = await subscriber.subscribe("t"), await subscriber.subscribe("#")
+                receipts = [await publisher.publish("t", b"%d" % number) for number in range(3)]
+                assert (await receipts[0].confirmed()).level == "confirmed"
+                taken = asyncio.ensure_future(receipts[0].confirmed(by="application"))
+                for _ in range(3):
+                    assert not taken.done()
+                    await inbox.get(5)
+                async for messages in other.batches():
+                    assert len(messages) == 3
+                    break
+                assert (await asyncio.wait_for(taken, 5)).level == "taken"
+                with pytest.raises(holdfast.LocalMisuse, match="by 'client' or by 'application'"):
+                    await receipts[1].confirmed(by="postman")  # type: ignore[arg-type]
+            # A subscriber that closes is owed nothing any more.
+            assert (await receipts[2].confirmed(by="application")).level == "taken"
+
+    holdfast.run(story())
+
+
+def test_confirmed_by_the_application_without_asyncio():
+    async def story() -> None:
+        async with broker_here() as broker:
+
+            def blocking() -> str:
+                with (
+                    holdfast.connect_sync(address_of(broker)) as reader,
+                    holdfast.connect_sync(address_of(broker)) as one,
+                ):
+                    inbox = reader.subscribe("t")
+                    receipt = one.publish("t", b"1")
+                    with pytest.raises(TimeoutError):
+                        receipt.confirmed(0.1, by="application")
+                    assert inbox.get(5).payload == b"1"
+                    with pytest.raises(TimeoutError):
+                        inbox.get(0.05)  # Who asks for the next has taken the last.
+                    return receipt.confirmed(5, by="application").level
+
+            assert await asyncio.to_thread(blocking) == "taken"
 
     holdfast.run(story())

@@ -89,8 +89,8 @@ def _plain(info: seen.Type) -> Strategy:
             return st.sampled_from(choices)
         case seen.BoolType():
             return st.booleans()
-        case seen.FloatType():
-            return st.floats(allow_nan=False)
+        case seen.FloatType(ge=least):
+            return st.floats(min_value=least, allow_nan=False)
         case seen.BytesType():
             return st.binary(max_size=20)
         case seen.NoneType():

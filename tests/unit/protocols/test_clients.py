@@ -26,7 +26,7 @@ from holdfast.model.messages import (
     UnsubscribeAck,
     Welcome,
 )
-from holdfast.protocols.clients import GIVE_UP_TIMER, IMPLICIT_KEYS, TOTAL_BATCH_COUNT_MAX, ClientNode
+from holdfast.protocols.clients import GIVE_UP_TIMER, ClientNode
 from holdfast.protocols.config import ClientConfig, LinkConfig
 from holdfast.protocols.hub import ACK_TIMER, BEAT_TIMER, REDIAL_TIMER
 from holdfast.protocols.node import (
@@ -44,6 +44,7 @@ from holdfast.protocols.node import (
     Send,
     SetTimer,
 )
+from holdfast.protocols.runs import IMPLICIT_KEYS, TOTAL_BATCH_COUNT_MAX
 
 CREDIT = 1 << 30
 WINDOW = LinkConfig().window_bytes
@@ -418,7 +419,7 @@ def test_a_receipt_is_asked_for_and_completed():
     broker = Broker(client)
     client.publish("t", b"x", FIFO)
     token, effects = client.confirm("t", 1, 0.0)
-    assert only_sends(effects)[-1] == sent(Confirm(token, "t", "alice", 1), 2)
+    assert only_sends(effects)[-1] == sent(Confirm(token, "t", "alice", 1, age_s=0.0), 2)
     assert broker.send(ConfirmAck(token)) == [Report("confirmed", pattern="t", seq=1), Completed(token)]
 
 

@@ -1,6 +1,7 @@
 """Receipts of delivery: questions go to everybody behind, answers are gathered on the way back."""
 
 from holdfast.model.messages import Confirm, ConfirmAck, Recall, Recalled, SessionMessage
+from holdfast.model.receipt_messages import CLEAN, NAMES_MAX, Finding
 from holdfast.protocols.confirmations import Confirmations
 
 
@@ -113,3 +114,45 @@ def test_a_new_session_does_not_wait_for_those_who_may_be_out_of_reach():
     assert desk.confirmations.waiting_for() == ["away to say which numbers alice has used"]
     desk.confirmations.rename("away", "the absent")
     assert desk.take() == [("alice", Recalled(3, 1))]
+
+
+# ---- what is known against a confirmation
+
+
+def test_what_those_behind_say_and_what_is_known_here_is_gathered():
+    desk, clock = Desk(), [10.0]
+    asked_about: list[tuple[Confirm, float]] = []
+
+    def account(asked: Confirm, age_s: float) -> Finding:
+        asked_about.append((asked, age_s))
+        return Finding(given_up=1, gone=("eve",))
+
+    confirmations = Confirmations(
+        lambda peer, message: desk.sent.append((peer, message)), account=account, now=lambda: clock[0]
+    )
+    asked = Confirm(3, "t", "alice", 5, {}, 2.0)
+    confirmations.begin("alice", asked, ["b1", "bob"])
+    assert desk.take() == [(peer, Confirm(1, "t", "alice", 5, {}, 2.0)) for peer in ("b1", "bob")]
+    clock[0] = 14.0
+    confirmations.on_ack("bob", 1, finding=Finding(lacking=1, lack=("bob",)))
+    confirmations.on_ack("b1", 1, finding=Finding(lacking=1, lack=("dan",), broken="begins anew"))
+    found = Finding(2, ("bob", "dan"), 1, ("eve",), "begins anew")
+    assert desk.take() == [("alice", ConfirmAck(3, found))]
+    assert asked_about == [(asked, 6.0)]
+
+
+def test_a_question_that_waited_asks_about_something_older():
+    desk, clock = Desk(), [10.0]
+    confirmations = Confirmations(lambda peer, message: desk.sent.append((peer, message)), now=lambda: clock[0])
+    confirmations.begin("alice", Confirm(3, "t", "alice", 5, {}, 2.0), ["lost"])
+    desk.take()
+    clock[0] = 17.0
+    confirmations.replace("lost", ["heir"], lambda _peer, _topic: True)
+    assert desk.take() == [("heir", Confirm(1, "t", "alice", 5, {}, 9.0))]
+
+
+def test_names_are_bounded_on_the_way_and_counts_are_not():
+    many = Finding(NAMES_MAX, tuple(f"c{number}" for number in range(NAMES_MAX)))
+    joined = many.joined(many)
+    assert (joined.lacking, len(joined.lack)) == (2 * NAMES_MAX, NAMES_MAX)
+    assert CLEAN.joined(many) == many.joined(CLEAN) == many

@@ -16,6 +16,7 @@ from holdfast.model.messages import (
 )
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.shaping import ShapingBroker
+from holdfast.protocols.given_up import REMEMBERED_S
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.node import Send
 from tests.support.state import entries_of
@@ -109,4 +110,7 @@ def test_a_thousand_clients_that_came_and_went_leave_nothing():
         broker.expire(*names[50:])
         broker.now += KEEP_S
         broker.machine.timer(BEAT_TIMER, broker.now)
+    # Receipts name those who were given up, for a while.
+    broker.now += 2 * REMEMBERED_S
+    broker.machine.timer(BEAT_TIMER, broker.now)
     assert entries_of(broker.machine) == before

@@ -141,7 +141,7 @@ class BarriersBroker(MeshBroker):
         elif isinstance(message, Interests):
             self._on_interests(peer, message)
         elif isinstance(message, ConfirmAck):
-            self.confirmations.on_ack(peer, message.token)
+            self.confirmations.on_ack(peer, message.token, finding=message.finding)
         else:
             self._about_groups(peer, message)
 

@@ -99,7 +99,7 @@ class CbcastBroker(FlushingBroker):
             if message.view == self.roster.number:
                 self.kept.setdefault(peer, Kept()).release(message.serial)
         elif isinstance(message, ConfirmAck):
-            self.confirmations.on_ack(peer, message.token)
+            self.confirmations.on_ack(peer, message.token, finding=message.finding)
         else:
             raise PeerViolation(f"broker {peer} sent {type(message).__name__}, which is not for a mesh")
 

@@ -168,7 +168,7 @@ class NeighbourhoodBroker(EdgeBroker):
         elif isinstance(message, Confirm):
             self._on_confirm(link.peer, message)
         elif isinstance(message, ConfirmAck):
-            self.confirmations.on_ack(link.peer, message.token)
+            self.confirmations.on_ack(link.peer, message.token, finding=message.finding)
         else:
             self._about_interests(link.peer, message)
 

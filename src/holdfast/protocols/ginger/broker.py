@@ -15,7 +15,7 @@ way has nothing else under way; whatever waits in a lane waits for a cut or for 
 
 from collections import deque
 
-from holdfast.model.batches import BATCH_BYTES_MAX, Batch, merged
+from holdfast.model.batches import BATCH_BYTES_MAX, Batch, any_match, merged
 from holdfast.model.errors import PeerViolation
 from holdfast.model.filters import Filter
 from holdfast.model.guarantees import CAUSAL, EVENTUAL, FIFO, TOTAL
@@ -23,6 +23,7 @@ from holdfast.model.hole_messages import Hole
 from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
+    Interest,
     Interests,
     Publish,
     Recall,
@@ -37,7 +38,7 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from holdfast.protocols.clients import TOTAL_BATCH_COUNT_MAX
+from holdfast.model.receipt_messages import UNKNOWN_AGE_S
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
 from holdfast.protocols.edges import EdgeBroker, Phase
@@ -46,6 +47,7 @@ from holdfast.protocols.ginger.cuts import BatchId, CutMap
 from holdfast.protocols.interests import InterestMap
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Effects
+from holdfast.protocols.runs import TOTAL_BATCH_COUNT_MAX
 
 
 class _Held:
@@ -69,7 +71,7 @@ class GingerBroker(EdgeBroker):
         super().__init__(config, incarnation)
         self.interests = InterestMap(self._send)
         self.cuts = CutMap(self, self.interests, self._send)
-        self.confirmations = Confirmations(self._send, self.publishers.note)
+        self.confirmations = Confirmations(self._send, self.publishers.note, self._account, lambda: self._now)
         self._lanes: dict[str, deque[_Held]] = {}
         self._under_way: dict[str, BatchId] = {}
         self._retrying = self._retry_again = False
@@ -197,7 +199,7 @@ class GingerBroker(EdgeBroker):
         elif isinstance(message, Confirm):
             self._on_confirm(peer, message)
         elif isinstance(message, ConfirmAck):
-            self.confirmations.on_ack(peer, message.token)
+            self.confirmations.on_ack(peer, message.token, finding=message.finding)
         else:
             self._handle_from_neighbour(peer, message)
 
@@ -245,10 +247,14 @@ class GingerBroker(EdgeBroker):
     def _on_confirm(self, peer: str, confirm: Confirm) -> None:
         behind = [
             destination
-            for destination in self.interests.table.route(confirm.topic)
-            if destination != peer or destination not in self.interests.neighbours
+            for destination, filters in self.interests.table.route(confirm.topic).items()
+            if (destination != peer or destination not in self.interests.neighbours)
+            and (filters is None or confirm.age_s == UNKNOWN_AGE_S or any_match(filters, confirm.attributes))
         ]
         self.confirmations.begin(peer, confirm, behind)
+
+    def _interests_of(self, peer: str) -> list[Interest]:
+        return self.interests.table.interests(peer)
 
     def _recall(self, peer: str, recall: Recall) -> None:
         behind = [name for name in self.interests.neighbours if name != peer]

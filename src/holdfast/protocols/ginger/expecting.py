@@ -139,6 +139,8 @@ class ExpectingBroker(RecordingBroker):
                 continue
             for name, twig in list(flush.waiting.items()):
                 if twig.kind == "client":
+                    # What it wanted died with its broker: it may have wanted anything.
+                    self.given_up.note(name, [ALL], self._now)
                     flush.waiting.pop(name, None)
                     self.view.lose(name, twig.epoch)
                 else:
