@@ -94,7 +94,7 @@ class Trusting(MovingClient):
 
     def _join(self, link: Link, tolerance: int) -> None:
         if self._log is not None:
-            self._log = ClientLog(tolerance)
+            self._log = ClientLog(tolerance, self.name)
             self._log.link(HERE)
         super()._join(link, tolerance)
 

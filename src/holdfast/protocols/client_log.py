@@ -26,8 +26,11 @@ class ClientLog(StabilityLog):
     Levels overtake what waits for credit: so it counts how much had been sent when the levels were told.
     """
 
-    def __init__(self, levels: int) -> None:
+    def __init__(self, levels: int, client: str) -> None:
         super().__init__(levels)
+        self._client = client
+        self._own: deque[Record] = deque()
+        """The records of what this client has published, the first ones of which may be forgotten."""
         self._waiting: deque[Record] = deque()
         self._told: deque[tuple[int, int]] = deque()
         """Up to where the broker had what we sent, and how much it had sent to us by then."""
@@ -35,6 +38,18 @@ class ClientLog(StabilityLog):
     def link(self, peer: str, sent: int = 0, received: int = 0) -> None:
         super().link(peer, sent, received)
         self._told.clear()
+
+    def append(self, batch: Batch, pending: bool = False) -> Record:
+        record = super().append(batch, pending)
+        if batch.publisher == self._client:
+            self._own.append(record)
+        return record
+
+    def first_kept(self) -> int | None:
+        """The number of the first publication of this client that is kept."""
+        while self._own and not self._own[0].copies:
+            self._own.popleft()
+        return self._own[0].batch.first if self._own else None
 
     def publish(self, batch: Batch) -> None:
         total = batch.guarantee == TOTAL

@@ -190,8 +190,8 @@ class MovingClient(ClientNode):
         return super().settle(now)
 
     def _note_held(self, log: ClientLog) -> None:
-        kept = (record.batch.first for record in log.records() if record.batch.publisher == self.name)
-        first_kept = min(next(kept, self.next_seq), self._first_unsent())
+        kept = log.first_kept()
+        first_kept = min(self.next_seq if kept is None else kept, self._first_unsent())
         self.held_seq = max(self.held_seq, min(self.accepted_seq, first_kept - 1))
         if 0 < self._awaited_held <= self.held_seq:
             self._awaited_held = 0
@@ -263,7 +263,7 @@ class MovingClient(ClientNode):
     def _join(self, link: Link, tolerance: int) -> None:
         """The first words on a new session; from here on the old one waits."""
         if self._log is None:
-            self._log = ClientLog(tolerance)
+            self._log = ClientLog(tolerance, self.name)
             self._log.link(HERE)
         self._fenced = True
         self._joined = [

@@ -17,7 +17,9 @@ class Record:
         "asked",
         "batch",
         "copies",
+        "first_place",
         "ins",
+        "last_place",
         "number",
         "order",
         "outs",
@@ -37,6 +39,8 @@ class Record:
         """For a total batch, the place of its request in the history of the link by which it climbed."""
         self.copies = 0
         """How many places of the log it has."""
+        self.first_place = self.last_place = -1
+        """The first and the last of them, if the log is indexed."""
         self.number = 0
         """Its place in this node's processing order; 0 if it only passed as a request."""
         self.order = 0

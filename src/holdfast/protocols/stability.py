@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Levels
+from holdfast.protocols.log_index import LogIndex, walk
 from holdfast.protocols.records import UNPLACED, Flow, Record, RecordId
 
 
@@ -33,8 +34,7 @@ class StabilityLog:
 
     A log is *plain* while every record got all its positions when it was the last one, and waits for nothing: then
     positions grow along the log, and with one level it is enough to know the first record that is not stable. Whatever
-    a repair or a total batch does makes it another kind of log, which is walked from end to end at every survey, until
-    it is empty once.
+    a repair or a total batch does makes it another kind of log: it has an index (`log_index`) until it is empty once.
     """
 
     def __init__(self, levels: int) -> None:
@@ -49,6 +49,10 @@ class StabilityLog:
         self._appended = 0
         self._unstable: deque[Record] = deque()
         """Of a plain log, the records from the first one on that is not stable."""
+        self._forgotten = 0
+        """How many places of the log were forgotten."""
+        self._index: LogIndex | None = None
+        """Of a log that is not plain, unless it has to be built anew."""
 
     # ------------------------------------------------------------------------------------------------- recording
 
@@ -63,8 +67,7 @@ class StabilityLog:
         record.order = self._appended
         if self._plain:
             self._unstable.append(record)
-        self._log.append(record)
-        record.copies += 1
+        self._put_last(record)
         self._by_id[record.record_id] = record
         self.bytes += batch.cost_bytes
         self._changed = True
@@ -73,10 +76,15 @@ class StabilityLog:
     def append_again(self, record: Record) -> None:
         """A record that a repair puts in a later place, too: it blocks from its first place and up to its last."""
         self._not_plain()
-        self._log.append(record)
-        record.copies += 1
+        self._put_last(record)
         self.bytes += record.batch.cost_bytes
         self._changed = True
+
+    def _put_last(self, record: Record) -> None:
+        self._log.append(record)
+        if self._index is not None:
+            self._index.append(record)
+        record.copies += 1
 
     def append_unplaced(self, batch: Batch) -> Record:
         """A batch that has passed here before, and was forgotten or never wanted: its place is not known any more."""
@@ -111,10 +119,14 @@ class StabilityLog:
                 record.requested += (peer,)
                 if peer in record.asked and record.asked[peer] == record.places[peer]:
                     self._asked_back(record, peer)
-            if self._plain and self._is_last(record) and peer not in record.ins:
+            if peer in record.ins:
+                self._index_anew()
+            elif self._plain and self._is_last(record):
                 flow.came.append((record.order, flow.received))
             else:
                 self._not_plain()
+                if self._index is not None:
+                    self._index.came(record, peer, flow.received)
             record.ins[peer] = flow.received
             self.stamp(record, peer)
 
@@ -124,24 +136,28 @@ class StabilityLog:
         1. 1 asks 0 for a total batch. The last subscriber behind 0 leaves, and 0 asks 1, which releases the batch.
         2. 0 dies. To its clients the batch has not gone by: what 1 has sent between the two requests is not behind it.
         """
-        self._not_plain()
+        self._index_anew()
         del record.asked[peer], record.outs[peer]
 
     def went(self, record: Record, peer: str, messages: int = 1) -> None:
         """The record takes the next positions of our stream to the peer."""
         flow = self.flows[peer]
         flow.sent += messages
-        if self._plain and self._is_last(record) and peer not in record.outs:
+        if peer in record.outs:
+            self._index_anew()
+        elif self._plain and self._is_last(record):
             flow.went.append((record.order, flow.sent))
         else:
             self._not_plain()
+            if self._index is not None:
+                self._index.went(record, peer, flow.sent)
         record.outs[peer] = flow.sent
         self.stamp(record, peer)
         self._changed = True
 
     def place(self, record: Record, peer: str, position: int) -> None:
         """A repair has found where the record stands in the peer's stream."""
-        self._not_plain()
+        self._index_anew()
         record.ins[peer] = position
 
     def _is_last(self, record: Record) -> bool:
@@ -154,6 +170,11 @@ class StabilityLog:
             for flow in self.flows.values():
                 flow.came.clear()
                 flow.went.clear()
+
+    def _index_anew(self) -> None:
+        """Positions have changed in another way than by the next one of a stream."""
+        self._not_plain()
+        self._index = None
 
     def stamp(self, record: Record, peer: str) -> None:
         """The place of the record in the history of that link."""
@@ -188,6 +209,8 @@ class StabilityLog:
     def link(self, peer: str, sent: int = 0, received: int = 0) -> None:
         if self._log:
             self._not_plain()
+        if self._index is not None and self._index.knows(peer):
+            self._index = None
         self.flows[peer] = Flow(self.levels, sent, received)
         self._changed = True
 
@@ -217,6 +240,8 @@ class StabilityLog:
         if self._log:
             self._not_plain()
         self.flows.pop(peer, None)
+        if self._index is not None:
+            self._index.drop(peer)
         for record in self._log:
             record.ins.pop(peer, None)
             record.outs.pop(peer, None)
@@ -249,6 +274,7 @@ class StabilityLog:
 
     def relabel(self, old: str, new: str) -> list[Record]:
         """What concerned a dead peer is now owed to another one, in the same order; positions begin anew."""
+        self._index_anew()
         records = self.concerning(old)
         begun = self.flows[old].begun if old in self.flows else None
         merging = self.is_merging(old)
@@ -272,7 +298,7 @@ class StabilityLog:
 
     def restack(self, peer: str) -> None:
         """Nothing was sent to the peer yet: its positions are those of the records that it is about to be told of."""
-        self._not_plain()
+        self._index_anew()
         records = self.concerning(peer)
         for position, record in enumerate(records, 1):
             record.outs[peer] = position
@@ -286,7 +312,7 @@ class StabilityLog:
 
         `asked_after` of the others went by before it was asked for; `received`: it, or its request, came from there.
         """
-        self._not_plain()
+        self._index_anew()
         flow = self.flows[peer]
         flow.sent += 1
         record.outs[peer] = flow.sent
@@ -303,7 +329,7 @@ class StabilityLog:
 
     def restart(self, peer: str, places: Mapping[RecordId, int], sent: int) -> None:
         """The peer's place is taken by another, which has these records at these positions, of so many in all."""
-        self._not_plain()
+        self._index_anew()
         self.link(peer, sent=sent)
         for record in self._log:
             record.received_from = peer if record.was_received(peer) else ""
@@ -349,27 +375,21 @@ class StabilityLog:
             return self._survey_plain()
         self._trim()
         if not self._log:
-            self._plain = self.levels == 1
-        top = self.levels
-        came = {peer: [flow.received] * (top + 1) for peer, flow in self.flows.items()}
-        went = {peer: [flow.sent] * (top + 1) for peer, flow in self.flows.items()}
-        low = top
-        for record in self._log:
-            # Nothing is lower than level 0, so what comes behind such a record need not be looked at.
-            low = low and min(low, self._level(record))
-            for level in range(low + 1, top + 1):
-                _lower(came, record.ins, level)
-                _lower(went, record.outs, level)
-            if record.pending:
-                _lower(went, record.outs, 0)
-                _lower(came, {peer: record.ins[peer] for peer in record.requested if peer in record.ins}, 0)
+            self._plain, self._index = self.levels == 1, None
+        index = self._index or LogIndex(self.levels, self._forgotten, self._log)
+        if self._log:
+            self._index = index
+        index.advance(self._forgotten, self._at, self._level)
         news = {}
         for peer, flow in self.flows.items():
-            levels = Levels(tuple(came[peer]), tuple(went[peer]))
+            levels = Levels(*index.levels(peer, flow.received, flow.sent))
             if levels != flow.said:
                 flow.said = levels
                 news[peer] = levels
         return news
+
+    def _at(self, place: int) -> Record:
+        return self._log[place - self._forgotten]
 
     def _survey_plain(self) -> dict[str, Levels]:
         """The same for a plain log, without a walk."""
@@ -434,6 +454,7 @@ class StabilityLog:
 
     def _forget_first(self) -> None:
         record = self._log.popleft()
+        self._forgotten += 1
         self.bytes -= record.batch.cost_bytes
         record.copies -= 1
         if not record.copies and self._by_id.get(record.record_id) is record:
@@ -461,12 +482,11 @@ class StabilityLog:
     def records(self) -> Iterable[Record]:
         return iter(self._log)
 
-
-def _lower(table: dict[str, list[int]], positions: dict[str, int], level: int) -> None:
-    for peer, position in positions.items():
-        row = table.get(peer)
-        if row is not None and row[level] >= position:
-            row[level] = position - 1
+    def check_invariants(self) -> None:
+        """What is told without a walk is what a walk over the whole log finds."""
+        if not self._plain and self._index is not None:
+            self._index.advance(self._forgotten, self._at, self._level)
+            self._index.compare_with(walk(self._log, self.flows, self.levels, self._level), self.flows)
 
 
 def _reached(said: list[int], position: int, most: int) -> int:

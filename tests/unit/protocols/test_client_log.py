@@ -9,7 +9,7 @@ from holdfast.protocols.client_log import HERE, ClientLog, flag_of
 
 
 def published(*guarantees: int) -> ClientLog:
-    log = ClientLog(1)
+    log = ClientLog(1, "me")
     log.link(HERE)
     for seq, guarantee in enumerate(guarantees, 1):
         log.publish(make_batch("me", seq, "t", guarantee, [b"x"]))
@@ -71,3 +71,15 @@ def test_what_the_next_broker_does_not_take_is_asked_for_anew_and_keeps_nothing_
     log.on_levels(HERE, Levels((1, 1), (0, 0)))
     log.survey()
     assert log.flows[HERE].said == Levels((1, 1), (1, 1))
+
+
+def test_the_first_publication_that_is_kept_is_found_without_a_walk():
+    log = published(FIFO, FIFO)
+    log.append(make_batch("other", 1, "t", FIFO, [b"x"]))
+    assert log.first_kept() == 1
+    log.on_levels(HERE, Levels((1, 1), (0, 0)))
+    log.survey()
+    assert log.first_kept() == 2
+    log.on_levels(HERE, Levels((2, 2), (0, 0)))
+    log.survey()
+    assert log.first_kept() is None

@@ -159,6 +159,10 @@ class RecordingBroker(GingerBroker):
             return []
         return super().timer(name, now)
 
+    def check_invariants(self) -> None:
+        super().check_invariants()
+        self.log.check_invariants()
+
     def _may_tell(self, peer: str) -> bool:
         link = self.hub.links.get(peer)
         return link is not None and link.is_open
