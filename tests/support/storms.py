@@ -219,7 +219,6 @@ class Storm:
                 link=self.weather.link,
                 session_keep_s=FOREVER_S,
                 stall_s=FOREVER_S,
-                stall_away_s=FOREVER_S,
             )
             self.world.add_broker(self._make_broker(config, self._next_incarnation()))
             if self.weather.in_order:

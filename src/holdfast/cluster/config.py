@@ -7,6 +7,8 @@ tolerance = 1            # brokers that may be lost at once, next to each other;
 silence_s = 0.6          # a broker that says nothing for so long is given up: several round trips of the slowest link
 suspect_s = 0.03         # and one without a connection after this time and a few round trips
 join_s = 1.0             # how long those below a lost broker may take to turn to another one
+session_s = 30           # how long a client may be away, or busy, and still go on where it was
+session_bytes_max = 16777216 # how much is kept for it meanwhile
 state_dir = "state"      # where brokers write down what they have to know after a crash; else beside their logs
 degree_max = 8           # neighbours that a broker keeps: children beyond that are moved below others; 0: any number
 
@@ -112,6 +114,8 @@ class Cluster(Struct, frozen=True):
     repositories: tuple[Repository, ...] = ()
     reliable: tuple[Registration, ...] = ()
     degree_max: int = 0
+    session_s: float | None = None
+    session_bytes_max: int | None = None
 
     @property
     def root(self) -> Broker:
@@ -212,6 +216,8 @@ class _File(Struct, frozen=True):
     repositories: dict[str, dict[str, Any]] = {}
     reliable: dict[str, dict[str, Any]] = {}
     degree_max: int = 0
+    session_s: Seconds | None = None
+    session_bytes_max: Annotated[int, Meta(ge=1)] | None = None
 
 
 def load_cluster(path: Path) -> Cluster:
@@ -253,7 +259,16 @@ def parse_cluster(text: str, source: str = "cluster file") -> Cluster:
         for name, entry in file.clients.items()
     )
     rest = (file.tolerance, file.silence_s, file.suspect_s, file.join_s, file.state_dir)
-    cluster = Cluster(file.name, file.protocol, brokers, clients, *rest, degree_max=file.degree_max)
+    cluster = Cluster(
+        file.name,
+        file.protocol,
+        brokers,
+        clients,
+        *rest,
+        degree_max=file.degree_max,
+        session_s=file.session_s,
+        session_bytes_max=file.session_bytes_max,
+    )
     next_port = max(broker.health_port for broker in brokers) + 1
     repositories, reliable = repositories_of(file.repositories, file.reliable, next_port, source)
     return checked(msgspec.structs.replace(cluster, repositories=repositories, reliable=reliable), source)

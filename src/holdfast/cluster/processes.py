@@ -26,7 +26,7 @@ from holdfast.cluster.workers import log_tail
 from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.protocols.config import LinkConfig
 from holdfast.runtime.serving import EXIT_MISUSE
-from holdfast.runtime.settings import JOIN_S, SUSPECT_S, WATCHFUL_LINK, BrokerSettings
+from holdfast.runtime.settings import JOIN_S, SESSION_BYTES_MAX, SESSION_S, SUSPECT_S, WATCHFUL_LINK, BrokerSettings
 from holdfast.runtime.tracing import RUN
 from holdfast.services.repository import RepositorySettings
 
@@ -99,6 +99,8 @@ def broker_settings(
         link=link_of(cluster.silence_s) if cluster.tolerance and cluster.silence_s else None,
         suspect_s=cluster.suspect_s or SUSPECT_S,
         join_s=cluster.join_s or JOIN_S,
+        session_s=cluster.session_s or SESSION_S,
+        session_bytes_max=cluster.session_bytes_max or SESSION_BYTES_MAX,
         degree_max=cluster.degree_max,
         experiments=broker.host == LOOPBACK,
         trace=trace,

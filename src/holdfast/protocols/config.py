@@ -13,6 +13,8 @@ class LinkConfig(Struct, frozen=True):
     """Cost that may be under way or unconsumed in one direction: what credit is granted from."""
     backlog_bytes_max: int = 4 << 20
     """Cost that may wait to be sent to a peer before its node stops taking in what would add to it."""
+    away_bytes_max: int = 16 << 20
+    """Cost that is kept for a client without a connection. Nobody waits for it; beyond this its session ends."""
     unacknowledged_bytes_max: int = 8 << 20
     """Cost that is sent and kept until the peer has acknowledged it, however much credit that gives: more waits."""
     ack_frames: int = 64
@@ -36,8 +38,6 @@ class BrokerConfig(Struct, frozen=True):
     """How long a client that lost its connection may take to return to its session."""
     stall_s: float = 30.0
     """How long a client may leave a full buffer untouched before its session is ended."""
-    stall_away_s: float = 5.0
-    """The same for a client that has lost its connection: everybody who publishes to it waits meanwhile."""
     sessions_max: int = 10_000
     tolerance: int = 0
     """How many adjacent brokers may be lost before a repair has ended; 0 repairs nothing."""

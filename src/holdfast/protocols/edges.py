@@ -296,12 +296,11 @@ class EdgeBroker(ABC):
         # Time counts from a full buffer on: who was idle for long before is not to blame.
         self._congested_at = {peer: self._congested_at.get(peer, now) for peer in self.hub.congested}
         for peer, since in self._congested_at.items():
-            link, away = links[peer], peer in self._detached_at
-            idle_s = now - max(since, self._detached_at[peer] if away else link.progress_at)
-            limit_s = config.stall_away_s if away else config.stall_s
-            if link.kind == "client" and idle_s >= limit_s:
+            link = links[peer]
+            idle_s = now - max(since, link.progress_at)
+            if link.kind == "client" and idle_s >= config.stall_s:
                 self.given_up.note(peer, self._interests_of(peer), now)
-                self.hub.end(peer, f"{peer} took nothing from a full buffer for {idle_s:.1f} s", say=not away)
+                self.hub.end(peer, f"{peer} took nothing from a full buffer for {idle_s:.1f} s")
 
     def _interests_of(self, peer: str) -> Iterable[Interest]:  # noqa: ARG002
         """What that peer wants; receipts name it by that if its session is given up."""

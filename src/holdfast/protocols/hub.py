@@ -6,7 +6,8 @@ and redials. Its owner sees sessions only: a link opens, brings messages in orde
 Bounds. A link's backlog over `backlog_bytes_max` makes the node *congested* towards that peer: every other link stops
 getting new credit until the backlog has halved, so the pressure travels towards the publishers. It cannot close a
 circle: what waits for A->B waits for B->C with C != A, and the overlay is a tree. A client that lets a full backlog lie
-for `stall_s`, or that fills it while it is away, loses its session, with a report; nobody else waits for it longer.
+for `stall_s` loses its session, with a report; nobody waits for it longer. For one that is away nobody waits at all: it
+costs the bytes that are kept for it, up to `away_bytes_max`, and beyond that its session ends at once.
 """
 
 from collections.abc import Callable
@@ -52,6 +53,8 @@ class Hub:
         self.links: dict[str, Link] = {}
         self.out: Effects = []
         self.congested: set[str] = set()
+        self._overfull: set[str] = set()
+        """Clients that are away, and for whom more was kept than a session may cost."""
         self._owing: dict[str, None] = {}
         self._eager: dict[str, None] = {}
         self._due = False
@@ -97,9 +100,17 @@ class Hub:
         data = link.send(message)
         if data is not None:
             self.out.append(Send(peer, data))
-        elif link.backlog_bytes > self.config.backlog_bytes_max and peer not in self.congested:
-            self.congested.add(peer)
-            self.out.append(Report("congested", peer=peer))
+        elif link.backlog_bytes > self.config.backlog_bytes_max:
+            self._note_backlog(link)
+
+    def _note_backlog(self, link: Link) -> None:
+        """More waits for that peer than others should add to, unless it is a client that is away."""
+        if link.kind == "client" and not link.is_open:
+            if link.backlog_bytes > self.config.away_bytes_max:
+                self._overfull.add(link.peer)
+        elif link.peer not in self.congested:
+            self.congested.add(link.peer)
+            self.out.append(Report("congested", peer=link.peer))
 
     def consumed(self, link: Link, message: SessionMessage) -> None:
         """The owner is done with a message that this link brought."""
@@ -195,6 +206,9 @@ class Hub:
             return
         was_open = link.state is LinkState.OPEN
         link.closed()
+        if link.kind == "client":
+            # It may come back in half a minute: until then it costs the bytes that are kept for it, and nobody waits.
+            self._relieve(peer)
         if link.dialler:
             self._redial(link)
         if was_open:
@@ -287,13 +301,23 @@ class Hub:
         return True
 
     def settle(self) -> None:
-        """Acknowledge and grant what is due."""
+        """Acknowledge and grant what is due; end the sessions that cost too much."""
+        if self._overfull:
+            self._end_overfull()
         if self._due:
             self._due = False
             self._acknowledge()
         if self._owing and not self._ack_timer_set:
             self._ack_timer_set = True
             self.out.append(SetTimer(ACK_TIMER, self.config.ack_delay_s))
+
+    def _end_overfull(self) -> None:
+        overfull, self._overfull = self._overfull, set()
+        for peer in sorted(overfull):
+            link = self.links.get(peer)
+            if link is not None and not link.is_open:
+                bytes_max = self.config.away_bytes_max
+                self.end(peer, f"more than {bytes_max} bytes were kept for {peer} while it was away", say=False)
 
     def _acknowledge(self) -> None:
         for peer in list(self._owing):

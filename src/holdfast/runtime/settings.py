@@ -1,6 +1,7 @@
 """What a broker process is told: who it is, whom it knows, how it survives, where it writes."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.model.errors import ConfigError
 from holdfast.protocols.config import BrokerConfig, LinkConfig, degree_problem
@@ -12,7 +13,8 @@ STEADY_LINK = LinkConfig()
 WATCHFUL_LINK = LinkConfig(heartbeat_s=0.15, silence_s=0.6, redial_s=0.005, redial_max_s=0.5)
 """Where silence means a repair it must be noticed within a second; a connection that merely broke is there again long
 before the other end gives up on it."""
-SUSPECT_S, JOIN_S = 0.03, 1.0
+SUSPECT_S, JOIN_S, SESSION_S = 0.03, 1.0, 30.0
+SESSION_BYTES_MAX = 16 << 20
 TOLERANCE_MAX = 2
 ANY_HOST = ("0.0.0.0", "::", "")
 
@@ -51,6 +53,10 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How long a neighbour may be without a connection before it is given up."""
     join_s: float = JOIN_S
     """How long those below a lost broker may take to turn to us before they are given up, too."""
+    session_s: float = SESSION_S
+    """How long a client that lost its connection, or its broker, may take to return to its session."""
+    session_bytes_max: int = SESSION_BYTES_MAX
+    """How much is kept for such a client."""
     degree_max: int = 0
     """How many neighbours this broker keeps: it moves children beyond that below others. 0: as many as there are."""
     experiments: bool = False
@@ -120,7 +126,10 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             self.name,
             parent,
             self.cluster,
-            self.link or (WATCHFUL_LINK if self.tolerance else STEADY_LINK),
+            replace(
+                self.link or (WATCHFUL_LINK if self.tolerance else STEADY_LINK), away_bytes_max=self.session_bytes_max
+            ),
+            session_keep_s=self.session_s,
             tolerance=self.tolerance,
             address=self.advertised or address_text(self.host, port),
             suspect_s=self.suspect_s,

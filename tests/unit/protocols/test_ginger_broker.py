@@ -547,19 +547,42 @@ def test_a_client_that_takes_something_keeps_its_session():
     assert stage.connected() == ["bob"]
 
 
-def test_a_client_that_is_away_may_leave_a_full_buffer_for_a_moment():
-    stage = Stage(config=small(stall_away_s=5.0)).attach("alice", "bob").want("t", "alice")
+def test_nobody_waits_for_a_client_that_is_away():
+    stage = Stage(config=small()).attach("alice", "bob").want("t", "alice")
+    stage.lose("alice")
+    for first in range(1, 9):
+        stage.says("bob", publish("bob", first))
+    assert stage.broker.hub.links["alice"].backlog_bytes > stage.broker.config.link.backlog_bytes_max
+    assert stage.broker.hub.congested == set()
+    assert stage.broker.waiting_for() == []
+
+
+def test_whoever_waited_for_a_client_waits_no_longer_when_its_connection_is_gone():
+    stage = Stage(config=small()).attach("alice", "bob").want("t", "alice")
     fill(stage, "alice", "bob")
     stage.lose("alice")
-    stage.beat(2.0)
-    stage.beat(6.9)
+    assert stage.broker.hub.congested == set()
+    stage.beat(29.0)
     assert "alice" in stage.broker.hub.links
-    stage.beat(7.0)
-    assert "alice" not in stage.broker.hub.links
+
+
+def test_a_client_that_is_away_costs_so_many_bytes_and_no_more():
+    link = LinkConfig(backlog_bytes_max=100, away_bytes_max=600, silence_s=1e9)
+    stage = Stage(config=BrokerConfig("b0", link=link)).attach("alice", "bob").want("t", "alice")
+    stage.lose("alice")
+    first = 0
+    while "alice" in stage.broker.hub.links:
+        assert stage.broker.hub.links["alice"].backlog_bytes <= link.away_bytes_max
+        first += 1
+        stage.says("bob", publish("bob", first))
+        stage._enter(stage.broker.settle(0.0))
+    assert first > 3
+    reason = f"more than {link.away_bytes_max} bytes were kept for alice while it was away"
+    assert Report("end", peer="alice", detail=reason) in stage.reports
 
 
 def test_a_client_that_returns_to_a_full_buffer_gets_it():
-    stage = Stage(config=small(stall_away_s=5.0)).attach("alice", "bob").want("t", "alice")
+    stage = Stage(config=small()).attach("alice", "bob").want("t", "alice")
     fill(stage, "alice", "bob")
     stage.lose("alice")
     stage.beat(2.0)
@@ -570,7 +593,7 @@ def test_a_client_that_returns_to_a_full_buffer_gets_it():
 
 
 def test_a_child_broker_is_not_thrown_out_for_a_full_buffer():
-    stage = Stage(config=small(stall_s=1.0, stall_away_s=1.0)).join("c1").attach("bob").want("t", "c1")
+    stage = Stage(config=small(stall_s=1.0)).join("c1").attach("bob").want("t", "c1")
     fill(stage, "c1", "bob")
     stage.beat(2.0)
     stage.beat(20.0)

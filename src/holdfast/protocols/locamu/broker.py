@@ -437,9 +437,8 @@ class LocamuBroker:
                 self.hub.end(peer, f"{peer} was away for {now - since:.1f} s", say=False)
         self._congested_at = {peer: self._congested_at.get(peer, now) for peer in self.hub.congested}
         for peer, since in list(self._congested_at.items()):
-            limit_s = config.stall_s if links[peer].is_open else config.stall_away_s
-            if links[peer].kind == "client" and now - max(since, links[peer].progress_at) >= limit_s:
-                self.hub.end(peer, f"{peer} has left a full buffer untouched for {limit_s:g} s")
+            if links[peer].kind == "client" and now - max(since, links[peer].progress_at) >= config.stall_s:
+                self.hub.end(peer, f"{peer} has left a full buffer untouched for {config.stall_s:g} s")
 
     # ---------------------------------------------------------------------------------------------- inspection
 
