@@ -62,18 +62,19 @@ class _Case:
         self.confirmed = [row for row in rows if row.event == "confirmed"]
         self.told_until: dict[str, int] = {}
         ended: dict[str, int] = {}
-        crashed, over = set(), set()
+        crashed = set[str]()
+        over: dict[str, int] = {}
         for row in rows:
             if row.event == "gap":
                 self.told_until[row.node] = max(row.time, self.told_until.get(row.node, row.time))
             elif row.event == "crash":
                 crashed.add(row.node)
             elif row.event == "over":
-                over.add(row.node)
+                over.setdefault(row.node, row.time)
             elif row.event in ("end", "suspect"):
                 ended.setdefault(row.peer, row.time)
         self.crashed = crashed
-        self.ended_at = {client: time for client, time in ended.items() if client in over}
+        self.ended_at = {client: min(time, ended.get(client, time)) for client, time in over.items()}
         self.delivered: dict[str, dict[Identity, int]] = {}
         for client in run.clients.values():
             times = self.delivered[client.name] = dict[Identity, int]()
