@@ -10,7 +10,7 @@ Whoever begins a session under a name that it had before asks with a `Recall` wh
 what it knows of that publisher, and the highest number counts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -93,11 +93,17 @@ class Confirmations:
                     self._answer_if_done(token)
 
     def replace(
-        self, old: str, joined: Sequence[str], wants: Callable[[str, str], bool], in_doubt: bool = False
+        self,
+        old: str,
+        joined: Sequence[str],
+        wants: Callable[[str, str], bool],
+        in_doubt: bool = False,
+        clients: Collection[str] = (),
     ) -> None:
         """What the old neighbour was asked, those in its place are asked now, behind what they were given.
 
-        While it is in doubt whether somebody else may come in its place, that is waited for, too.
+        While it is in doubt whether somebody else may come in its place, that is waited for, too. Those of them that
+        are `clients` know nothing of numbers, and would not answer.
         """
         self.forget_source(old)
         for token, question in list(self._open.items()):
@@ -106,7 +112,7 @@ class Confirmations:
                 if not in_doubt or isinstance(asked, Recall):
                     question.awaiting.discard(old)
                 for peer in joined:
-                    if isinstance(asked, Recall) or wants(peer, asked.topic):
+                    if peer not in clients if isinstance(asked, Recall) else wants(peer, asked.topic):
                         question.awaiting.add(peer)
                         self._send(peer, question.passed_on(token, self._now()))
                 self._answer_if_done(token)

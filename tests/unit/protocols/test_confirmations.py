@@ -156,3 +156,14 @@ def test_names_are_bounded_on_the_way_and_counts_are_not():
     joined = many.joined(many)
     assert (joined.lacking, len(joined.lack)) == (2 * NAMES_MAX, NAMES_MAX)
     assert CLEAN.joined(many) == many.joined(CLEAN) == many
+
+
+def test_clients_in_the_place_of_a_lost_broker_are_not_asked_which_numbers_were_used():
+    """They know nothing of numbers: they did not answer, and whoever had asked waited for ever."""
+    desk = Desk()
+    desk.confirmations.begin("alice", Recall(3, "alice"), ["b1"], last=4)
+    desk.take()
+    desk.confirmations.replace("b1", ("b2", "bob"), lambda _peer, _topic: True, clients=("bob",))
+    assert desk.take() == [("b2", Recall(1, "alice"))]
+    desk.confirmations.on_ack("b2", 1, 7)
+    assert desk.take() == [("alice", Recalled(3, 7))]

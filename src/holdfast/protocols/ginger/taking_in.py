@@ -189,7 +189,8 @@ class TakingInBroker(ExpectingBroker):
     def _reunited(self, absence: Absence | None, flush: Flush, settlement: Settlement) -> None:
         """Say what came together, and which messages stand on different sides of a total one now."""
         for name, joiner in flush.joined.items():
-            self.confirmations.replace(THE_ABSENT, (name,), self.interests.table.wants, in_doubt=True)
+            clients = (name,) if joiner.is_client else ()
+            self.confirmations.replace(THE_ABSENT, (name,), self.interests.table.wants, in_doubt=True, clients=clients)
             if absence is not None:
                 self.absences.returned(absence, joiner.join.twig)
                 self.healing_cuts.ask_others(absence.key)
@@ -335,7 +336,8 @@ class TakingInBroker(ExpectingBroker):
             self.healing_cuts.reopened(flush.key, (), bool(flush.missing))
         in_doubt = bool(flush.missing)
         self.healing_cuts.replace(flush.key, {name: joiner.join.cuts for name, joiner in brokers.items()}, in_doubt)
-        self.confirmations.replace(flush.key, tuple(flush.joined), self.interests.table.wants, in_doubt)
+        wants, clients = self.interests.table.wants, flush.joined.keys() - brokers.keys()
+        self.confirmations.replace(flush.key, tuple(flush.joined), wants, in_doubt, clients)
         self.confirmations.rename(flush.key, THE_ABSENT)
 
     def _answer_requests(self, flush: Flush, settlement: Settlement) -> None:
