@@ -26,7 +26,7 @@ class Place(Enum):
     """What a peer is to a broker."""
 
     CALLER = "a client that has not asked to be let in"
-    JOINER = "a client that waits to be let in"
+    JOINER = "one that waits to be let in"
     CLIENT = "a client"
     VISITOR = "a broker that is no neighbour"
     NEIGHBOUR = "a broker"

@@ -14,6 +14,7 @@ from abc import abstractmethod
 
 from holdfast.model.batches import Batch
 from holdfast.model.direct_messages import Barred, Cast, Enlist, Enlisted, Passed, Roster
+from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
@@ -137,6 +138,29 @@ class MeshBroker(EdgeBroker):
         """Who was a member before us."""
         names = list(self.members)
         return names[: names.index(self.name)] if self.name in self.members else names
+
+    def _check_roster(self, peer: str, roster: Roster) -> None:
+        """Raise `PeerViolation` if that cannot be a roster of ours: whoever is out of it was not sent it."""
+        names = {one.name for one in roster.members}
+        problem = ""
+        if not names or len(names) != len(roster.members):
+            problem = "nobody, or somebody twice,"
+        elif self.contact not in roster.members and not self._may_be_out:
+            problem = f"others than {self.name} alone"
+        elif len(roster.patterns) not in self._pattern_rows(roster):
+            problem = f"{len(roster.members)} members with {len(roster.patterns)} lists of patterns"
+        if problem:
+            raise PeerViolation(f"broker {peer} sent roster {roster.number} with {problem}, which cannot be")
+
+    @property
+    def _may_be_out(self) -> bool:
+        """Whether there may be a roster without us: we wished for it."""
+        return False
+
+    @staticmethod
+    def _pattern_rows(roster: Roster) -> tuple[int, ...]:
+        """How many lists of patterns it may have."""
+        return (0, len(roster.members))
 
     def _adopt(self, roster: Roster) -> None:
         """This is the roster from now on."""

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.model.batches import make_batch
+from holdfast.model.direct_messages import Cast, Roster
 from holdfast.model.messages import (
     WIRE_VERSION,
     Data,
@@ -18,8 +19,11 @@ from holdfast.model.messages import (
     SessionMessage,
     Subscribe,
     Twig,
+    View,
     Welcome,
 )
+from holdfast.model.terms import Contact
+from holdfast.protocols.cbcast import CbcastBroker
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.shaping import ShapingBroker
 from holdfast.protocols.node import Effects, Report, Send
@@ -145,3 +149,47 @@ def test_a_client_may_not_have_the_name_of_a_broker(name: str):
     assert answer.code == "name"
     assert "choose another" in answer.reason
     assert stage.broker.hub.links["1"].session == 5
+
+
+def test_a_change_that_would_be_passed_on_for_ever_is_refused():
+    stage = Stage().with_neighbour()
+    endless = View(1, 1 << 40, None, None, ())
+    assert "at most 1 are needed" in stage.violation("1", endless)
+
+
+def test_a_broker_that_waits_to_be_let_in_cannot_have_itself_sent_away():
+    """It asked for somebody else while it waited, was refused, and the repair ended with a link to nobody."""
+    stage = Stage().with_neighbour(Twig("2", "broker", 3, ""), Twig("bob", "client", 4, "")).loses("1")
+    stage.hello("2", 3, "broker")
+    stage.says("2", Join(Twig("2", "broker", 3, ""), "1", (("1", 5),), {}, (), (), 0, 0))
+    stage.says("2", Seek((("9", 1),)))
+    stage.broker.timer("join:1", 5.0)
+    stage.broker.settle(5.0)
+    assert "2" in stage.broker.hub.links
+
+
+@pytest.mark.parametrize(
+    "roster",
+    [
+        Roster(2, ()),
+        Roster(2, (Contact("b0", 7, ""), Contact("b0", 8, "")), ((), ())),
+        Roster(2, (Contact("b0", 7, ""),), ()),
+        Roster(2, (Contact("b1", 5, ""),), ((),)),
+    ],
+    ids=["empty", "twice", "without patterns", "without us"],
+)
+def test_a_roster_that_cannot_be_is_refused(roster: Roster):
+    broker = CbcastBroker(BrokerConfig("b0"), 7)
+    broker.start(0.0)
+    broker.receive("b1", Hello(WIRE_VERSION, "b1", "broker", "holdfast", 5, False, 0, 1 << 20), 0.0)
+    effects = broker.receive("b1", Data(1, roster), 0.0)
+    assert [one.event for one in effects if isinstance(one, Report)] == ["violation", "detach"]
+    assert broker.roster.number == 1
+
+
+def test_a_cast_of_a_broker_that_is_no_member_is_refused():
+    broker = CbcastBroker(BrokerConfig("b0"), 7)
+    broker.start(0.0)
+    broker.receive("b1", Hello(WIRE_VERSION, "b1", "broker", "holdfast", 5, False, 0, 1 << 20), 0.0)
+    effects = broker.receive("b1", Data(1, Cast(1, 1, 0, (), BATCH)), 0.0)
+    assert [one.event for one in effects if isinstance(one, Report)] == ["violation", "detach"]

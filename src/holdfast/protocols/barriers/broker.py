@@ -134,6 +134,7 @@ class BarriersBroker(MeshBroker):
         elif isinstance(message, Enlisted):
             self._on_enlisted(peer)
         elif isinstance(message, Roster):
+            self._check_roster(peer, message)
             if message.number > self.roster.number:
                 self._adopt(message)
         elif isinstance(message, Wish):

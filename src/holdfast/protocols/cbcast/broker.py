@@ -88,6 +88,7 @@ class CbcastBroker(FlushingBroker):
         elif isinstance(message, Enlisted):
             self._on_enlisted(peer)
         elif isinstance(message, Roster):
+            self._check_roster(peer, message)
             self._on_roster(message)
         elif isinstance(message, Wish):
             self._on_wish(message)
@@ -132,6 +133,8 @@ class CbcastBroker(FlushingBroker):
             self._queue(peer, Arrival(None, [], message, link, message))
         elif message.view < number or peer in self.suspected:
             self._grant(link, message)
+        elif peer not in self.places:
+            raise PeerViolation(f"broker {peer} sent a cast of view {number}, of which it is no member")
         else:
             self._on_cast(peer, link, message)
 

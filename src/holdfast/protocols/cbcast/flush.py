@@ -22,6 +22,7 @@ from abc import abstractmethod
 from collections import deque
 
 from holdfast.model.direct_messages import Cast, Copied, Flushed, FlushRequest, Roster, Wish
+from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import Hello, Refusal, SessionMessage
 from holdfast.model.terms import Contact
 from holdfast.protocols.cbcast.clocks import ClockReader, ClockWriter, GroupClocks, whole
@@ -80,6 +81,14 @@ class FlushingBroker(MeshBroker):
     def in_doubt(self) -> bool:
         """Whether somebody may be dead whom what comes in could wait for."""
         return self.flushing or bool(self.suspected)
+
+    @property
+    def _may_be_out(self) -> bool:
+        return self.leaving
+
+    @staticmethod
+    def _pattern_rows(roster: Roster) -> tuple[int, ...]:
+        return (len(roster.members),)
 
     @abstractmethod
     def _deliver(self, sender: str, arrival: Arrival) -> None:
@@ -154,6 +163,8 @@ class FlushingBroker(MeshBroker):
             # It has not heard of our view, for which everybody had flushed.
             self._tell(peer, self.roster)
             return
+        if self.name not in self.members:
+            raise PeerViolation(f"broker {peer} asked {self.name} to flush a view of which it is no member")
         for name in request.dead:
             self._suspect(name)
         if request.number > self.roster.number or self.coordinator() != peer:

@@ -59,19 +59,27 @@ ALONG_THE_TREE = (
     TotalProcessed,
     Hole,
 )
-ABOUT_THE_TREE = (Unstable, Numbers, Join, Open, View, ViewAck, Seek, Found, Census, Counted, Move)
-"""Of those who come to be let in, look for somebody, or are moved: they may not be neighbours yet, or any more."""
+ABOUT_THE_TREE = (Open, View, ViewAck, Census, Counted, Move)
+"""Of neighbours, and of those who are about to be, or are no more."""
+TO_BE_LET_IN = (Unstable, Numbers, Join, Seek, Found)
+"""Of those who are not: neighbours look for nobody, and join nobody."""
 
 FIXED_BORDER: Border = border(*ALONG_THE_TREE)
 HEALING_BORDER: Border = {
     Place.CALLER: frozenset((Unstable, Numbers, Join)),
     Place.JOINER: NOTHING,
     Place.CLIENT: FROM_CLIENTS,
-    Place.VISITOR: frozenset(ABOUT_THE_TREE),
+    Place.VISITOR: frozenset((*TO_BE_LET_IN, *ABOUT_THE_TREE)),
     Place.NEIGHBOUR: frozenset((*ALONG_THE_TREE, *ABOUT_THE_TREE, TotalAbort, Merged)),
 }
 UNSTABLE_BYTES_MAX = 64 << 20
 """What a peer may bring to a repair before it says `Join`."""
+
+
+def check_view(peer: str, view: View, hops: int) -> None:
+    """Raise `PeerViolation` if a change is to be told farther than is ever needed: it would be passed on for ever."""
+    if view.hops >= hops:
+        raise PeerViolation(f"{peer} told of a change to be passed on {view.hops} hops; at most {hops - 1} are needed")
 
 
 def check_unstable(link: Link, records: Sequence[Unstable | Numbers]) -> None:

@@ -37,7 +37,7 @@ from holdfast.protocols.border import Place
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.farewells import Farewells
-from holdfast.protocols.ginger.border import HEALING_BORDER, check_join, check_unstable
+from holdfast.protocols.ginger.border import HEALING_BORDER, check_join, check_unstable, check_view
 from holdfast.protocols.ginger.expecting import JOIN_TIMER, SUSPECT_TIMER
 from holdfast.protocols.ginger.orphans import OrphanBroker
 from holdfast.protocols.hub import BEAT_TIMER
@@ -252,12 +252,12 @@ class HealingBroker(OrphanBroker):
 
     def _place_of(self, link: Link) -> Place:
         peer = link.peer
-        if link.kind == "broker":
-            return Place.NEIGHBOUR if peer in self.interests.neighbours else Place.VISITOR
-        if peer in self.log.flows:
-            return Place.CLIENT
-        waits = peer in self._early or any(peer in flush.joined for flush in self._flushes)
-        return Place.JOINER if waits else Place.CALLER
+        if peer in self._early or any(peer in flush.joined for flush in self._flushes):
+            return Place.JOINER
+        if link.kind == "client":
+            return Place.CLIENT if peer in self.log.flows else Place.CALLER
+        lost = any(flush.key == peer for flush in self._flushes)
+        return Place.NEIGHBOUR if peer in self.interests.neighbours and not lost else Place.VISITOR
 
     def _cross_border(self, link: Link, message: SessionMessage) -> None:
         super()._cross_border(link, message)
@@ -265,6 +265,8 @@ class HealingBroker(OrphanBroker):
             check_join(link, message, len(self._ahead_of.get(link.peer, ())))
         elif isinstance(message, Unstable | Numbers):
             check_unstable(link, self._ahead_of.get(link.peer, ()))
+        elif isinstance(message, View):
+            check_view(link.peer, message, self.view.hops)
 
     def link_message(self, link: Link, message: SessionMessage) -> None:
         if isinstance(message, Unstable | Numbers):

@@ -159,7 +159,10 @@ class Exchange:
     # ------------------------------------------------------------------------------------------------------ incoming
 
     def on_relay(self, name: str, relay: Relay) -> None:
-        copy = self.peers[name].decoder.decode(relay.header)
+        decoder = self.peers[name].decoder
+        if decoder is None:
+            raise PeerViolation(f"{name} relayed something in the session in which it asked to be admitted")
+        copy = decoder.decode(relay.header)
         copy.batch, copy.notice = relay.batch, relay.notice
         self._take(name, copy)
         self._stir()

@@ -17,7 +17,8 @@ class Peer:
         self.greeted = False
         """Whether it has told us, in this session, how far it is: before that nothing is sent to it."""
         self.encoder: Encoder
-        self.decoder: Decoder
+        self.decoder: Decoder | None = None
+        """None before a session with it began as with a broker of the tree."""
         self.column: dict[str, int] = {}
         """How far it said that it was, with everybody."""
         self.complete = 0
