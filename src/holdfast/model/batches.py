@@ -3,6 +3,10 @@
 A batch is a run of consecutive messages of one publisher on one topic with one guarantee; its identity is
 `(publisher, first..last)`. Payloads lie in one byte string, a column beside their lengths, so that a broker routes,
 orders and buffers a batch by its header and never touches a payload, and so that looking at each message costs a slice.
+
+A batch has a checksum over everything it says, which the publisher's client computes. Whoever takes a batch in from the
+wire computes it again, and the frame proves that both are equal (see `model.wire`). Whoever makes other batches of one
+(parts, or one of several) makes sure first that the old ones are what they were, so that no step is left uncovered.
 """
 
 from array import array
@@ -14,8 +18,10 @@ from typing import Annotated, TypeVar
 
 from msgspec import Meta, Struct
 from msgspec.msgpack import Encoder
+from msgspec.structs import astuple, force_setattr
 
-from holdfast.model.errors import PeerViolation
+from holdfast.model.checksums import crc32
+from holdfast.model.errors import HoldfastError, PeerViolation
 from holdfast.model.filters import Filter, Value
 from holdfast.model.guarantees import GUARANTEES, Guarantee
 
@@ -28,6 +34,10 @@ KEYS_MAX = 64
 KEY_BYTES_MAX = 256
 ATTRIBUTES_MAX = 64
 SEQ_MAX = (1 << 53) - 1
+COPIED_BYTES_MAX = 1 << 13
+"""Below this size, one piece that was copied costs less than three that were not."""
+TINY_BYTES, SHORT_BYTES, LONG_BYTES, NO_BYTES = Layout(">BB"), Layout(">BH"), Layout(">BI"), b"\xc4\x00"
+"""How MessagePack begins a byte string of one, two or four bytes of length, and one that is empty."""
 
 NAME_CHARACTERS_MAX = 128
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
@@ -35,6 +45,7 @@ TopicText = Annotated[str, Meta(min_length=1, max_length=1024)]
 Seq = Annotated[int, Meta(ge=1, le=SEQ_MAX)]
 Count = Annotated[int, Meta(ge=1, le=BATCH_COUNT_MAX)]
 Rank = Annotated[int, Meta(ge=0, le=3)]
+Checksum = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 Key = Annotated[str, Meta(max_length=KEY_BYTES_MAX)]
 Keys = Annotated[tuple[Key, ...], Meta(max_length=KEYS_MAX)]
 Attributes = Annotated[dict[str, Value], Meta(max_length=ATTRIBUTES_MAX)]
@@ -45,6 +56,7 @@ T = TypeVar("T")
 
 
 _columns = Encoder()
+_encode = _columns.encode
 
 
 class Message(Struct, frozen=True, gc=False):
@@ -63,12 +75,17 @@ class BatchError(PeerViolation, ValueError):
     """A batch whose columns do not fit together."""
 
 
-class Batch(Struct, frozen=True, array_like=True, gc=False):
+class AlteredBatch(HoldfastError):  # noqa: N818 - it says what happened
+    """Raised when a batch in our own memory is not what came: nothing that this process holds can be trusted."""
+
+
+class Batch(Struct, frozen=True, array_like=True, gc=False, eq=False):
     """Consecutive messages of one publisher on one topic with one guarantee.
 
     `lengths` is empty when every payload has the same size, else one little-endian 32-bit length a message. `keys` and
     `attributes` hold nothing, one entry that counts for every message, or one entry a message. What a message by itself
-    does not need comes last: on the wire it is left away (see `model.wire`).
+    does not need comes last: on the wire it is left away (see `model.wire`). The `checksum` is no part of what a batch
+    says, so batches that say the same are equal with or without it; `None` is for one that has not left its maker yet.
     """
 
     publisher: Name
@@ -80,10 +97,69 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
     attributes: AttributesColumn = ()
     count: Count = 1
     lengths: bytes = b""
+    checksum: Checksum | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Batch) and astuple(self)[:-1] == astuple(other)[:-1]
+
+    def __hash__(self) -> int:
+        return hash((self.publisher, self.first, self.count))
 
     @property
     def last(self) -> int:
         return self.first + self.count - 1
+
+    # -------------------------------------------------------------------------------------------------- checksums
+
+    def pieces(self) -> tuple[bytes, bytes, bytes]:
+        """The batch in bytes: what stands before the payloads, the payloads, and what stands behind them.
+
+        It is an array of fields in which those at the end that are as in a message by itself are left away.
+        """
+        size = len(self.payloads)
+        bare = _encode((self.publisher, self.first, self.topic, self.guarantee, b"", *self._columns()))
+        behind = _encode(columns)[1:] if (columns := self._columns()) else b""
+        if size <= 0xFF:
+            header = TINY_BYTES.pack(0xC4, size)
+        else:
+            header = SHORT_BYTES.pack(0xC5, size) if size <= 0xFFFF else LONG_BYTES.pack(0xC6, size)
+        return bare[: len(bare) - len(behind) - len(NO_BYTES)] + header, self.payloads, behind
+
+    def said(self) -> tuple[object, ...]:
+        """The same as fields, for an encoder."""
+        return self.publisher, self.first, self.topic, self.guarantee, self.payloads, *self._columns()
+
+    def _columns(self) -> tuple[object, ...]:
+        """What is said of a batch behind its payloads."""
+        if self.count != 1 or self.lengths:
+            return self.keys, self.attributes, self.count, self.lengths
+        if self.attributes:
+            return self.keys, self.attributes
+        return (self.keys,) if self.keys else ()
+
+    def computed_checksum(self) -> int:
+        """CRC-32 of the batch in bytes."""
+        if len(self.payloads) < COPIED_BYTES_MAX:
+            return crc32(_encode(self.said()))
+        before, payloads, behind = self.pieces()
+        return crc32(behind, crc32(payloads, crc32(before)))
+
+    def seal(self, checksum: int | None = None) -> int:
+        """Give the batch the checksum of what it says now, which somebody may have computed already."""
+        found = self.computed_checksum() if checksum is None else checksum
+        force_setattr(self, "checksum", found)
+        return found
+
+    def verify(self) -> None:
+        """Raise `AlteredBatch` unless the batch still says what it said when it got its checksum, if it has one."""
+        if self.checksum is not None and self.computed_checksum() != self.checksum:
+            raise AlteredBatch(
+                f"batch {self.publisher}#{self.first} was altered in the memory of this process: its checksum is not "
+                "that of what it says. Nothing of it is passed on, and the process ends, since nothing that it holds "
+                "can be trusted; start it again, and have the machine's memory tested"
+            )
+
+    # ------------------------------------------------------------------------------------------------- what it says
 
     @property
     def cost_bytes(self) -> int:
@@ -181,6 +257,13 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
 
     def part(self, first: int, last: int) -> "Batch":
         """The messages `first..last` as a batch of their own."""
+        if first == self.first and last == self.last:
+            return self
+        self.verify()
+        return self._cut(first, last)
+
+    def _cut(self, first: int, last: int) -> "Batch":
+        """The same of a batch that was verified."""
         start, stop = first - self.first, last - self.first + 1
         if start == 0 and stop == self.count:
             return self
@@ -192,7 +275,7 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
         else:
             size = len(self.payloads) // self.count
             begin, end, column = size * start, size * stop, b""
-        return Batch(
+        part = Batch(
             self.publisher,
             first,
             self.topic,
@@ -203,6 +286,9 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
             last - first + 1,
             column,
         )
+        if self.checksum is not None:
+            part.seal()
+        return part
 
     def matching(self, filters: tuple[Filter, ...] | None) -> list["Batch"]:
         """What some filter lets through, as few batches as possible; `None` lets everything through."""
@@ -210,15 +296,16 @@ class Batch(Struct, frozen=True, array_like=True, gc=False):
             return [self]
         if len(self.attributes) <= 1:
             return [self] if any_match(filters, self.attributes_of(0)) else []
+        self.verify()
         parts, run_first = [], 0
         for index, attributes in enumerate(self.attributes):
             if any_match(filters, attributes):
                 run_first = run_first or self.first + index
             elif run_first:
-                parts.append(self.part(run_first, self.first + index - 1))
+                parts.append(self._cut(run_first, self.first + index - 1))
                 run_first = 0
         if run_first:
-            parts.append(self.part(run_first, self.last))
+            parts.append(self._cut(run_first, self.last))
         return parts
 
     def wanted_by(self, filters: tuple[Filter, ...] | None) -> bool:
@@ -278,7 +365,9 @@ def merged(batches: Sequence[Batch]) -> Batch:
     head = batches[0]
     if len(batches) == 1:
         return head
-    return make_batch(
+    for batch in batches:
+        batch.verify()
+    whole = make_batch(
         head.publisher,
         head.first,
         head.topic,
@@ -287,6 +376,9 @@ def merged(batches: Sequence[Batch]) -> Batch:
         [batch.keys_of(index) for batch in batches for index in range(batch.count)],
         [batch.attributes_of(index) for batch in batches for index in range(batch.count)],
     )
+    if head.checksum is not None:
+        whole.seal()
+    return whole
 
 
 def _unfolded(column: Sequence[T], blank: T) -> Iterable[T]:

@@ -1,7 +1,20 @@
-"""Frames as bytes: three bytes of length, big-endian, then one message as MessagePack.
+"""Frames as bytes: how long, a checksum, then one message as MessagePack.
 
-A struct travels as an array of its fields. Of a batch, what stands at the end and is as in a message by itself (no
-keys, no attributes, a count of one) is left away; the decoder fills it in. That is what makes a short header.
+    2 bits   the length modulo 3         a length of which a bit was flipped is known at once
+   22 bits   the length of the body
+   32 bits   the checksum                CRC-32
+    8 bits.. the body
+
+A struct travels as an array of its fields. A publication, which is most of what travels, has a body of its own: the
+link number, in one byte that begins no array, and the batch. Of a batch, what stands at the end and is as in a message
+by itself (no keys, no attributes, a count of one) is left away; the decoder fills it in. That is what makes a short
+header.
+
+The checksum of a frame is that of its body, begun with the checksum of the batch that it carries; of a publication, in
+which there is nothing else, that of the batch and that of the number, one on the other. A batch's checksum is that of
+its bytes, which the publisher's client has computed and a sender has kept beside the batch; a receiver computes it from
+the batch that came. So a frame proves two things in four bytes: nothing was altered on the wire, and nothing in the
+sender's memory.
 
 The decoder returns frames or raises `WireError`, whatever bytes it is given, in time and memory bounded by
 `FRAME_BYTES_MAX` and the bytes fed so far.
@@ -11,25 +24,37 @@ from struct import Struct as Layout
 from typing import NoReturn
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, force_setattr
 
-from holdfast.model.batches import Batch
-from holdfast.model.direct_messages import Barred, Cast, Passed
+from holdfast.model.batches import COPIED_BYTES_MAX, Batch
+from holdfast.model.checksums import crc32
+from holdfast.model.direct_messages import Barred, Cast, Copied, Passed
 from holdfast.model.errors import PeerViolation
-from holdfast.model.messages import Data, Frame, Publish, TotalProcessed, TotalRequest
+from holdfast.model.messages import (
+    LAP,
+    Data,
+    Frame,
+    Publish,
+    SessionMessage,
+    TotalProcessed,
+    TotalRequest,
+    Unstable,
+)
+from holdfast.model.relay_messages import Relay
 
-FRAME_BYTES_MAX = 1 << 22
-HEADER_BYTES = 3
+FRAME_BYTES_MAX = (1 << 22) - 1
+HEADER_BYTES = 7
 FRAME_BYTES_MIN = HEADER_BYTES + 1
-LENGTH = Layout(">I")
-"""The shortest frame: `unpack_from(data, at)[0] >> 8` is the length that stands there."""
-DATA_TAG, PUBLISH_TAG, REQUEST_TAG, PROCESSED_TAG = 4, 20, 30, 33
+"""The shortest frame."""
+HEAD = Layout(">BHIB")
+"""A frame up to the first byte of its body: what is above 65,535 of its length, and below, checksum, that byte."""
+DATA_TAG, PUBLISH_TAG, REQUEST_TAG, PROCESSED_TAG, UNSTABLE_TAG, RELAY_TAG, COPIED_TAG = 4, 20, 30, 33, 40, 60, 77
 DIRECT_TAGS: dict[type, int] = {Cast: 76, Barred: 80, Passed: 81}
 """Messages whose last field is a batch."""
-COPIED_BYTES_MAX = 1 << 13
-"""Below this size, one piece that was copied costs less than three that were not."""
-SHORT_BYTES, LONG_BYTES, NO_BYTES = Layout(">BH"), Layout(">BI"), b"\xc4\x00"
-"""How MessagePack begins a byte string of two or four bytes of length, and one that is empty."""
+CARRIERS = frozenset((Publish, TotalRequest, TotalProcessed, Unstable, Relay, *DIRECT_TAGS))
+"""Messages with a field `batch`."""
+MARKS = tuple(crc32(bytes([number])) for number in range(LAP))
+"""What a link number does to the checksum of a publication."""
 
 
 class WireError(PeerViolation):
@@ -38,8 +63,9 @@ class WireError(PeerViolation):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
-raw_decode = _decoder.decode
-"""`decode` for whoever cuts many frames out of one buffer, and turns the errors of all of them into ours at once."""
+_raw_decode = _decoder.decode
+_batch_decoder: msgspec.msgpack.Decoder[Batch] = msgspec.msgpack.Decoder(Batch)
+_decode_batch = _batch_decoder.decode
 NO_FRAME = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -52,69 +78,79 @@ def pieces(frame: Frame) -> list[bytes]:
     """The same bytes in the pieces in which they lie in memory: a large column of payloads is not copied."""
     if type(frame) is not Data:
         body = _encode(frame)
-    elif type(frame.message) is Publish:
-        batch = frame.message.batch
-        if len(batch.payloads) >= COPIED_BYTES_MAX:
-            return _around(frame.seq, batch)
-        if batch.count != 1 or batch.lengths:
-            body = _encode(frame)
-        elif batch.keys or batch.attributes:
-            body = _encode((DATA_TAG, frame.seq, (PUBLISH_TAG, _said(batch))))
-        else:
-            # Every message by itself passes here, so what `_said` would say of it is written out.
-            said = batch.publisher, batch.first, batch.topic, batch.guarantee, batch.payloads
-            body = _encode((DATA_TAG, frame.seq, (PUBLISH_TAG, said)))
-    else:
+        return [head(len(body), crc32(body)) + body]
+    message = frame.message
+    if type(message) is not Publish:
         body = _encode(_ordered(frame))
-    size = len(body)
-    return [(size if size <= FRAME_BYTES_MAX else _refused(size)).to_bytes(HEADER_BYTES, "big") + body]
+        batch_within = carried(message)
+        return [head(len(body), crc32(body, _sealed(batch_within)) if batch_within is not None else crc32(body)) + body]
+    batch, seq = message.batch, frame.seq
+    if len(batch.payloads) >= COPIED_BYTES_MAX:
+        return _large(seq, batch)
+    if batch.count != 1 or batch.lengths or batch.keys or batch.attributes:
+        body = _encode(batch.said())
+    else:
+        # Every message by itself passes here, so what `said` would say of it is written out.
+        body = _encode((batch.publisher, batch.first, batch.topic, batch.guarantee, batch.payloads))
+    check = (batch.checksum or batch.seal(crc32(body))) ^ MARKS[seq]
+    size = len(body) + 1
+    return [HEAD.pack(size % 3 << 6 | size >> 16, size & 0xFFFF, check, seq) + body]
 
 
-def _said(batch: Batch) -> Batch | tuple[object, ...]:
-    """What is said of a batch: its fields, without those at the end that need not be said."""
-    if batch.count != 1 or batch.lengths:
-        return batch
-    keys, attributes = batch.keys, batch.attributes
-    if attributes:
-        return batch.publisher, batch.first, batch.topic, batch.guarantee, batch.payloads, keys, attributes
-    if keys:
-        return batch.publisher, batch.first, batch.topic, batch.guarantee, batch.payloads, keys
-    return batch.publisher, batch.first, batch.topic, batch.guarantee, batch.payloads
+def _large(seq: int, batch: Batch) -> list[bytes]:
+    """A publication whose payloads are worth not being copied."""
+    before, payloads, behind = batch.pieces()
+    check = (batch.checksum or batch.seal(crc32(behind, crc32(payloads, crc32(before))))) ^ MARKS[seq]
+    size = 1 + len(before) + len(payloads) + len(behind)
+    if size > FRAME_BYTES_MAX:
+        _refuse(size)
+    before = HEAD.pack(size % 3 << 6 | size >> 16, size & 0xFFFF, check, seq) + before
+    return [before, payloads, behind] if behind else [before, payloads]
+
+
+def head(size: int, check: int) -> bytes:
+    """What stands before a body of that length and checksum."""
+    if size > FRAME_BYTES_MAX:
+        _refuse(size)
+    return ((size % 3 << 22 | size) << 32 | check).to_bytes(HEADER_BYTES, "big")
+
+
+def _sealed(batch: Batch) -> int:
+    """The checksum that the batch has had since it was made or came; one that has none gets it now."""
+    return batch.checksum or batch.seal()
+
+
+def carried(message: SessionMessage) -> Batch | None:
+    """The batch in a message, if there is one."""
+    if type(message) in CARRIERS:
+        return message.batch  # type: ignore[union-attr]
+    return message.cast.batch if isinstance(message, Copied) else None
 
 
 def _ordered(frame: Data) -> Frame | tuple[object, ...]:
-    """Batches on their way through a total order, or with a header of their protocol, are said in short, too."""
+    """Batches on their way through a total order or a repair, or with a header of their protocol, are said so, too."""
     message = frame.message
-    if type(message) is TotalRequest:
-        return DATA_TAG, frame.seq, (REQUEST_TAG, _said(message.batch))
-    if type(message) is TotalProcessed and message.batch is not None:
-        return DATA_TAG, frame.seq, (PROCESSED_TAG, message.publisher, message.first, _said(message.batch))
-    if type(message) in DIRECT_TAGS:
-        *header, batch = astuple(message)
-        return DATA_TAG, frame.seq, (DIRECT_TAGS[type(message)], *header, _said(batch))
-    return frame
+    said: tuple[object, ...]
+    if isinstance(message, TotalRequest):
+        said = (REQUEST_TAG, message.batch.said())
+    elif isinstance(message, TotalProcessed) and message.batch is not None:
+        said = (PROCESSED_TAG, message.publisher, message.first, message.batch.said())
+    elif isinstance(message, Unstable):
+        said = (UNSTABLE_TAG, message.flag, message.batch.said(), message.after, message.number)
+    elif isinstance(message, Relay) and message.batch is not None:
+        said = (RELAY_TAG, message.header, message.batch.said(), message.notice)
+    elif isinstance(message, Cast | Barred | Passed):
+        said = _direct(message)
+    elif isinstance(message, Copied):
+        said = (COPIED_TAG, message.sender, _direct(message.cast))
+    else:
+        return frame
+    return DATA_TAG, frame.seq, said
 
 
-def _around(seq: int, batch: Batch) -> list[bytes]:
-    """What stands before the payloads of a batch in its frame, the payloads, and what stands behind them."""
-    size, columns = len(batch.payloads), _columns(batch)
-    said = batch.publisher, batch.first, batch.topic, batch.guarantee, b"", *columns
-    bare = _encode((DATA_TAG, seq, (PUBLISH_TAG, said)))
-    behind = _encode(columns)[1:] if columns else b""
-    header = SHORT_BYTES.pack(0xC5, size) if size <= 0xFFFF else LONG_BYTES.pack(0xC6, size)
-    before = bare[: len(bare) - len(behind) - len(NO_BYTES)] + header
-    whole = len(before) + size + len(behind)
-    length = (whole if whole <= FRAME_BYTES_MAX else _refused(whole)).to_bytes(HEADER_BYTES, "big")
-    return [length + before, batch.payloads, behind] if columns else [length + before, batch.payloads]
-
-
-def _columns(batch: Batch) -> tuple[object, ...]:
-    """What is said of a batch behind its payloads."""
-    if batch.count != 1 or batch.lengths:
-        return batch.keys, batch.attributes, batch.count, batch.lengths
-    if batch.attributes:
-        return batch.keys, batch.attributes
-    return (batch.keys,) if batch.keys else ()
+def _direct(message: Cast | Barred | Passed) -> tuple[object, ...]:
+    *header, batch = astuple(message)
+    return (DIRECT_TAGS[type(message)], *header, batch.said())
 
 
 def header_bytes(batch: Batch) -> int:
@@ -127,20 +163,83 @@ def header_bytes(batch: Batch) -> int:
     return len(encode(Data(1, Publish(bare)))) - len(bare.topic)
 
 
-def _refused(size: int) -> NoReturn:
+def _refuse(size: int) -> NoReturn:
     raise WireError(f"a frame of {size} bytes exceeds the limit of {FRAME_BYTES_MAX}: publish smaller batches")
 
 
 def decode(body: bytes | memoryview) -> Frame:
-    """The frame that a body (without its length) holds."""
+    """The frame that a body (what stands behind length and checksum) holds, whatever its checksum is."""
     try:
-        return raw_decode(body)
+        return _decode(body)
     except NO_FRAME as error:
         raise no_frame(len(body), error) from None
 
 
+def _decode(body: bytes | memoryview) -> Frame:
+    if len(body) and body[0] < LAP:
+        return Data(body[0], Publish(_decode_batch(memoryview(body)[1:])))
+    return _raw_decode(body)
+
+
+def verified(body: memoryview, check: int) -> Frame:
+    """The frame in a body with that checksum. Raises one of `NO_FRAME` if it is none, `WireError` if it was altered."""
+    if body[0] < LAP:
+        return publication(body[0], body[1:], check)
+    frame = _raw_decode(body)
+    batch = carried(frame.message) if type(frame) is Data else None
+    if crc32(body, batch.seal() if batch is not None else 0) != check:
+        _refuse_altered(len(body))
+    return frame
+
+
+def publication(seq: int, said: memoryview, check: int) -> Data:
+    """The same for the number and the batch of a publication."""
+    checksum = crc32(said)
+    if checksum ^ MARKS[seq] != check:
+        _refuse_altered(len(said) + 1)
+    batch = _decode_batch(said)
+    force_setattr(batch, "checksum", checksum)
+    return Data(seq, Publish(batch))
+
+
+def check_form(frame: Frame, said: memoryview) -> None:
+    """Raise `WireError` unless a publication came in the very bytes in which we would say it.
+
+    There are others that mean the same, such as a longer form of a number. 1. A client sends such a batch, with a
+    checksum that is right. 2. Its broker passes the batch on in our bytes with the checksum of the client's. 3. The
+    next broker takes that for an alteration, again and again, and the link between two honest brokers is of no use.
+    """
+    if type(frame) is Data and type(frame.message) is Publish:
+        batch = frame.message.batch
+        if len(batch.payloads) < COPIED_BYTES_MAX:
+            same = said == _encode(batch.said())
+        else:
+            before, payloads, behind = batch.pieces()
+            same = said[: len(before)] == before and said[len(before) + len(payloads) :] == behind
+        if not same:
+            raise WireError("the peer sent a batch in other bytes than the shortest that say the same")
+
+
+def _refuse_altered(size: int) -> NoReturn:
+    raise WireError(
+        f"a frame of {size} bytes does not have the checksum that it came with: it was altered on the way, or the peer "
+        "speaks another version of the wire. What was not acknowledged is sent again over the next connection"
+    )
+
+
+def measured(high: int, low: int) -> int:
+    """The length of a body, from the first two fields of `HEAD`."""
+    size = (high & 0x3F) << 16 | low
+    if high >> 6 != size % 3 or not size:
+        raise WireError(
+            f"the peer sent {high:02x}{low:04x} where the length of a frame should be, and that is none: it was "
+            "altered on the way, or the peer does not speak this version of the wire"
+        )
+    return size
+
+
 def no_frame(size: int, error: Exception) -> WireError:
-    """What to raise when `raw_decode` raised one of `NO_FRAME` at so many bytes."""
+    """What to raise when something raised one of `NO_FRAME` at so many bytes."""
     return WireError(f"the peer sent {size} bytes that are no Holdfast frame: {error}")
 
 
@@ -174,21 +273,24 @@ class FrameReader:
         frames: list[Frame] = []
         at, end = 0, len(data)
         view = memoryview(data)
+        self._need = FRAME_BYTES_MIN
         while end - at >= FRAME_BYTES_MIN:
-            size: int = LENGTH.unpack_from(data, at)[0] >> 8
-            if size > FRAME_BYTES_MAX:
-                raise WireError(f"the peer announced a frame of {size} bytes; the limit is {FRAME_BYTES_MAX}")
-            stop = at + HEADER_BYTES + size
+            high, low, check, _ = HEAD.unpack_from(data, at)
+            stop = at + HEADER_BYTES + measured(high, low)
             if stop > end:
+                self._need = stop - at
                 break
-            frames.append(decode(view[at + HEADER_BYTES : stop]))
+            frames.append(self._take(view[at + HEADER_BYTES : stop], check))
             at = stop
         if data is rest:
             view.release()
             del rest[:at]
         elif at < end:
             rest += view[at:]
-        if at < end:
-            known = end - at >= FRAME_BYTES_MIN
-            self._need = HEADER_BYTES + (LENGTH.unpack_from(rest)[0] >> 8) if known else FRAME_BYTES_MIN
         return frames
+
+    def _take(self, body: memoryview, check: int) -> Frame:
+        try:
+            return verified(body, check)
+        except NO_FRAME as error:
+            raise no_frame(len(body), error) from None

@@ -156,7 +156,7 @@ class ClientNode:
         self._close_run()
         first = self.next_seq
         self.next_seq = first + batch.count
-        self._batches.append(replace(batch, publisher=self.name, first=first))
+        self._batches.append(replace(batch, publisher=self.name, first=first, checksum=None))
         self.pending_bytes += batch.cost_bytes
         return first
 

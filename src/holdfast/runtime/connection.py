@@ -16,7 +16,7 @@ from holdfast.model.wire import WireError
 from holdfast.runtime.reading import FrameStream, ReadBuffer
 
 HELLO_BYTES_MAX = 4096
-"""How much of an unfinished frame is kept of somebody who has not said who it is."""
+"""How long the first frame may be of somebody who has not said who it is."""
 
 
 class ConnectionLimits(Struct, frozen=True):
@@ -78,15 +78,17 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self.closed:
             return
-        try:
-            frames = self._stream.advance(nbytes)
-        except WireError as error:
-            self._owner.peer_violated(self, error)
-            return
+        frames = self._stream.advance(nbytes)
         if frames:
             self._owner.frames_arrived(self, frames)
-        elif self.peer is None and self._stream.pending_bytes > HELLO_BYTES_MAX:
-            excess = WireError(f"{self._stream.pending_bytes} bytes came before a Hello; {HELLO_BYTES_MAX} are allowed")
+        if self._stream.failure is not None:
+            if not self.closed:
+                self._owner.peer_violated(self, self._stream.failure)
+        elif not frames and self.peer is None and self._stream.announced_bytes > HELLO_BYTES_MAX:
+            size = self._stream.announced_bytes
+            excess = WireError(
+                f"the first frame was announced with {size} bytes; a Hello has at most {HELLO_BYTES_MAX}"
+            )
             self._owner.peer_violated(self, excess)
 
     def pause_writing(self) -> None:
@@ -116,6 +118,10 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(out[0])
         else:
             transport.writelines(out)
+
+    def be_strict(self) -> None:
+        """The peer is a client, and may be written by anybody: take publications only in the form that ours have."""
+        self._stream.strict = True
 
     def mute(self, muted: bool) -> None:
         """Read and write nothing until further notice, and let nobody see it: that is how a broken network behaves."""

@@ -404,6 +404,8 @@ class Driver:
             raise PeerViolation(f"{first.node} is cut off from here")
         self._strangers.pop(connection).cancel()
         connection.peer = first.node
+        if first.kind == "client":
+            connection.be_strict()
         self._adopt(first.node, connection)
         self._log.debug("connected", peer=first.node, address=connection.address, kind=first.kind)
         return first.node

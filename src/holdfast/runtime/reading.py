@@ -5,16 +5,18 @@ decoded at once. Only the beginning of a frame that is not complete yet is kept 
 before the rest of it is read. So a connection that is silent costs no memory, and a busy one no allocation a read.
 """
 
-from holdfast.model.messages import Frame
+from holdfast.model.messages import LAP, Frame
 from holdfast.model.wire import (
-    FRAME_BYTES_MAX,
     FRAME_BYTES_MIN,
+    HEAD,
     HEADER_BYTES,
-    LENGTH,
     NO_FRAME,
     WireError,
+    check_form,
+    measured,
     no_frame,
-    raw_decode,
+    publication,
+    verified,
 )
 
 READ_BYTES = 1 << 18
@@ -37,9 +39,12 @@ class FrameStream:
 
     The beginning of a frame is put aside once, for most frames are complete with the next read. One that is not gets a
     buffer of its own, which grows with it: each byte is copied a constant number of times, however small the pieces.
+
+    What came before bytes that are no frame counts: otherwise a network that alters something in every few reads would
+    bring nothing at all, since both ends would begin with the same frames over each connection.
     """
 
-    __slots__ = ("_filled", "_need", "_own", "_rest", "_shared")
+    __slots__ = ("_filled", "_need", "_own", "_rest", "_shared", "failure", "strict")
 
     def __init__(self, shared: ReadBuffer) -> None:
         self._shared = shared
@@ -49,11 +54,20 @@ class FrameStream:
         """How much of our own buffer holds bytes of the frame."""
         self._need = 0
         """How many bytes it takes before the beginning that we have can become a frame, or tell how long it is."""
+        self.failure: WireError | None = None
+        """Why nothing more can be made of the stream, once that is so."""
+        self.strict = False
+        """Whether publications are taken only in the bytes in which we would say them: see `wire.check_form`."""
 
     @property
     def pending_bytes(self) -> int:
         """Bytes of a frame that is not complete yet."""
         return self._filled if self._own is not None else len(self._rest)
+
+    @property
+    def announced_bytes(self) -> int:
+        """How long the frame that is not complete yet will be; 0 if that is not known."""
+        return self._need
 
     def room(self) -> memoryview:
         """Where the next bytes are to be put."""
@@ -76,7 +90,7 @@ class FrameStream:
         return own
 
     def advance(self, count: int) -> list[Frame]:
-        """That many bytes came; the frames that are complete now."""
+        """That many bytes came; the frames that are complete now. Then look at `failure`."""
         view = self._own if self._own is not None else self._shared.view
         end = count + self.pending_bytes
         if end < self._need:
@@ -96,15 +110,25 @@ class FrameStream:
         at = start = self._need = 0
         try:
             while end - at >= FRAME_BYTES_MIN:
-                size: int = LENGTH.unpack_from(view, at)[0] >> 8
-                if size > FRAME_BYTES_MAX:
-                    raise WireError(f"the peer announced a frame of {size} bytes; the limit is {FRAME_BYTES_MAX}")
+                high, low, check, number = HEAD.unpack_from(view, at)
+                size = (high & 0x3F) << 16 | low
+                if high >> 6 != size % 3 or not size:
+                    measured(high, low)
                 start = at + HEADER_BYTES
                 if start + size > end:
                     self._need = HEADER_BYTES + size
                     break
                 at = start + size
-                frames.append(raw_decode(view[start:at]))
+                if number < LAP:
+                    said = view[start + 1 : at]
+                    frame = publication(number, said, check)
+                    if self.strict:
+                        check_form(frame, said)
+                    frames.append(frame)
+                else:
+                    frames.append(verified(view[start:at], check))
         except NO_FRAME as error:
-            raise no_frame(at - start, error) from None
+            self.failure = no_frame(at - start, error)
+        except WireError as error:
+            self.failure = error
         return frames, at

@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.model.batches import make_batch
+from holdfast.model.checksums import crc32
 from holdfast.model.messages import (
     LAP,
     WIRE_VERSION,
@@ -28,7 +29,7 @@ from holdfast.model.messages import (
     Twig,
     Welcome,
 )
-from holdfast.model.wire import FRAME_BYTES_MAX, HEADER_BYTES, FrameReader, encode
+from holdfast.model.wire import FRAME_BYTES_MIN, FrameReader, encode, head
 from holdfast.runtime.connection import ConnectionLimits
 from tests.integration.support_brokers import address_of, broker_here, chain_here, until
 
@@ -62,8 +63,8 @@ async def say(port: int, data: bytes) -> bytes:
         writer.close()
 
 
-def length(size: int) -> bytes:
-    return size.to_bytes(HEADER_BYTES, "big")
+def framed(body: bytes) -> bytes:
+    return head(len(body), crc32(body)) + body
 
 
 def frames(data: bytes) -> list[Frame]:
@@ -73,14 +74,15 @@ def frames(data: bytes) -> list[Frame]:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "announced a frame of"),
-        (length(FRAME_BYTES_MAX + 1) + b"x", f"the limit is {FRAME_BYTES_MAX}"),
-        (length(5) + b"\xc1\xc1\xc1\xc1\xc1", "no Holdfast frame"),
-        (length(3) + msgspec.msgpack.encode([99]) + b"\x00", "no Holdfast frame"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "the first frame was announced with"),
+        (b"\xff" * FRAME_BYTES_MIN, "where the length of a frame should be"),
+        (framed(b"\xc1\xc1\xc1\xc1\xc1"), "no Holdfast frame"),
+        (framed(msgspec.msgpack.encode([99])), "no Holdfast frame"),
+        (head(len(msgspec.msgpack.encode(HELLO)), 0) + msgspec.msgpack.encode(HELLO), "another version of the wire"),
         (encode(Pong(1)), "the first frame was a Pong"),
-        (length(100_000) + b"x" * 50_000, "came before a Hello"),
+        (head(100_000, 0) + b"x" * 50_000, "a Hello has at most 4096"),
     ],
-    ids=["http", "oversized", "garbage", "unknown", "no hello", "endless hello"],
+    ids=["http", "no length", "garbage", "unknown", "no checksum", "no hello", "endless hello"],
 )
 def test_bytes_that_are_no_hello_close_the_connection_and_nothing_else(
     data: bytes, reason: str, caplog: pytest.LogCaptureFixture
@@ -104,7 +106,7 @@ def test_a_peer_that_sends_garbage_after_its_hello_is_closed(caplog: pytest.LogC
             writer.write(encode(HELLO))
             (welcome,) = frames(await asyncio.wait_for(reader.read(4096), 5))
             assert isinstance(welcome, Welcome)
-            writer.write(length(2) + b"\xc1\xc1")
+            writer.write(framed(b"\xc1\xc1"))
             assert await asyncio.wait_for(reader.read(), 5) == b""
             writer.close()
 

@@ -3,10 +3,17 @@
 import pytest
 from hypothesis import given
 
-from holdfast.model.batches import BATCH_BYTES_MAX, PAYLOAD_BYTES_MAX, Attributes, Keys, make_batch
+from holdfast.model.batches import (
+    BATCH_BYTES_MAX,
+    COPIED_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    Attributes,
+    Keys,
+    make_batch,
+)
 from holdfast.model.guarantees import CAUSAL
 from holdfast.model.messages import LAP, Data, Frame, Publish
-from holdfast.model.wire import COPIED_BYTES_MAX, FRAME_BYTES_MAX, FrameReader, WireError, encode, pieces
+from holdfast.model.wire import FRAME_BYTES_MAX, FrameReader, WireError, encode, pieces
 from tests.unit.model.drawn import frames
 
 
@@ -65,4 +72,4 @@ def test_a_small_frame_is_one_piece():
 
 def test_a_frame_over_the_limit_is_refused_in_pieces_too():
     with pytest.raises(WireError, match="exceeds the limit"):
-        pieces(carrying([PAYLOAD_BYTES_MAX] * (FRAME_BYTES_MAX // PAYLOAD_BYTES_MAX)))
+        pieces(carrying([PAYLOAD_BYTES_MAX] * (FRAME_BYTES_MAX // PAYLOAD_BYTES_MAX + 1)))

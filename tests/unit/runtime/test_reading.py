@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.model.batches import make_batch
 from holdfast.model.messages import LAP, Ack, Data, Frame, Ping, Publish
-from holdfast.model.wire import FRAME_BYTES_MAX, HEADER_BYTES, FrameReader, WireError, encode
+from holdfast.model.wire import FRAME_BYTES_MAX, FRAME_BYTES_MIN, FrameReader, WireError, encode, head
 from holdfast.runtime.reading import READ_BYTES, FrameStream, ReadBuffer
 
 SMALL = 1 << 16
@@ -26,6 +26,8 @@ def feed(stream: FrameStream, piece: bytes) -> list[Frame]:
         count = min(len(room), len(piece))
         room[:count] = piece[:count]
         frames += stream.advance(count)
+        if stream.failure is not None:
+            raise stream.failure
         piece = piece[count:]
     return frames
 
@@ -86,13 +88,33 @@ def test_a_frame_larger_than_the_buffer_gets_one_of_its_own_for_as_long_as_it_ta
 
 def test_room_for_a_large_frame_grows_with_what_has_come_not_with_what_was_announced():
     stream = FrameStream(ReadBuffer())
-    feed(stream, FRAME_BYTES_MAX.to_bytes(HEADER_BYTES, "big") + b"x" * 10)
+    feed(stream, head(FRAME_BYTES_MAX, 0) + b"x" * 10)
     assert len(stream.room()) <= READ_BYTES
 
 
-def test_a_frame_over_the_limit_is_an_error_as_soon_as_it_is_announced():
-    with pytest.raises(WireError, match="the limit is"):
-        feed(FrameStream(ReadBuffer(SMALL)), (FRAME_BYTES_MAX + 1).to_bytes(HEADER_BYTES, "big") + b"x")
+def test_a_length_that_is_none_is_an_error_as_soon_as_it_is_announced():
+    with pytest.raises(WireError, match="where the length of a frame should be"):
+        feed(FrameStream(ReadBuffer(SMALL)), b"\xff" * FRAME_BYTES_MIN)
+
+
+@given(frame, st.data())
+def test_a_frame_with_a_flipped_bit_is_an_error_or_not_complete(sent: Frame, choice: st.DataObject):
+    whole = bytearray(encode(sent))
+    whole[choice.draw(st.integers(0, len(whole) - 1))] ^= 1 << choice.draw(st.integers(0, 7))
+    with pytest.raises(WireError):
+        feed(FrameStream(ReadBuffer(SMALL)), bytes(whole))
+
+
+@given(st.lists(frame, min_size=1, max_size=4), frame, st.data())
+def test_the_frames_before_one_that_was_altered_count(sound: list[Frame], altered: Frame, choice: st.DataObject):
+    """Otherwise nothing would ever come over a connection on which some byte of every read is wrong."""
+    whole = bytearray(encode(altered))
+    whole[choice.draw(st.integers(0, len(whole) - 1))] ^= 1 << choice.draw(st.integers(0, 7))
+    data = b"".join(map(encode, sound)) + whole
+    stream = FrameStream(ReadBuffer(4 * READ_BYTES))
+    stream.room()[: len(data)] = data
+    assert stream.advance(len(data)) == sound
+    assert isinstance(stream.failure, WireError)
 
 
 def test_a_frame_in_tiny_pieces_is_not_copied_for_each_of_them():

@@ -142,7 +142,7 @@ def test_bandwidth_makes_large_frames_late_and_those_behind_them():
     size_bytes = sim.network.sent_bytes
     first, second = toy(sim, "0").when("from 1")
     assert second == pytest.approx(0.003 + size_bytes / 1000)
-    assert second - first == pytest.approx(0.006)  # A ping is six bytes on the wire.
+    assert second - first == pytest.approx(0.010)  # A ping is ten bytes on the wire.
     assert first > 0.1
 
 
