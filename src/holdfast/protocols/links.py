@@ -29,6 +29,7 @@ from msgspec import Struct
 from holdfast.model.costs import cost_bytes
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import LAP, Ack, Data, Frame, Kind, SessionMessage
+from holdfast.model.wire import carried
 from holdfast.protocols.config import LinkConfig
 
 
@@ -298,6 +299,7 @@ class Link:
         self._wait_again()
         while self.waiting and self.waiting[0].seq <= received:
             self.waiting.popleft()
+        self._verify_waiting()
         self.acked = received
         self.credit_out = max(self.credit_out, credit)
         self.heard_at = self.progress_at = now
@@ -314,6 +316,17 @@ class Link:
     def _wait_again(self) -> None:
         self.waiting.extendleft(reversed(self.sent))
         self.sent.clear()
+
+    def _verify_waiting(self) -> None:
+        """Raise `AlteredBatch` if something that waits was altered in our own memory.
+
+        1. A bit of a batch that we keep flips. 2. The peer refuses its frame and ends the connection. 3. We resume,
+        send the same again, and the peer refuses it again, for ever. So a link that resumes looks at what it has first.
+        """
+        for item in self.waiting:
+            batch = carried(item.message)
+            if batch is not None:
+                batch.verify()
 
     def check_invariants(self) -> None:
         numbers = [item.seq for item in (*self.sent, *self.waiting)]

@@ -1,8 +1,9 @@
 """One end of a link, as scripted: numbers, resumption, credit, and what a peer may not do."""
 
 import pytest
+from msgspec.structs import force_setattr
 
-from holdfast.model.batches import make_batch
+from holdfast.model.batches import AlteredBatch, make_batch
 from holdfast.model.costs import cost_bytes
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import LAP, Ack, ConfirmAck, Data, Frame, Publish, SessionMessage, ViewAck
@@ -397,3 +398,32 @@ def test_an_urgent_message_stays_behind_what_was_on_the_wire_before_a_reset():
     frames = one.open(1, 100 * SMALL, 0.0)
     assert frames == [Data(2, message(2)), Data(3, ViewAck(9)), Data(4, message(3))]
     one.check_invariants()
+
+
+# ---------------------------------------------------------------------------------------------- what waits in memory
+
+
+def test_a_link_that_resumes_does_not_send_what_was_altered_in_its_memory():
+    """The peer would refuse it, and end the connection, for ever: whoever holds it has to say so and stop."""
+    one = opened()
+    for number in (1, 2, 3):
+        assert one.send(large(number, 100)) is not None
+    kept = large(4, 100)
+    kept.batch.seal()
+    one.send(kept)
+    force_setattr(kept.batch, "payloads", b"!" * 36)
+    one.closed()
+    one.opening()
+    with pytest.raises(AlteredBatch, match="batch p#4 was altered in the memory of this process"):
+        one.open(3, 1000, 0.0)
+
+
+def test_what_the_peer_has_need_not_be_what_it_was():
+    one = opened()
+    had = large(1, 100)
+    had.batch.seal()
+    one.send(had)
+    force_setattr(had.batch, "payloads", b"!" * 36)
+    one.closed()
+    one.opening()
+    assert one.open(1, 1000, 0.0) == []
