@@ -1,10 +1,10 @@
-"""A TCP proxy that breaks connections: at random places in the stream, by reset or by an early end, from one seed."""
+"""TCP proxies that break connections, or alter what they pass on: at random places in the stream, from one seed."""
 
 import asyncio
 import socket
 import struct
 from random import Random
-from typing import cast
+from typing import Self, cast
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -25,7 +25,7 @@ class BreakingProxy:
         self.port = 0
         self.breaks = 0
 
-    async def __aenter__(self) -> "BreakingProxy":
+    async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Side(_Pair(self), "near"), "127.0.0.1", 0)
         self.port = int(self._server.sockets[0].getsockname()[1])
@@ -55,10 +55,44 @@ class BreakingProxy:
         self.breaks += 1
         pair.abort() if self._random.random() < 0.5 else pair.finish()
 
+    def altered(self, data: bytes) -> bytes:
+        """What becomes of bytes that pass."""
+        return data
+
     def break_all(self) -> None:
         """Cut every connection that is open now."""
         for pair in list(self._pairs):
             self.break_now(pair)
+
+
+class FlippingProxy(BreakingProxy):
+    """Passes all bytes on, in both directions, but not all as they were: at random places it flips bits.
+
+    Mostly one bit, sometimes several within a few bytes, as a bad cable or a bad memory does. After `flips_max` it
+    behaves.
+    """
+
+    def __init__(self, port: int, seed: int, mean_bytes: int = 20_000, flips_max: int = 1_000_000) -> None:
+        super().__init__(port, seed, breaks_max=0)
+        self._mean_bytes, self._flips_max = mean_bytes, flips_max
+        self._bytes_left = self._distance()
+        self.flips = 0
+
+    def _distance(self) -> int:
+        return int(self._random.expovariate(1 / self._mean_bytes))
+
+    def altered(self, data: bytes) -> bytes:
+        if self.flips >= self._flips_max:
+            return data
+        changed = bytearray(data)
+        while self._bytes_left < len(changed) and self.flips < self._flips_max:
+            for _ in range(self._random.choice((1, 1, 1, 2, 5))):
+                at = min(len(changed) - 1, self._bytes_left + self._random.randrange(4))
+                changed[at] ^= 1 << self._random.randrange(8)
+            self._bytes_left += 1 + self._distance()
+            self.flips += 1
+        self._bytes_left = max(0, self._bytes_left - len(changed))
+        return bytes(changed)
 
 
 class _Pair:
@@ -120,6 +154,7 @@ class _Side(asyncio.Protocol):
         pair = self.pair
         if pair.over:
             return
+        data = pair.proxy.altered(data)
         through = pair.passed(len(data))
         other = pair.sides.get("far" if self.name == "near" else "near")
         if other is None:
