@@ -73,6 +73,12 @@ class Confirmations:
             question.awaiting.discard(peer)
             self._answer_if_done(token)
 
+    def wait_no_longer(self, peer: str, waited_s: float, finding: Finding) -> None:
+        """Answer, with that finding, what this peer was asked and has not answered for so long."""
+        for token, question in list(self._open.items()):
+            if peer in question.awaiting and self._now() - question.asked_at >= waited_s:
+                self.on_ack(peer, token, finding=finding)
+
     def drop(self, peer: str) -> None:
         """A peer whose session is over answers no more, and its questions are not for its next session."""
         self.forget_source(peer)

@@ -36,6 +36,7 @@ from holdfast.model.messages import (
     SessionMessage,
     Twig,
 )
+from holdfast.model.receipt_messages import NAMES_MAX, Finding
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
@@ -43,7 +44,7 @@ from holdfast.protocols.ginger.absences import Absence, OwnHistory
 from holdfast.protocols.ginger.census import CensusTaker
 from holdfast.protocols.ginger.crossings import Crossings
 from holdfast.protocols.ginger.cuts import BatchId
-from holdfast.protocols.ginger.expecting import SUSPECT_TIMER
+from holdfast.protocols.ginger.expecting import SUSPECT_TIMER, THE_ABSENT
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing import HealingBroker
 from holdfast.protocols.ginger.search import Search, SearchState
@@ -53,6 +54,8 @@ from holdfast.protocols.node import CancelTimer, Disconnect, Effects, Report, Se
 from holdfast.protocols.records import Record
 
 SEEK_TIMER = "seek"
+CONFIRM_SILENCES = 10
+"""A question about a message waits for those out of reach as many times as long as a silence; then it is answered."""
 PROBE_TICKS = 4
 """Who only has to hear whether it was given up need not ask often."""
 
@@ -341,6 +344,9 @@ class PartitionBroker(HealingBroker):
         if self.phase is Phase.GONE:
             return []
         self._forget_overdue(now)
+        missing = sorted({name for absence in self.absences for name in absence.missing})
+        out_of_reach = Finding(broken=f"out of reach: {', '.join(missing[:NAMES_MAX])}")
+        self.confirmations.wait_no_longer(THE_ABSENT, CONFIRM_SILENCES * self.config.link.silence_s, out_of_reach)
         if self.parent is None or self.search.is_returning_to(self.parent):
             self._seek(now)
         else:

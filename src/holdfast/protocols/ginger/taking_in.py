@@ -20,6 +20,7 @@ from holdfast.protocols.ginger.absences import NOTHING, Absence, OwnHistory
 from holdfast.protocols.ginger.cuts import BatchId
 from holdfast.protocols.ginger.expecting import THE_ABSENT, ExpectingBroker
 from holdfast.protocols.ginger.flush import Flush, Joiner, Settlement, own_history
+from holdfast.protocols.interests import ALL
 from holdfast.protocols.node import Report
 from holdfast.protocols.records import Record, RecordId
 from holdfast.protocols.routing import Route, RoutingTable
@@ -330,6 +331,7 @@ class TakingInBroker(ExpectingBroker):
         """Those that joined are our neighbours and clients now, in the place of the dead one."""
         brokers = {name: one for name, one in flush.joined.items() if not one.is_client}
         if flush.key:
+            self._note_unaccounted(flush)
             self.log.unlink(flush.key)
         self.interests.replace(flush.key, {name: joiner.join.interests for name, joiner in brokers.items()})
         if flush.key:
@@ -339,6 +341,15 @@ class TakingInBroker(ExpectingBroker):
         wants, clients = self.interests.table.wants, flush.joined.keys() - brokers.keys()
         self.confirmations.replace(flush.key, tuple(flush.joined), wants, in_doubt, clients)
         self.confirmations.rename(flush.key, THE_ABSENT)
+
+    def _note_unaccounted(self, flush: Flush) -> None:
+        """What was wanted behind the lost broker, and by nobody who has come in its place."""
+        if flush.missing:
+            # Those who have not come are known to be missing, and are asked when they come.
+            return
+        back = {interest for joiner in flush.joined.values() for interest in joiner.join.interests}
+        gone = set(self.interests.table.interests(flush.key)) - back - {ALL}
+        self.given_up.note_unaccounted(flush.key, sorted(gone), self._now + self.config.session_keep_s)
 
     def _answer_requests(self, flush: Flush, settlement: Settlement) -> None:
         """What the joiners have asked of the lost broker is asked anew, or is done."""
