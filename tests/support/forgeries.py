@@ -138,6 +138,8 @@ class Forger:
             value = self.number(field in ("epoch", "session", "meant", "old_epoch"))
             high = kind.le if kind.le is not None else kind.lt - 1 if kind.lt is not None else LARGEST
             return max(low, min(value, high))
+        if isinstance(kind, inspect.FloatType):
+            return chance.choice((0.0, 0.001, 2.5, 1e9, float("inf")))
         if isinstance(kind, inspect.BytesType):
             return bytes(chance.randrange(256) for _ in range(chance.choice((0, 1, 4, 12))))
         if isinstance(kind, inspect.StrType):

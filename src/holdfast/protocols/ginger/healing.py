@@ -256,8 +256,9 @@ class HealingBroker(OrphanBroker):
             return Place.JOINER
         if link.kind == "client":
             return Place.CLIENT if peer in self.log.flows else Place.CALLER
-        lost = any(flush.key == peer for flush in self._flushes)
-        return Place.NEIGHBOUR if peer in self.interests.neighbours and not lost else Place.VISITOR
+        # One whose link carries nothing yet, or whose loss is being repaired, may come to be let in.
+        is_neighbour = peer in self.interests.neighbours and self._is_neighbour(peer)
+        return Place.NEIGHBOUR if is_neighbour else Place.VISITOR
 
     def _cross_border(self, link: Link, message: SessionMessage) -> None:
         super()._cross_border(link, message)
