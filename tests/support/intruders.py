@@ -32,8 +32,6 @@ from holdfast.model.messages import (
     Open,
     Ping,
     Publish,
-    Recall,
-    Recalled,
     Rejected,
     SessionMessage,
     Subscribe,
@@ -45,6 +43,7 @@ from holdfast.model.messages import (
     View,
     Welcome,
 )
+from holdfast.model.name_messages import Recall, Recalled
 from holdfast.model.trace import Event
 from holdfast.protocols.border import Border, Place
 from holdfast.protocols.clients import ClientNode

@@ -7,6 +7,7 @@ from holdfast.client.errors import (
     ConnectionFailed,
     Gap,
     MessageError,
+    NameTaken,
     NotConfirmed,
     SessionLost,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "ConnectionFailed",
     "Gap",
     "MessageError",
+    "NameTaken",
     "NotConfirmed",
     "Receipt",
     "SessionLost",

@@ -3,8 +3,11 @@
 from collections.abc import Iterable
 from ssl import SSLContext
 
+from msgspec.structs import replace
+
 from holdfast.client.addresses import parse_addresses
-from holdfast.client.names import random_name
+from holdfast.client.endings import Outdated
+from holdfast.client.names import draw_stride, new_identity, random_name
 from holdfast.client.opening import Opening
 from holdfast.client.session import Client
 from holdfast.client.settings import ClientSettings
@@ -44,7 +47,8 @@ def connect(
     who waits for something gets `SessionLost`; subscriptions raise `Gap`.
 
     - `name` identifies the publisher: `(name, seq)` is a message's identity. A name that was used before, at whatever
-      broker, goes on behind its last number. Without one a random name is made.
+      broker, goes on behind its last number. Without one a random name is made. A name is one session's at a time:
+      a client that has it already ends with `NameTaken`, and nothing that either has published is lost for it.
     - `cluster` must be the brokers' own; it keeps a client out of the wrong one.
     - `trace` is a directory or a `.jsonl` file for this client's history, or a callable that gets each row of it; `run`
       names the run in it.
@@ -58,8 +62,8 @@ def connect(
     Raises `ConnectionFailed` when nobody is there, `Refused` when the broker says no.
     """
     addresses = parse_addresses(address)
-    who = _checked_name(random_name() if name is None else name)
-    config = ClientConfig(who, cluster=cluster, link=link or LINK, move_s=MOVE_S, give_up_s=give_up_s, patient=patient)
+    named = _checked_name(random_name() if name is None else name)
+    known = ClientConfig(named, cluster=cluster, link=link or LINK, move_s=MOVE_S, give_up_s=give_up_s, patient=patient)
     settings = ClientSettings(
         timeout_s=timeout_s,
         backlog_bytes_max=backlog_bytes_max,
@@ -68,12 +72,18 @@ def connect(
     )
 
     async def begin() -> Client:
-        left = addresses
+        left, later = addresses, ""
         while True:
+            # A name that was chosen may have been chosen twice; one that we draw is nobody else's.
+            who = named if name is None else new_identity(named, later)
             rows = Trace(trace, who, run) if trace is not None else None
+            config = replace(known, name=who, stride=draw_stride())
             client = Client(config, new_incarnation(), left, settings, rows, ssl)
             try:
                 return await client.open()
+            except Outdated as outdated:
+                # The clock of whoever had the name before us is ahead of ours: we are later all the same.
+                later = outdated.later
             except Refused:
                 # One broker said no; another may say yes.
                 left = tuple(one for one in left if one != client.address)

@@ -5,7 +5,10 @@ Every failed request says whether it surely did not happen or may have: see `out
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from holdfast.model.errors import ConfigError, ConnectionLost, Definite, Indefinite, LocalMisuse
+from holdfast.model.identities import name_of
 from holdfast.model.receipt_messages import Finding
 
 
@@ -33,6 +36,7 @@ class NotConfirmed(Indefinite):
     """
 
     def __init__(self, publication: str, finding: Finding) -> None:
+        finding = replace(finding, lack=tuple(map(name_of, finding.lack)), gone=tuple(map(name_of, finding.gone)))
         super().__init__(
             f"{publication} is not confirmed: {finding}; those who are not named have it, or were not owed"
         )
@@ -42,6 +46,13 @@ class NotConfirmed(Indefinite):
 
 class SessionLost(ConnectionLost):
     """Raised when the session ended without our doing. Publications that were not accepted may have happened."""
+
+
+class NameTaken(SessionLost):
+    """Raised when another client has connected under this client's name, which is one session's at a time.
+
+    What was accepted goes on to its subscribers. A service with several replicas gives each a name of its own.
+    """
 
 
 class Gap(SessionLost):

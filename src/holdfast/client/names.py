@@ -1,6 +1,9 @@
-"""Names for clients that did not choose one: readable in a log, and unlike any other."""
+"""Names for clients that did not choose one: readable in a log, and unlike any other. And who is who of one name."""
 
-from secrets import choice, token_hex
+from secrets import choice, randbits, token_hex
+from time import time_ns
+
+from holdfast.model.identities import CHANCE_BITS, STRIDE_BITS, make_identity, moment_of
 
 COLOURS = ("amber", "azure", "coral", "indigo", "ivory", "jade", "ochre", "olive", "pearl", "russet", "scarlet", "teal")
 SEASIDE = ("anemone", "barnacle", "cormorant", "cuttle", "kelp", "limpet", "mussel", "otter", "puffin", "seal", "tern")
@@ -9,3 +12,12 @@ SEASIDE = ("anemone", "barnacle", "cormorant", "cuttle", "kelp", "limpet", "muss
 def random_name() -> str:
     """Such as `jade-puffin-5f0c21d9`."""
     return f"{choice(COLOURS)}-{choice(SEASIDE)}-{token_hex(4)}"
+
+
+def new_identity(name: str, after: str = "") -> str:
+    """The identity of a new session under a name that others may have, too; later than `after`, whatever the clock."""
+    return make_identity(name, max(time_ns() // 1_000_000, moment_of(after) + 1), randbits(CHANCE_BITS))
+
+
+def draw_stride() -> int:
+    return randbits(STRIDE_BITS)

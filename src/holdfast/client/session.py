@@ -18,7 +18,8 @@ from holdfast.client.addresses import Address, AddressBook, shown
 from holdfast.client.checks import checked_extras, checked_payload, checked_rank, checked_topic, size_bytes
 from holdfast.client.deliveries import Deliveries
 from holdfast.client.durable import Durables
-from holdfast.client.errors import ClientClosed, ConnectionFailed, SessionLost
+from holdfast.client.endings import closed, in_doubt, lost, refused
+from holdfast.client.errors import ConnectionFailed
 from holdfast.client.opening import Closing, Opening
 from holdfast.client.receipts import Level, Receipt
 from holdfast.client.settings import TURN_BYTES, ClientSettings
@@ -28,6 +29,7 @@ from holdfast.model.batches import PAYLOAD_BYTES_MAX, Attributes, Batch, Keys
 from holdfast.model.errors import HoldfastError, Refused
 from holdfast.model.filters import Value, parse_filter
 from holdfast.model.guarantees import GUARANTEES, RANKS
+from holdfast.model.identities import name_of
 from holdfast.model.topics import check_pattern
 from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.moving import MovingClient
@@ -52,12 +54,12 @@ class Client(Closing):
         trace: Trace | None = None,
         ssl: SSLContext | None = None,
     ) -> None:
-        self.name = config.name
+        self.name = name_of(config.name)
         self.broker = ""
         self.protocol = ""
         self._settings = settings
         self._trace = trace
-        self._log = Log("holdfast.client", node=config.name)
+        self._log = Log("holdfast.client", node=self.name)
         self._book = AddressBook(addresses)
         machine = self._machine = MovingClient(config, incarnation)
         self._driver = Driver(
@@ -96,6 +98,11 @@ class Client(Closing):
         self._goodbye: asyncio.Future[None] = loop.create_future()
         self._end: HoldfastError | None = None
         self._closing = False
+
+    @property
+    def identity(self) -> str:
+        """Under which this session is in traces: its name, and a tag if others may have that name, too."""
+        return self._machine.name
 
     def __repr__(self) -> str:
         state = "closed" if self._closing or self._end else f"attached to {self.broker}" if self.broker else "new"
@@ -418,28 +425,17 @@ class Client(Closing):
     # ----------------------------------------------------------------------------------------------- the end
 
     def _on_ended(self, effect: Ended) -> None:
-        if effect.clean and not self._in_doubt():
-            self._finish(self._closed())
+        if effect.clean and not in_doubt(self._machine):
+            self._finish(closed(self._machine))
         elif not self.broker:
-            self._finish(Refused(f"{shown(self._book.current)} does not take {self.name} in: {effect.reason}"))
+            self._finish(refused(self._machine, shown(self._book.current), effect.reason))
         else:
-            self._finish(self._lost(f"lost its session at {self.broker}: {effect.reason}"))
+            self._finish(lost(self._machine, f"lost its session at {self.broker}: {effect.reason}"))
 
     def _on_driver_failed(self, failed: "asyncio.Future[None]") -> None:
         error = failed.exception()
         if error is not None:
-            self._finish(self._lost(f"broke down, which is a defect of Holdfast: {error!r}"))
-
-    def _closed(self) -> ClientClosed:
-        return ClientClosed(f"client {self.name} is closed: connect again")
-
-    def _lost(self, how: str) -> SessionLost:
-        accepted = self._machine.accepted_seq
-        doubt = f"; its publications after #{accepted} may or may not have happened" if self._in_doubt() else ""
-        return SessionLost(f"client {self.name} {how}{doubt}")
-
-    def _in_doubt(self) -> bool:
-        return self._machine.next_seq - 1 > self._machine.accepted_seq
+            self._finish(lost(self._machine, f"broke down, which is a defect of Holdfast: {error!r}"))
 
     def _finish(self, end: HoldfastError) -> None:
         """Nothing more will happen: whoever waits for something learns it."""
@@ -460,7 +456,7 @@ class Client(Closing):
         if self._end is not None:
             raise self._end
         if self._closing:
-            raise self._closed()
+            raise closed(self._machine)
 
     async def wait_ended(self) -> None:
         await asyncio.shield(self._goodbye)
@@ -482,17 +478,19 @@ class Client(Closing):
             self._closing = True
             await asyncio.wait({self._goodbye}, timeout=self._settings.timeout_s)
             if self._end is None:
-                self._finish(self._lost(f"got no answer from {self.broker} within {self._settings.timeout_s:g} s"))
+                self._finish(
+                    lost(self._machine, f"got no answer from {self.broker} within {self._settings.timeout_s:g} s")
+                )
         self._closing = True
         await self._shut()
-        if self._in_doubt():
-            raise self._end or self._closed()
+        if in_doubt(self._machine):
+            raise self._end or closed(self._machine)
         self._acceptance.check_nothing_refused()
         if unstored is not None:
             raise unstored
 
     async def _shut(self, linger: bool = True) -> None:
-        self._finish(self._closed())
+        self._finish(closed(self._machine))
         await self._driver.close(linger)
         if self._trace is not None:
             self._trace.close()

@@ -15,6 +15,7 @@ from msgspec import Struct
 from holdfast.client.errors import ClientClosed, Gap, SessionLost
 from holdfast.model.batches import Batch, Message, make_batch
 from holdfast.model.filters import Filter
+from holdfast.model.identities import name_of
 
 PUBLISHERS_MAX = 10_000
 """Of how many publishers a subscription remembers how far it is; the one that was heard of first is forgotten first."""
@@ -212,7 +213,7 @@ class Subscription:
     def arrive(self, batch: Batch, delivery: Delivery) -> None:
         """Messages for this subscription are here."""
         self._arrived.append((batch, delivery))
-        self._received[batch.publisher] = batch.last
+        self._received[name_of(batch.publisher)] = batch.last
         if len(self._received) > PUBLISHERS_MAX:
             del self._received[next(iter(self._received))]
         if self._waiters:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from holdfast.cluster.config import Cluster
 from holdfast.cluster.processes import ProcessError, Processes
 from holdfast.cluster.status import ClusterStatus, cluster_status
+from holdfast.model.identities import name_of
 from holdfast.model.trace import Event
 
 WHOLE_S = 30.0
@@ -117,9 +118,9 @@ def repairs(kills: Sequence[Kill], events: Sequence[Event]) -> list[Repair]:
     delivered: defaultdict[Path, list[tuple[int, int]]] = defaultdict(list)
     for event in events:
         if event.event == "publish":
-            published[event.publisher, event.seq] = event.time
+            published[name_of(event.publisher), event.seq] = event.time
         elif event.event == "deliver":
-            delivered[event.publisher, event.node].append((event.time, event.seq))
+            delivered[name_of(event.publisher), name_of(event.node)].append((event.time, event.seq))
     found = [_repair(one, published, delivered) for one in kills]
     return [one for one in found if one is not None]
 

@@ -24,6 +24,7 @@ from holdfast.model.checksums import crc32
 from holdfast.model.errors import HoldfastError, PeerViolation
 from holdfast.model.filters import Filter, Value
 from holdfast.model.guarantees import GUARANTEES, Guarantee
+from holdfast.model.identities import TAG_CHARACTERS, name_of
 
 PAYLOAD_BYTES_MAX = 1 << 20
 BATCH_BYTES_MAX = 1 << 16
@@ -40,7 +41,8 @@ TINY_BYTES, SHORT_BYTES, LONG_BYTES, NO_BYTES = Layout(">BB"), Layout(">BH"), La
 """How MessagePack begins a byte string of one, two or four bytes of length, and one that is empty."""
 
 NAME_CHARACTERS_MAX = 128
-Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
+"""Of a name that people give; a client's identity has a mark and a tag besides."""
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX + 1 + TAG_CHARACTERS)]
 TopicText = Annotated[str, Meta(min_length=1, max_length=1024)]
 Seq = Annotated[int, Meta(ge=1, le=SEQ_MAX)]
 Count = Annotated[int, Meta(ge=1, le=BATCH_COUNT_MAX)]
@@ -60,7 +62,7 @@ _encode = _columns.encode
 
 
 class Message(Struct, frozen=True, gc=False):
-    """One message as an application sees it."""
+    """One message as an application sees it: `publisher` is the name that was given, not an identity."""
 
     topic: str
     payload: bytes
@@ -198,19 +200,18 @@ class Batch(Struct, frozen=True, array_like=True, gc=False, eq=False):
 
     def messages(self) -> list[Message]:
         """The messages one by one."""
+        publisher = name_of(self.publisher)
         if self.count == 1:
             keys, attributes = self.keys_of(0), self.attributes_of(0)
             return [
-                Message(
-                    self.topic, self.payloads, self.publisher, self.first, GUARANTEES[self.guarantee], keys, attributes
-                )
+                Message(self.topic, self.payloads, publisher, self.first, GUARANTEES[self.guarantee], keys, attributes)
             ]
         return list(
             map(
                 Message,
                 repeat(self.topic),
                 self.payload_list(),
-                repeat(self.publisher),
+                repeat(publisher),
                 range(self.first, self.first + self.count),
                 repeat(GUARANTEES[self.guarantee]),
                 _unfolded(self.keys, ()),

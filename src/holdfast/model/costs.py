@@ -19,6 +19,7 @@ from holdfast.model.messages import (
     View,
     ViewAck,
 )
+from holdfast.model.name_messages import Named
 from holdfast.model.relay_messages import Relay
 
 SMALL_COST_BYTES = 64
@@ -52,6 +53,6 @@ def cost_bytes(message: SessionMessage) -> int:
         return SMALL_COST_BYTES + SMALL_ENTRY_BYTES * len(message.edges)
     if isinstance(message, Admitted):
         return SMALL_COST_BYTES + len(message.state)
-    if isinstance(message, Interests | Numbers):
-        return SMALL_COST_BYTES + 64 * len(message.entries if isinstance(message, Interests) else message.processed)
+    if isinstance(message, Interests | Named | Numbers):
+        return SMALL_COST_BYTES + 64 * len(message.processed if isinstance(message, Numbers) else message.entries)
     return 0 if isinstance(message, URGENT) else SMALL_COST_BYTES

@@ -26,6 +26,7 @@ from holdfast.model.direct_messages import (
 )
 from holdfast.model.hole_messages import Hole
 from holdfast.model.land_messages import Admission, Admitted, Farewell, Surroundings
+from holdfast.model.name_messages import Named, Recall, Recalled
 from holdfast.model.receipt_messages import CLEAN, UNKNOWN_AGE_S, Age, Finding
 from holdfast.model.relay_messages import Relay, Standing
 from holdfast.model.terms import Contact, Counter, Text, Where
@@ -108,18 +109,6 @@ class ConfirmAck(Struct, frozen=True, array_like=True, tag=27, gc=False):
 
     token: Counter
     finding: Finding = CLEAN
-
-
-class Recall(Struct, frozen=True, array_like=True, tag=35, gc=False):
-    """What is the highest number that anybody here, or behind the receiver, knows of this publisher?"""
-
-    token: Counter
-    publisher: Name
-
-
-class Recalled(Struct, frozen=True, array_like=True, tag=36, gc=False):
-    token: Counter
-    last: Counter
 
 
 class Rejected(Struct, frozen=True, array_like=True, tag=28, gc=False):
@@ -355,6 +344,7 @@ SessionMessage = (
     | ConfirmAck
     | Recall
     | Recalled
+    | Named
     | Rejected
     | TotalRequest
     | TotalMarker
@@ -433,7 +423,10 @@ class Welcome(Struct, frozen=True, array_like=True, tag=2, gc=False):
 
 
 class Refusal(Struct, frozen=True, array_like=True, tag=3, gc=False):
-    """The answer to a `Hello` that cannot be accepted; the connection closes after it."""
+    """The answer to a `Hello` that cannot be accepted; the connection closes after it.
+
+    To a client whose name was `taken` by another one, `later` is that one's identity.
+    """
 
     code: Literal[
         "version",
@@ -448,8 +441,10 @@ class Refusal(Struct, frozen=True, array_like=True, tag=3, gc=False):
         "moved",
         "late",
         "elsewhere",
+        "taken",
     ]
     reason: Reason
+    later: Text = ""
 
 
 LAP = 128

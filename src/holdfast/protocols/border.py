@@ -15,11 +15,11 @@ from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
     Publish,
-    Recall,
     SessionMessage,
     Subscribe,
     Unsubscribe,
 )
+from holdfast.model.name_messages import Named, Recall
 
 
 class Place(Enum):
@@ -41,7 +41,7 @@ FROM_CLIENTS: Messages = frozenset((Publish, Subscribe, Unsubscribe, Confirm, Co
 
 def border(*from_brokers: type[SessionMessage]) -> Border:
     """The table of a protocol whose peers have one place each: clients, and brokers."""
-    return {Place.CLIENT: FROM_CLIENTS, Place.NEIGHBOUR: frozenset((Hole, *from_brokers))}
+    return {Place.CLIENT: FROM_CLIENTS, Place.NEIGHBOUR: frozenset((Hole, Named, *from_brokers))}
 
 
 def check_place(table: Border, place: Place, peer: str, message: SessionMessage) -> None:

@@ -11,6 +11,8 @@ class ClientHub(Hub):
     """A hub that remembers what the broker said of itself, and lets the client judge its numbers first."""
 
     said: Welcome | None = None
+    taken_by = ""
+    """The identity of the later session that has our name."""
     may_begin: Callable[[int], bool]
 
     def on_welcome(self, link: Link, welcome: Welcome, fresh: bool) -> bool:
@@ -20,3 +22,8 @@ class ClientHub(Hub):
             self._on_refusal(link, Refusal("unknown-session", f"{welcome.node} has forgotten what we told it"))
             return False
         return not fresh or self.may_begin(welcome.published)
+
+    def _on_refusal(self, link: Link, refusal: Refusal) -> None:
+        if refusal.code == "taken":
+            self.taken_by = refusal.later
+        super()._on_refusal(link, refusal)

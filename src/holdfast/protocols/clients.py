@@ -26,8 +26,6 @@ from holdfast.model.messages import (
     Hello,
     Levels,
     Publish,
-    Recall,
-    Recalled,
     Refusal,
     Rejected,
     SessionMessage,
@@ -36,6 +34,7 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from holdfast.model.name_messages import Recall, Recalled
 from holdfast.model.receipt_messages import CLEAN, Finding
 from holdfast.protocols.client_hub import ClientHub
 from holdfast.protocols.config import ClientConfig
@@ -74,7 +73,7 @@ class ClientNode:
         self._hub.may_begin = self._numbering
         self.next_seq = 1
         self.accepted_seq = 0
-        self.attached = False
+        self.attached, self.taken_by = False, ""
         self._run: Run | None = None
         self._batches: list[Batch] = []
         self.pending_bytes = 0
@@ -232,7 +231,7 @@ class ClientNode:
         self._check_open("publish")
         if self.accepted_seq + 1 != self.next_seq:
             raise LocalMisuse(f"client {self.name} has published already: it is too late to ask for its numbers")
-        return self._request("recall", "", "", lambda token: Recall(token, self.name), now)
+        return self._request("recall", "", "", lambda token: Recall(token, self.name, self.config.stride), now)
 
     def _request(
         self, verb: str, pattern: str, where: str, make: Callable[[int], SessionMessage], now: float
@@ -394,14 +393,14 @@ class ClientNode:
         self._hub.end(link.peer, refusal.reason, say=False)
 
     def link_ended(self, link: Link, reason: str) -> None:
-        self._ended, self.attached = True, False
+        self._ended, self.attached, self.taken_by = True, False, self._hub.taken_by
         self._close_run()
+        self._requests.clear()
         if not self._stopping:
             broker = self._hub.said.node if self._hub.said is not None else link.peer
             self._hub.out += over(broker, reason, bool(self._wanted))
         self._hub.out += [CancelTimer(GIVE_UP_TIMER), CancelTimer(BEAT_TIMER), CancelTimer(ACK_TIMER)]
-        everything = self.accepted_seq + 1 == self.next_seq
-        self._hub.out.append(Ended(self._stopping and everything, reason))
+        self._hub.out.append(Ended(self._stopping and self.accepted_seq + 1 == self.next_seq, reason))
         if self._stopping:
             self._hub.out.append(Report("stopped"))
 
@@ -430,6 +429,7 @@ class ClientNode:
         elif isinstance(message, ConfirmAck):
             self._on_done(message.token, message.finding)
         elif isinstance(message, Recalled):
+            self.numbers_known &= message.certain
             if message.token in self._requests and message.last >= self.next_seq:
                 self.next_seq, self.accepted_seq = message.last + 1, message.last
             self._on_done(message.token)
@@ -462,10 +462,9 @@ class ClientNode:
             return
         # The whole message counts as consumed when the last of its parts is.
         place = (batch.publisher, parts[-1].first)
-        namesake = self._uneaten.get(place)
-        if namesake is not None:
+        if place in self._uneaten:
             # Two clients publish under one name, at two brokers: the window must not shrink for it.
-            self._hub.consumed(link, namesake)
+            self._hub.consumed(link, self._uneaten[place])
         self._uneaten[place] = message
         for part in parts:
             self._witness.handed_over(part)
@@ -494,6 +493,6 @@ class ClientNode:
         link = self._hub.links.get(self._broker)
         if link is not None and link.state is not LinkState.OPEN:
             reasons.append("a connection to its broker")
-        if self._publications or self._batches or self._run:
+        if (self._publications or self._batches or self._run) and not self._ended:
             reasons.append(f"acceptance of publications after #{self.accepted_seq}")
         return reasons

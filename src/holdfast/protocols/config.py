@@ -93,3 +93,5 @@ class ClientConfig(Struct, frozen=True):
     """How long to try to return to a session before it counts as ended."""
     patient: bool = True
     """Whether a total publication waits while no majority of the brokers can be reached; else it is refused."""
+    stride: int = 0
+    """Drawn for each session of a name: see `model.messages.Recall`."""

@@ -5,70 +5,56 @@ travels behind the message along every link that the message took. Each client t
 (`witness`), each broker adds what it knows of those whom it cannot ask any more, and all of it is gathered on the way
 back: a message is confirmed if there is nothing to say against it. Nothing is paid for messages about which nobody
 asks.
-
-Whoever begins a session under a name that it had before asks with a `Recall` which numbers are used: every broker says
-what it knows of that publisher, and the highest number counts.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from holdfast.model.messages import Confirm, ConfirmAck, Recall, Recalled, SessionMessage
+from holdfast.model.messages import Confirm, ConfirmAck, SessionMessage
 from holdfast.model.receipt_messages import CLEAN, Finding
-
-Known = Callable[[str, int], None]
-
 
 Account = Callable[[Confirm, float], Finding]
 """What a broker knows, when it answers, about those whom it cannot ask: of a message, and its age in seconds then."""
 
 
 class _Question:
-    __slots__ = ("asked", "asked_at", "awaiting", "finding", "last", "source")
+    __slots__ = ("asked", "asked_at", "awaiting", "finding", "source")
 
-    def __init__(self, source: str, asked: Confirm | Recall, asked_at: float, awaiting: set[str], last: int) -> None:
-        self.source, self.asked, self.asked_at, self.awaiting, self.last = source, asked, asked_at, awaiting, last
+    def __init__(self, source: str, asked: Confirm, asked_at: float, awaiting: set[str]) -> None:
+        self.source, self.asked, self.asked_at, self.awaiting = source, asked, asked_at, awaiting
         self.finding = CLEAN
 
-    def passed_on(self, token: int, now: float) -> Confirm | Recall:
+    def passed_on(self, token: int, now: float) -> Confirm:
         """The same question under our token; what it asks about has become older while it was here."""
-        asked = self.asked
-        if isinstance(asked, Confirm):
-            return replace(asked, token=token, age_s=asked.age_s + now - self.asked_at)
-        return replace(asked, token=token)
+        return replace(self.asked, token=token, age_s=self.asked.age_s + now - self.asked_at)
 
 
 class Confirmations:
-    """The questions that this broker has passed on and not answered.
-
-    `known` is called with a publisher and its highest number before somebody hears of it.
-    """
+    """The questions that this broker has passed on and not answered."""
 
     def __init__(
         self,
         send: Callable[[str, SessionMessage], None],
-        known: Known = lambda _name, _last: None,
         account: Account = lambda _asked, _age_s: CLEAN,
         now: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        self._send, self._known, self._account, self._now = send, known, account, now
+        self._send, self._account, self._now = send, account, now
         self._tokens = 0
         self._open: dict[int, _Question] = {}
 
-    def begin(self, source: str, asked: Confirm | Recall, behind: Sequence[str], last: int = 0) -> None:
-        """Ask everybody `behind` us; answer the source when all have answered. `last` is what is known here."""
+    def begin(self, source: str, asked: Confirm, behind: Sequence[str]) -> None:
+        """Ask everybody `behind` us; answer the source when all have answered."""
         self._tokens += 1
         token = self._tokens
-        question = self._open[token] = _Question(source, asked, self._now(), set(behind), last)
+        question = self._open[token] = _Question(source, asked, self._now(), set(behind))
         for peer in behind:
             self._send(peer, question.passed_on(token, question.asked_at))
         self._answer_if_done(token)
 
-    def on_ack(self, peer: str, token: int, last: int = 0, finding: Finding = CLEAN) -> None:
+    def on_ack(self, peer: str, token: int, finding: Finding = CLEAN) -> None:
         question = self._open.get(token)
         if question is not None and peer in question.awaiting:
-            question.last = max(question.last, last)
             question.finding = question.finding.joined(finding)
             question.awaiting.discard(peer)
             self._answer_if_done(token)
@@ -89,36 +75,26 @@ class Confirmations:
     def rename(self, old: str, new: str) -> None:
         """The old parent's questions died with it; what it was asked waits for the new one."""
         self.forget_source(old)
-        for token, question in list(self._open.items()):
+        for question in self._open.values():
             if old in question.awaiting:
                 question.awaiting.discard(old)
-                if isinstance(question.asked, Confirm):
-                    question.awaiting.add(new)
-                else:
-                    # Nobody waits with a new session until those are back who may be out of reach.
-                    self._answer_if_done(token)
+                question.awaiting.add(new)
 
     def replace(
-        self,
-        old: str,
-        joined: Sequence[str],
-        wants: Callable[[str, str], bool],
-        in_doubt: bool = False,
-        clients: Collection[str] = (),
+        self, old: str, joined: Sequence[str], wants: Callable[[str, str], bool], in_doubt: bool = False
     ) -> None:
         """What the old neighbour was asked, those in its place are asked now, behind what they were given.
 
-        While it is in doubt whether somebody else may come in its place, that is waited for, too. Those of them that
-        are `clients` know nothing of numbers, and would not answer.
+        While it is in doubt whether somebody else may come in its place, that is waited for, too.
         """
         self.forget_source(old)
         for token, question in list(self._open.items()):
             if old in question.awaiting:
                 asked = question.asked
-                if not in_doubt or isinstance(asked, Recall):
+                if not in_doubt:
                     question.awaiting.discard(old)
                 for peer in joined:
-                    if peer not in clients if isinstance(asked, Recall) else wants(peer, asked.topic):
+                    if wants(peer, asked.topic):
                         question.awaiting.add(peer)
                         self._send(peer, question.passed_on(token, self._now()))
                 self._answer_if_done(token)
@@ -134,12 +110,8 @@ class Confirmations:
             return
         del self._open[token]
         asked = question.asked
-        if isinstance(asked, Confirm):
-            age_s = asked.age_s + self._now() - question.asked_at
-            self._send(question.source, ConfirmAck(asked.token, question.finding.joined(self._account(asked, age_s))))
-        else:
-            self._known(asked.publisher, question.last)
-            self._send(question.source, Recalled(asked.token, question.last))
+        age_s = asked.age_s + self._now() - question.asked_at
+        self._send(question.source, ConfirmAck(asked.token, question.finding.joined(self._account(asked, age_s))))
 
     def awaits(self, peer: str) -> bool:
         """Whether that peer has yet to answer something."""
@@ -148,11 +120,6 @@ class Confirmations:
     def waiting_for(self) -> list[str]:
         """In words, who has not answered what."""
         return [
-            f"{', '.join(sorted(question.awaiting))} to {_words(question.asked)}" for question in self._open.values()
+            f"{', '.join(sorted(question.awaiting))} to confirm {question.asked.publisher}#{question.asked.seq}"
+            for question in self._open.values()
         ]
-
-
-def _words(asked: Confirm | Recall) -> str:
-    if isinstance(asked, Confirm):
-        return f"confirm {asked.publisher}#{asked.seq}"
-    return f"say which numbers {asked.publisher} has used"

@@ -12,10 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from enum import Enum
 
-from holdfast.model.batches import Batch
+from holdfast.model.batches import SEQ_MAX, Batch
 from holdfast.model.errors import PeerViolation
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.model.hole_messages import Hole
+from holdfast.model.identities import is_tagged, name_of
 from holdfast.model.messages import (
     Confirm,
     Frame,
@@ -23,14 +24,13 @@ from holdfast.model.messages import (
     Interest,
     Levels,
     Publish,
-    Recall,
-    Recalled,
     Refusal,
     Rejected,
     SessionMessage,
     Subscribe,
     Unsubscribe,
 )
+from holdfast.model.name_messages import Named, Recall, Recalled
 from holdfast.model.receipt_messages import CLEAN, UNKNOWN_AGE_S, Finding
 from holdfast.model.terms import Contact
 from holdfast.protocols.border import FROM_CLIENTS, Border, Place, check_place
@@ -40,6 +40,7 @@ from holdfast.protocols.given_up import ON_ITS_WAY_S, GivenUp
 from holdfast.protocols.holes import HoleNotices
 from holdfast.protocols.hub import BEAT_TIMER, Hub
 from holdfast.protocols.links import Link
+from holdfast.protocols.names import NameBook, taking_from
 from holdfast.protocols.node import Effects, Report
 from holdfast.protocols.publishers import PublicationRefused, PublisherMemory, accept_publication, request_problem
 from holdfast.protocols.spilling import Spilling
@@ -71,6 +72,8 @@ class EdgeBroker(ABC):
         self.publishers = PublisherMemory(durable=config.durable)
         self.hub.uncertain = self.publishers.uncertain
         self.notebook = Notebook(config.durable)
+        self.names = NameBook(self.name, self._brokers, self._send, taking_from(self.hub), self._highest)
+        self.hub.taken = self.names.refusal
         self.spilling = Spilling(self.hub.links, config.link.backlog_bytes_max // 2)
         self.holes = HoleNotices(
             config.name, incarnation, self._send, self._told_of_holes, self.hub.report, lambda: self._now
@@ -156,7 +159,7 @@ class EdgeBroker(ABC):
         newcomer = hello.kind == "client" and hello.node not in self.hub.links
         if newcomer and len(self.hub.links) >= self.config.sessions_max:
             return Refusal("full", f"broker {self.name} has {self.config.sessions_max} sessions: try another broker")
-        return None
+        return self.names.refusal(hello.node) if hello.kind == "client" else None
 
     def turn_away(self, hello: Hello) -> Refusal | None:
         return self.hub.turn_away(hello)
@@ -171,6 +174,10 @@ class EdgeBroker(ABC):
     def link_opened(self, link: Link, fresh: bool) -> None:
         self._detached_at.pop(link.peer, None)
         self.hub.out.append(Report("attach" if fresh else "resume", peer=link.peer))
+        if link.kind == "broker":
+            self.names.greet(link.peer)
+        elif fresh:
+            self.names.opened(link.peer)
 
     def link_closed(self, link: Link) -> None:
         if not link.dialler:
@@ -184,6 +191,17 @@ class EdgeBroker(ABC):
         self._detached_at.pop(link.peer, None)
         self.spilling.forget(link.peer)
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
+        if link.kind == "client":
+            self._session_over(link.peer)
+
+    def _session_over(self, client: str) -> None:
+        """A session of ours has ended for good; whoever has its name next goes on behind its numbers."""
+        self.names.ended(client)
+        self.publishers.retire(client)
+
+    def _brokers(self) -> Iterable[str]:
+        """Whom to tell of our clients' sessions."""
+        return [link.peer for link in self.hub.links.values() if link.kind == "broker"]
 
     def link_levels(self, link: Link, levels: Levels) -> None:  # noqa: B027 - most protocols have no use for it
         """Without repairs nobody needs to know."""
@@ -210,6 +228,9 @@ class EdgeBroker(ABC):
         if isinstance(message, Hole) and not self.queues_holes:
             self.hub.consumed(link, message)
             self.holes.on_hole(link.peer, message)
+        elif isinstance(message, Named):
+            self.hub.consumed(link, message)
+            self.names.hear(link.peer, message)
         else:
             self._take(link, message, message)
 
@@ -223,7 +244,7 @@ class EdgeBroker(ABC):
             taken = self._accepted(link.peer, message)
         elif isinstance(message, Recall):
             # A client asks for itself, whatever it says.
-            self._recall(link.peer, Recall(message.token, link.peer))
+            self._recall(link.peer, Recall(message.token, link.peer, message.stride))
             taken = None
         elif isinstance(message, Subscribe | Unsubscribe | Confirm):
             problem = request_problem(message)
@@ -238,8 +259,20 @@ class EdgeBroker(ABC):
             self.hub.consumed(link, message)
 
     def _recall(self, peer: str, recall: Recall) -> None:
-        """Say which numbers of a publisher are known; whoever asks goes on behind them. The edge knows its own."""
-        self._send(peer, Recalled(recall.token, self.publishers.last(recall.publisher)))
+        """Say which numbers are used under a client's name; whoever asks goes on behind them. The edge knows its own.
+
+        Others may draw numbers under the name, elsewhere and at the same time. So the numbers of a name begin at each
+        edge at a place that was drawn, and go on there.
+        """
+        last = self.publishers.last(name_of(peer))
+        if is_tagged(peer):
+            last = last or min(self.names.highest(peer) + recall.stride, SEQ_MAX)
+            self.publishers.note(peer, last)
+        self._send(peer, Recalled(recall.token, last, not is_tagged(peer)))
+
+    def _highest(self, publisher: str) -> int:
+        """The highest number that is known here of a publisher."""
+        return self.publishers.last(publisher)
 
     def _accepted(self, client: str, message: Publish) -> Publish | None:
         """What is new of a publication. Its numbers are used now, not when it goes on: its next session may ask."""

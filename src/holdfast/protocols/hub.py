@@ -35,7 +35,7 @@ from holdfast.protocols.hub_owner import Owner
 from holdfast.protocols.links import Link, LinkError, LinkState
 from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effects, Report, Send, SetTimer
 
-ENDING = ("excluded", "moved", "late", "elsewhere", "unknown-session")
+ENDING = ("excluded", "moved", "late", "elsewhere", "unknown-session", "taken")
 """Refusals that may come in the middle of a session."""
 ACK_TIMER = "acks"
 BEAT_TIMER = "heartbeat"
@@ -64,6 +64,8 @@ class Hub:
         self._addresses: dict[str, str] = {}
         self.uncertain: set[str] = set()
         """Of whom it is not known how far it has numbered its publications, only up to where it may have."""
+        self.taken: Callable[[str], Refusal | None] = lambda _: None
+        """Whether a client's session is over because another one has its name, and the sentence that says so."""
         self.tolerance = 0
         """What `Welcome` says of the loss of brokers."""
         self.relays = True
@@ -129,14 +131,14 @@ class Hub:
         self._ping += 1
         self.out.append(Send(peer, Ping(self._ping)))
 
-    def end(self, peer: str, reason: str, say: bool = True) -> None:
-        """End that peer's session for good."""
+    def end(self, peer: str, reason: str, say: bool = True, refusal: Refusal | None = None) -> None:
+        """End that peer's session for good; with a `refusal` it is told that it need not try elsewhere."""
         link = self.links.pop(peer, None)
         if link is None:
             return
         if link.state is not LinkState.CLOSED:
             if say:
-                self.out.append(Send(peer, Goodbye(reason)))
+                self.out.append(Send(peer, refusal or Goodbye(reason)))
             self.out.append(Disconnect(peer, reason))
         self._forget(peer)
         self.owner.link_ended(link, reason)
@@ -392,7 +394,8 @@ class Hub:
         if hello.received and not hello.resume:
             return Refusal("misuse", f"{hello.node} begins a session of which it has {hello.received} messages already")
         if hello.resume:
-            return Refusal("unknown-session", f"{self.name} does not know this session of {hello.node} (any more)")
+            unknown = Refusal("unknown-session", f"{self.name} does not know this session of {hello.node} (any more)")
+            return self.taken(hello.node) or unknown
         return None
 
     def _welcome(self, link: Link, hello: Hello, now: float, fresh: bool) -> None:

@@ -15,6 +15,7 @@ from abc import abstractmethod
 from holdfast.model.batches import Batch
 from holdfast.model.direct_messages import Barred, Cast, Enlist, Enlisted, Passed, Roster
 from holdfast.model.errors import PeerViolation
+from holdfast.model.identities import name_of
 from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
@@ -295,7 +296,7 @@ class MeshBroker(EdgeBroker):
             "phase": self.phase.value,
             "parent": self.parent,
             "children": sorted(link.peer for link in links if link.kind == "broker" and not link.dialler),
-            "clients": sorted(link.peer for link in links if link.kind == "client"),
+            "clients": sorted(name_of(link.peer) for link in links if link.kind == "client"),
             "links": {link.peer: link.state.value for link in links},
             "backlog_bytes": {link.peer: link.backlog_bytes for link in links if link.backlog_bytes},
             "left_out": dict(self.spilling.left_out),

@@ -443,7 +443,7 @@ class MovingClient(ClientNode):
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
         ours = link.peer == self._broker and self._old is None
-        if refusal.code == "late" or (refusal.code == "excluded" and ours):
+        if refusal.code in ("late", "taken") or (refusal.code == "excluded" and ours):
             # What passed meanwhile is gone for us: going on would hide a gap.
             self._end(refusal.reason)
         elif self._log is not None and not ours:

@@ -246,6 +246,11 @@ class BrokerNode(Node, Protocol):
 class ClientCommands(Node, Protocol):
     """A client: what an application's commands become. Each returns effects, or what the caller needs at once."""
 
+    accepted_seq: int
+    """The number up to which the broker has accepted what was published."""
+    taken_by: str
+    """The identity of a later session that has this client's name."""
+
     def publish(
         self,
         topic: str,
@@ -270,6 +275,10 @@ class ClientCommands(Node, Protocol):
 
         `Completed(token)` when there is evidence from everybody that it was owed to, `Unconfirmed` if there is not.
         """
+        ...
+
+    def recall(self, now: float) -> tuple[int, Effects]:
+        """Ask which numbers were used under this name; `Completed(token)` when it is known, and not before."""
         ...
 
     def consumed(self, batch: Batch) -> None:

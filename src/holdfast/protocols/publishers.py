@@ -10,6 +10,7 @@ from holdfast.model.batches import NAME_CHARACTERS_MAX, Batch, BatchError
 from holdfast.model.direct_messages import Barred, Cast, Copied, Flushed, Passed, Roster
 from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.filters import parse_filter
+from holdfast.model.identities import name_of
 from holdfast.model.messages import (
     Confirm,
     Interest,
@@ -73,6 +74,8 @@ class PublisherMemory:
             self._remember(name, RangeTracker(ranges_max=0, start=last))
             if not exact:
                 self.uncertain.add(name)
+            # Nobody goes on with a session of an earlier life: what counts is how far the name has got.
+            self.retire(name)
 
     def exact(self) -> dict[str, int]:
         """How far each has numbered, of those of whom it is known."""
@@ -88,6 +91,21 @@ class PublisherMemory:
         """Somebody else knows that everything up to `last` was published under this name."""
         if last > self.last(name):
             self.resume(name, last)
+
+    def retire(self, identity: str) -> None:
+        """That session is over: the next one under its name goes on behind its numbers."""
+        name = name_of(identity)
+        tracker = self._seen.pop(identity, None) if name != identity else None
+        if tracker is None:
+            return
+        inexact = identity in self.uncertain
+        self.uncertain.discard(identity)
+        if self._reserved.pop(identity, 0):
+            self.due[identity] = 0
+        if tracker.prefix > self.last(name):
+            self.resume(name, tracker.prefix)
+            if inexact:
+                self.uncertain.add(name)
 
     def take(self, name: str, first: int, last: int) -> tuple[int, int] | None:
         """Use the numbers first..last; which of them are new, or `None`. Numbers may not be skipped: `WindowFull`."""

@@ -185,7 +185,7 @@ class Stage:
 
     async def flows_again(self) -> None:
         """Return when every player has, of every player, something that was published after this call."""
-        since = {player.client.name: player.client.next_seq for player in self.players}
+        since = {player.client.identity: player.client.next_seq for player in self.players}
         awaited = {(node, publisher) for node in since for publisher in since}
         at = len(self.rows)
 
@@ -221,7 +221,7 @@ class Stage:
         lines = [f"published {self.published}"]
         for player in self.players:
             who = player.client
-            moves = [row.event for row in self.rows if row.node == who.name and row.event in MOVES][-MOVES_SHOWN:]
+            moves = [row.event for row in self.rows if row.node == who.identity and row.event in MOVES][-MOVES_SHOWN:]
             lines.append(f"{who.name}@{who.broker} has {player.delivered}, waits for {who.waiting_for()}; {moves}")
         for broker in self.processes.cluster.brokers:
             said = await broker_status(broker)

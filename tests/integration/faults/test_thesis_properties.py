@@ -15,6 +15,7 @@ from msgspec import Struct
 import holdfast
 from holdfast.cluster.repairs import whole
 from holdfast.cluster.status import ClusterStatus
+from holdfast.model.identities import name_of
 from holdfast.model.trace import Event
 from holdfast.simulation.checkers import Verdict
 from tests.integration.faults.support_faults import Stage, play
@@ -164,9 +165,11 @@ def test_property_7_nothing_passes_a_link_under_repair_before_the_repair_is_over
     [root] = [one.name for one in run.turns["the root is lost"].tops()]
     [begun] = [nanoseconds(line) for line in run.said(root, "repair_start", "0")]
     ended = max(nanoseconds(line) for line in run.said(root, "repair_end", "0"))
-    rows = [row for row in run.rows if row.publisher == CLIENT_IN_AMERICA]
+    rows = [row for row in run.rows if name_of(row.publisher) == CLIENT_IN_AMERICA]
     since = {row.seq for row in rows if row.event == "publish" and row.time >= begun}
-    arrived = [row.time for row in rows if row.event == "deliver" and row.node == CLIENT_IN_ASIA and row.seq in since]
+    arrived = [
+        row.time for row in rows if row.event == "deliver" and name_of(row.node) == CLIENT_IN_ASIA and row.seq in since
+    ]
     assert arrived
     assert min(arrived) >= ended
 
@@ -179,8 +182,8 @@ def test_property_8_what_was_missed_is_found_out_and_delivered_in_order(run: Run
         row
         for row in run.rows
         if row.event == "deliver"
-        and row.node == CLIENT_IN_ASIA
-        and row.publisher != CLIENT_IN_ASIA
+        and name_of(row.node) == CLIENT_IN_ASIA
+        and name_of(row.publisher) != CLIENT_IN_ASIA
         and published[row.publisher, row.seq] < given_up <= row.time
     ]
     assert missed

@@ -16,6 +16,7 @@ import pytest
 
 from holdfast.cluster.demo import DemoPlan, Summary, run_demo
 from holdfast.cluster.repairs import Assassin
+from holdfast.model.identities import name_of
 from holdfast.storage.traces import read_trace
 from tests.integration.network.support_network import Network, far_flung, launchers, network_of, why_not
 
@@ -84,7 +85,7 @@ def test_a_cut_that_heals_before_anybody_is_suspected_is_nobodys_loss(tmp_path: 
 
 def least_ms(trace: Path, publisher: str, subscriber: str) -> float:
     """The shortest time that a message of the one took to the other."""
-    rows = [row for row in read_trace(trace) if row.publisher == publisher]
+    rows = [row for row in read_trace(trace) if name_of(row.publisher) == publisher]
     published = {row.seq: row.time for row in rows if row.event == "publish"}
-    arrived = {row.seq: row.time for row in rows if row.event == "deliver" and row.node == subscriber}
+    arrived = {row.seq: row.time for row in rows if row.event == "deliver" and name_of(row.node) == subscriber}
     return min(arrived[seq] - published[seq] for seq in arrived) / 1e6

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.model.identities import name_of
 from holdfast.model.trace import Event
 from holdfast.simulation.checkers import check
 from holdfast.storage.traces import read_trace
@@ -98,7 +99,7 @@ def test_a_client_and_a_broker_leave_their_histories_in_a_directory(tmp_path: Pa
     holdfast.run(story())
     events = read_trace(tmp_path)
     assert {event.run for event in events} == {"seven"}
-    mine = [(event.event, event.seq) for event in events if event.node == "al/ice" and event.topic]
+    mine = [(event.event, event.seq) for event in events if name_of(event.node) == "al/ice" and event.topic]
     assert mine == [
         ("subscribe", 0),
         ("publish", 1),

@@ -313,7 +313,7 @@ def test_a_name_that_is_no_text_is_refused():
     "hello",
     [
         Hello(1, "", "client", "c", 1, False, 0, 0),
-        Hello(1, "x" * 129, "client", "c", 1, False, 0, 0),
+        Hello(1, "x" * 145, "client", "c", 1, False, 0, 0),
         Hello(1, "a", "king", "c", 1, False, 0, 0),  # type: ignore[arg-type]
         Hello(1, "a", "client", "c", -1, False, 0, 0),
     ],

@@ -1,6 +1,6 @@
 """Receipts of delivery: questions go to everybody behind, answers are gathered on the way back."""
 
-from holdfast.model.messages import Confirm, ConfirmAck, Recall, Recalled, SessionMessage
+from holdfast.model.messages import Confirm, ConfirmAck, SessionMessage
 from holdfast.model.receipt_messages import CLEAN, NAMES_MAX, Finding
 from holdfast.protocols.confirmations import Confirmations
 
@@ -80,42 +80,6 @@ def test_the_question_of_a_session_that_is_over_is_not_answered_to_the_next_one_
     assert desk.confirmations.waiting_for() == []
 
 
-# ---- numbers of publishers
-
-
-def test_the_highest_number_that_anybody_knows_counts_and_is_noted_before_it_is_told():
-    noted: list[tuple[str, int]] = []
-    desk = Desk()
-    confirmations = Confirmations(
-        lambda peer, message: desk.sent.append((peer, message)), lambda *one: noted.append(one)
-    )
-    confirmations.begin("alice", Recall(3, "alice"), ["left", "right"], last=4)
-    assert desk.take() == [("left", Recall(1, "alice")), ("right", Recall(1, "alice"))]
-    confirmations.on_ack("left", 1, 9)
-    assert (desk.take(), noted) == ([], [])
-    confirmations.on_ack("right", 1, 0)
-    assert (desk.take(), noted) == ([("alice", Recalled(3, 9))], [("alice", 9)])
-
-
-def test_those_in_the_place_of_a_lost_neighbour_are_asked_for_numbers_whatever_they_want():
-    desk = Desk()
-    desk.confirmations.begin("alice", Recall(3, "alice"), ["lost"], last=1)
-    desk.take()
-    desk.confirmations.replace("lost", ["heir"], lambda _peer, _topic: False, in_doubt=True)
-    assert desk.take() == [("heir", Recall(1, "alice"))]
-    desk.confirmations.on_ack("heir", 1, 2)
-    assert desk.take() == [("alice", Recalled(3, 2))]
-
-
-def test_a_new_session_does_not_wait_for_those_who_may_be_out_of_reach():
-    desk = Desk()
-    desk.confirmations.begin("alice", Recall(3, "alice"), ["away"], last=1)
-    desk.take()
-    assert desk.confirmations.waiting_for() == ["away to say which numbers alice has used"]
-    desk.confirmations.rename("away", "the absent")
-    assert desk.take() == [("alice", Recalled(3, 1))]
-
-
 # ---- what is known against a confirmation
 
 
@@ -156,14 +120,3 @@ def test_names_are_bounded_on_the_way_and_counts_are_not():
     joined = many.joined(many)
     assert (joined.lacking, len(joined.lack)) == (2 * NAMES_MAX, NAMES_MAX)
     assert CLEAN.joined(many) == many.joined(CLEAN) == many
-
-
-def test_clients_in_the_place_of_a_lost_broker_are_not_asked_which_numbers_were_used():
-    """They know nothing of numbers: they did not answer, and whoever had asked waited for ever."""
-    desk = Desk()
-    desk.confirmations.begin("alice", Recall(3, "alice"), ["b1"], last=4)
-    desk.take()
-    desk.confirmations.replace("b1", ("b2", "bob"), lambda _peer, _topic: True, clients=("bob",))
-    assert desk.take() == [("b2", Recall(1, "alice"))]
-    desk.confirmations.on_ack("b2", 1, 7)
-    assert desk.take() == [("alice", Recalled(3, 7))]

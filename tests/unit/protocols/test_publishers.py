@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.batches import Batch, make_batch
+from holdfast.model.identities import make_identity
 from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
@@ -18,6 +19,7 @@ from holdfast.model.messages import (
     Unsubscribe,
 )
 from holdfast.protocols.publishers import (
+    NUMBERS_AHEAD,
     PublicationRefused,
     PublisherMemory,
     accept_publication,
@@ -160,3 +162,23 @@ def test_a_topic_is_judged_once_and_remembered():
     assert topic_problem("a/b") == ""
     assert "wildcard" in topic_problem("a/+")
     assert topic_problem.cache_info().maxsize is not None
+
+
+def test_what_a_session_has_numbered_is_its_names_when_it_is_over():
+    memory, identity = PublisherMemory(durable=True), make_identity("alice", 1, 2)
+    memory.take(identity, 1, 7)
+    memory.due.clear()
+    memory.retire(identity)
+    assert (memory.last(identity), memory.last("alice")) == (0, 7)
+    assert memory.due == {identity: 0, "alice": 7 + NUMBERS_AHEAD}
+    memory.retire("alice")
+    memory.retire(make_identity("bob", 1, 2))
+    assert memory.numbers() == {"alice": 7}
+
+
+def test_after_a_crash_a_name_goes_on_behind_all_of_its_sessions():
+    memory = PublisherMemory(durable=True)
+    early, late = make_identity("alice", 1, 2), make_identity("alice", 2, 2)
+    memory.restore({early: (100, True), late: (65_600, False), "bob": (3, True)})
+    assert memory.numbers() == {"alice": 65_600, "bob": 3}
+    assert memory.uncertain == {"alice"}

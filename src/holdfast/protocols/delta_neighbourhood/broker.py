@@ -21,6 +21,7 @@ from collections import deque
 from holdfast.model.direct_messages import Passed, PassedAck
 from holdfast.model.errors import ConfigError, PeerViolation
 from holdfast.model.guarantees import EVENTUAL, FIFO
+from holdfast.model.identities import name_of
 from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
@@ -303,7 +304,7 @@ class NeighbourhoodBroker(EdgeBroker):
             "phase": self.phase.value,
             "parent": self.parent,
             "children": [name for name in self.neighbours if name != self.parent],
-            "clients": sorted(link.peer for link in links if link.kind == "client"),
+            "clients": sorted(name_of(link.peer) for link in links if link.kind == "client"),
             "links": {link.peer: link.state.value for link in links},
             "backlog_bytes": {link.peer: link.backlog_bytes for link in links if link.backlog_bytes},
             "subscriptions": len(self.interests.table),

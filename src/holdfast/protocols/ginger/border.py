@@ -23,8 +23,6 @@ from holdfast.model.messages import (
     Numbers,
     Open,
     Publish,
-    Recall,
-    Recalled,
     Seek,
     Subscribe,
     SubscribeAck,
@@ -39,6 +37,7 @@ from holdfast.model.messages import (
     View,
     ViewAck,
 )
+from holdfast.model.name_messages import Named, Recall, Recalled
 from holdfast.protocols.border import FROM_CLIENTS, NOTHING, Border, Place, border
 from holdfast.protocols.links import Link
 
@@ -59,7 +58,7 @@ ALONG_THE_TREE = (
     TotalProcessed,
     Hole,
 )
-ABOUT_THE_TREE = (Open, View, ViewAck, Census, Counted, Move)
+ABOUT_THE_TREE = (Open, View, ViewAck, Census, Counted, Move, Named)
 """Of neighbours, and of those who are about to be, or are no more."""
 TO_BE_LET_IN = (Unstable, Numbers, Join, Seek, Found)
 """Of those who are not: neighbours look for nobody, and join nobody."""

@@ -14,20 +14,20 @@ way has nothing else under way; whatever waits in a lane waits for a cut or for 
 """
 
 from collections import deque
+from collections.abc import Iterable
 
-from holdfast.model.batches import BATCH_BYTES_MAX, Batch, any_match, merged
+from holdfast.model.batches import BATCH_BYTES_MAX, SEQ_MAX, Batch, any_match, merged
 from holdfast.model.errors import PeerViolation
 from holdfast.model.filters import Filter
 from holdfast.model.guarantees import CAUSAL, EVENTUAL, FIFO, TOTAL
 from holdfast.model.hole_messages import Hole
+from holdfast.model.identities import name_of
 from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
     Interest,
     Interests,
     Publish,
-    Recall,
-    Recalled,
     SessionMessage,
     Subscribe,
     SubscribeAck,
@@ -38,15 +38,18 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from holdfast.model.name_messages import Recall, Recalled
 from holdfast.model.receipt_messages import UNKNOWN_AGE_S
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
 from holdfast.protocols.edges import EdgeBroker, Phase
 from holdfast.protocols.ginger.border import FIXED_BORDER
 from holdfast.protocols.ginger.cuts import BatchId, CutMap
+from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.interests import InterestMap
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Effects
+from holdfast.protocols.recalls import Recalls
 from holdfast.protocols.runs import TOTAL_BATCH_COUNT_MAX
 
 
@@ -71,7 +74,8 @@ class GingerBroker(EdgeBroker):
         super().__init__(config, incarnation)
         self.interests = InterestMap(self._send)
         self.cuts = CutMap(self, self.interests, self._send)
-        self.confirmations = Confirmations(self._send, self.publishers.note, self._account, lambda: self._now)
+        self.confirmations = Confirmations(self._send, self._account, lambda: self._now)
+        self.recalls = Recalls(self._send, self._recalled)
         self._lanes: dict[str, deque[_Held]] = {}
         self._under_way: dict[str, BatchId] = {}
         self._retrying = self._retry_again = False
@@ -106,6 +110,7 @@ class GingerBroker(EdgeBroker):
         self._thin_out(link.peer)
         self.interests.drop(link.peer)
         self.confirmations.drop(link.peer)
+        self.recalls.drop(link.peer)
         self.cuts.drop(link.peer)
         super().link_ended(link, reason)
 
@@ -217,7 +222,7 @@ class GingerBroker(EdgeBroker):
         elif isinstance(message, Recall):
             self._recall(peer, message)
         elif isinstance(message, Recalled):
-            self.confirmations.on_ack(peer, message.token, message.last)
+            self.recalls.on_answer(peer, message)
         elif isinstance(message, Interests):
             self.interests.learn(peer, message.entries)
             if message.complete and self.phase is Phase.JOINING:
@@ -256,13 +261,31 @@ class GingerBroker(EdgeBroker):
     def _interests_of(self, peer: str) -> list[Interest]:
         return self.interests.table.interests(peer)
 
+    def _brokers(self) -> Iterable[str]:
+        return self.interests.neighbours
+
     def _recall(self, peer: str, recall: Recall) -> None:
         behind = [name for name in self.interests.neighbours if name != peer]
-        self.confirmations.begin(peer, recall, behind, self._highest(recall.publisher))
+        reached = [name for name in behind if name in self.hub.links]
+        counted = name_of(recall.publisher) not in self.publishers.uncertain
+        certain = counted and reached == behind and self._sees_everybody()
+        self.recalls.begin(peer, recall, reached, self.names.highest(recall.publisher), certain, self._now)
 
-    def _highest(self, publisher: str) -> int:
-        """The highest number that is known here of a publisher."""
-        return self.publishers.last(publisher)
+    def _sees_everybody(self) -> bool:
+        """Whether no client can be in the tree, as far as is known, whose broker a question does not reach."""
+        return True
+
+    def _recalled(self, source: str, asked: Recall, last: int, certain: bool) -> None:
+        if source not in self.interests.neighbours:
+            certain = certain and self.names.is_last(source)
+            last = last if certain else min(last + asked.stride, SEQ_MAX)
+            self.publishers.note(source, last)
+        self._send(source, Recalled(asked.token, last, certain))
+
+    def timer(self, name: str, now: float) -> Effects:
+        if name == BEAT_TIMER:
+            self.recalls.expire(now)
+        return super().timer(name, now)
 
     # -------------------------------------------------------------------------------------------- the cuts' owner
 
@@ -292,7 +315,7 @@ class GingerBroker(EdgeBroker):
             "phase": self.phase.value,
             "parent": self.parent,
             "children": children,
-            "clients": sorted(link.peer for link in links if link.kind == "client"),
+            "clients": sorted(name_of(link.peer) for link in links if link.kind == "client"),
             "links": {link.peer: link.state.value for link in links},
             "backlog_bytes": {link.peer: link.backlog_bytes for link in links if link.backlog_bytes},
             "away": {link.peer: link.backlog_bytes for link in links if link.kind == "client" and not link.is_open},
@@ -306,6 +329,7 @@ class GingerBroker(EdgeBroker):
         self.hub.check_invariants()
         self.interests.check_invariants()
         self.cuts.check_invariants()
+        self.names.check_invariants()
         for peer, lane in self._lanes.items():
             assert lane, f"the lane of {peer} is shut for nothing"
         if self._lanes:
@@ -317,7 +341,7 @@ class GingerBroker(EdgeBroker):
         reasons += [f"a cut to end, for {len(lane)} messages from {peer}" for peer, lane in self._lanes.items()]
         reasons += [f"the release of {client}'s total batch #{first}" for client, (_, first) in self._under_way.items()]
         reasons += self.hub.waiting_for()
-        reasons += self.confirmations.waiting_for()
+        reasons += self.confirmations.waiting_for() + self.recalls.waiting_for()
         if self.parent is not None and self.phase is not Phase.GONE and self._parent_away():
             reasons.append(f"a connection to its parent {self.parent}")
         return reasons

@@ -69,7 +69,9 @@ class HealingBroker(OrphanBroker):
     # --------------------------------------------------------------------------------------------------- sessions
 
     def admit(self, hello: Hello) -> Refusal | None:
-        return self._farewell(hello) if self._is_over(hello) else super().admit(hello)
+        if self._is_over(hello):
+            return self.names.refusal(hello.node) or self._farewell(hello)
+        return super().admit(hello)
 
     def _is_over(self, hello: Hello) -> bool:
         """Whether the epoch of the one who says hello was given up."""
@@ -98,7 +100,7 @@ class HealingBroker(OrphanBroker):
     def receive(self, peer: str, frame: Frame, now: float) -> Effects:
         if isinstance(frame, Hello) and self._is_over(frame):
             # Whatever it wants to resume: it has to hear that it was given up, not that its session is unknown.
-            refusal = self._farewell(frame)
+            refusal = self.names.refusal(frame.node) or self._farewell(frame)
             return [Send(peer, refusal), Disconnect(peer, refusal.reason)]
         if isinstance(frame, Pong) and frame.number in self._asked_at:
             link_peer, asked_at = self._asked_at.pop(frame.number)
@@ -240,6 +242,10 @@ class HealingBroker(OrphanBroker):
     def _is_neighbour(self, peer: str) -> bool:
         """Not a parent that has yet to open the link, nor a newcomer under the name of one whose loss is repaired."""
         return peer != self._fenced and all(flush.key != peer for flush in self._flushes)
+
+    def _sees_everybody(self) -> bool:
+        under_repair = self._fenced or any(flush.key for flush in self._flushes)
+        return self.serves_total and not under_repair
 
     def _give_up(self, reason: str) -> None:
         """We were suspected and are alive: nobody may hear from this epoch any more."""
@@ -402,6 +408,7 @@ class HealingBroker(OrphanBroker):
             self.hub.refuse(name, Refusal("excluded", f"{self.name} has given {name} up"))
         if name in self.interests.neighbours:
             self._lanes.pop(name, None)
+        self.recalls.drop(name)
         below = find_twigs(self.view.children.values(), name)
         self.view.lose(name, epoch)
         self.view.give_up_on(name)
@@ -414,6 +421,8 @@ class HealingBroker(OrphanBroker):
         self.interests.drop(name)
         self.confirmations.drop(name)
         self.spilling.forget(name)
+        self.recalls.drop(name)
+        self._session_over(name)
         self.cuts.pump()
         self._someone_left = True
 

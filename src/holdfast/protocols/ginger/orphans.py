@@ -203,6 +203,7 @@ class OrphanBroker(DoubtingBroker):
         self._tell_down()
         if not self._hold:
             self._settled()
+        self.names.greet(peer)
         self._tick()
 
     def _send_behind_fence(self, peer: str) -> None:

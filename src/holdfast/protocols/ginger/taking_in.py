@@ -5,7 +5,7 @@ settled, and the links are opened: those that joined are its children from then 
 with in the same way, only that it is this broker's diary that says what it may lack (`absences`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 
 from holdfast.model.batches import Batch
@@ -103,6 +103,15 @@ class TakingInBroker(ExpectingBroker):
         self.cuts.pump()
         self._retry()
         self._tick()
+        self._note_names(joined)
+
+    def _note_names(self, joined: Mapping[str, Joiner]) -> None:
+        """Those that joined are there: brokers hear of all named clients, clients of whoever has their name."""
+        for name, joiner in joined.items():
+            if not joiner.is_client:
+                self.names.greet(name)
+            elif name in self.log.flows:
+                self.names.opened(name)
 
     def _begin_use(self, joined: Iterable[str], reunion: bool) -> None:
         for name in joined:
@@ -190,8 +199,7 @@ class TakingInBroker(ExpectingBroker):
     def _reunited(self, absence: Absence | None, flush: Flush, settlement: Settlement) -> None:
         """Say what came together, and which messages stand on different sides of a total one now."""
         for name, joiner in flush.joined.items():
-            clients = (name,) if joiner.is_client else ()
-            self.confirmations.replace(THE_ABSENT, (name,), self.interests.table.wants, in_doubt=True, clients=clients)
+            self.confirmations.replace(THE_ABSENT, (name,), self.interests.table.wants, in_doubt=True)
             if absence is not None:
                 self.absences.returned(absence, joiner.join.twig)
                 self.healing_cuts.ask_others(absence.key)
@@ -338,8 +346,7 @@ class TakingInBroker(ExpectingBroker):
             self.healing_cuts.reopened(flush.key, (), bool(flush.missing))
         in_doubt = bool(flush.missing)
         self.healing_cuts.replace(flush.key, {name: joiner.join.cuts for name, joiner in brokers.items()}, in_doubt)
-        wants, clients = self.interests.table.wants, flush.joined.keys() - brokers.keys()
-        self.confirmations.replace(flush.key, tuple(flush.joined), wants, in_doubt, clients)
+        self.confirmations.replace(flush.key, tuple(flush.joined), self.interests.table.wants, in_doubt)
         self.confirmations.rename(flush.key, THE_ABSENT)
 
     def _note_unaccounted(self, flush: Flush) -> None:

@@ -148,6 +148,7 @@ class WardingBroker(PartitionBroker):
         self.confirmations.replace(name, (name,), self.interests.table.wants)
         self.holes.retell(name)
         self.log.say_again(name)
+        self.names.greet(name)
 
     def _drop_ward(self) -> None:
         """It stays where it is: nothing of what was kept for it is needed."""

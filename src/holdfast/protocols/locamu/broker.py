@@ -18,6 +18,7 @@ from enum import Enum
 
 from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.guarantees import CAUSAL, EVENTUAL, FIFO
+from holdfast.model.identities import name_of
 from holdfast.model.land_messages import Admission, Admitted, Farewell, Surroundings
 from holdfast.model.messages import (
     Frame,
@@ -26,6 +27,7 @@ from holdfast.model.messages import (
     Refusal,
     SessionMessage,
 )
+from holdfast.model.name_messages import Named
 from holdfast.model.relay_messages import Relay, Standing
 from holdfast.protocols.border import Place, border, check_place
 from holdfast.protocols.config import BrokerConfig
@@ -47,6 +49,7 @@ from holdfast.protocols.locamu.journal import (
     decode_state,
     encode_state,
 )
+from holdfast.protocols.names import NameBook, taking_from
 from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.protocols.node import Disconnect, Effects, Report, SetTimer
 from holdfast.protocols.publishers import relay_problem
@@ -83,6 +86,10 @@ class LocamuBroker:
         self.hub.border, self.hub.is_broker = self._cross_border, self._is_broker
         self.durable = Durable(config, near, reach, self.hub, self.rules)
         self.exchange = self.exchanging(config, near, reach, self.hub, self.durable)
+        self.names = NameBook(
+            self.name, self._brokers, self.hub.send, taking_from(self.hub), self.durable.publishers.last
+        )
+        self.hub.taken = self.names.refusal
         self._detached_at: dict[str, float] = {}
         self._congested_at: dict[str, float] = {}
         self._now = 0.0
@@ -112,6 +119,7 @@ class LocamuBroker:
         for link in self.hub.links.values():
             link.heard_at = link.spoke_at = link.progress_at = now
             self._detached_at[link.peer] = now
+            self.names.opened(link.peer)
         self.hub.start()
         if self.config.parent is not None and not self.config.edges and self.durable.is_blank:
             self._enter(Phase.JOINING)
@@ -228,7 +236,7 @@ class LocamuBroker:
         newcomer = hello.kind == "client" and hello.node not in self.hub.links
         if newcomer and len(self.hub.links) >= self.config.sessions_max:
             return Refusal("full", f"broker {self.name} has {self.config.sessions_max} sessions: try another broker")
-        return None
+        return self.names.refusal(hello.node) if hello.kind == "client" else None
 
     def turn_away(self, hello: Hello) -> Refusal | None:
         return self.hub.turn_away(hello)
@@ -252,6 +260,10 @@ class LocamuBroker:
                 self.hub.send(link.peer, Admission(self.config.address))
             elif self.phase is Phase.RETIRING and fresh:
                 self._say_farewell()
+            if link.peer in self.exchange.peers:
+                self.names.greet(link.peer)
+        elif fresh:
+            self.names.opened(link.peer)
 
     def link_closed(self, link: Link) -> None:
         if link.kind == "broker":
@@ -277,12 +289,18 @@ class LocamuBroker:
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
         if link.kind == "client":
             self._detached_at.pop(link.peer, None)
+            # What the name has numbered is known before the session is forgotten.
+            self.names.ended(link.peer)
             self.durable.put(Left(link.peer))
             self.exchange.progress()
             return
         self.exchange.ended(link.peer)
         if link.dialler:
             self.hub.out.append(SetTimer(BEGIN_TIMER + link.peer, BEGIN_S))
+
+    def _brokers(self) -> list[str]:
+        """Whom to tell of our clients' sessions: where one is away, the next hears of them all the same."""
+        return [name for name in self.exchange.peers if name in self.hub.links]
 
     def _begin(self, peer: str) -> None:
         if peer in self.hub.links or self.phase in (Phase.LEAVING, Phase.GONE):
@@ -316,6 +334,8 @@ class LocamuBroker:
             # A sponsor may take us for one of the tree before we are.
             if self.phase is not Phase.JOINING:
                 raise PeerViolation(f"broker {self.name} was not told that {link.peer} is near it in the tree")
+        elif isinstance(message, Named):
+            self.names.hear(link.peer, message)
         elif isinstance(message, Surroundings | Relay | Standing):
             self._on_exchange(link.peer, message)
         else:
@@ -453,7 +473,7 @@ class LocamuBroker:
             "phase": self.phase.value,
             "parent": self.parent,
             "children": [name for name in core.near.neighbours(self.name) if name != self.parent],
-            "clients": sorted(link.peer for link in links if link.kind == "client"),
+            "clients": sorted(name_of(link.peer) for link in links if link.kind == "client"),
             "links": {link.peer: link.state.value for link in links},
             "suspected": sorted(peer.name for peer in self.exchange.peers.values() if peer.suspected),
             "subscriptions": len(core.groups.local) + len(core.groups.remote),
@@ -467,6 +487,7 @@ class LocamuBroker:
         self.hub.check_invariants()
         self.durable.core.check_invariants()
         self.exchange.check_invariants()
+        self.names.check_invariants()
 
     def waiting_for(self) -> list[str]:
         own = [f"{self.config.parent} to take it in"] if self.phase is Phase.JOINING else []

@@ -4,15 +4,14 @@
 of a record stands behind it in the effects, and has the same number on the session when the record is applied again.
 """
 
-from holdfast.model.batches import Batch
+from holdfast.model.batches import SEQ_MAX, Batch
 from holdfast.model.guarantees import TOTAL
+from holdfast.model.identities import is_tagged, name_of
 from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
     Interest,
     Publish,
-    Recall,
-    Recalled,
     Rejected,
     SessionMessage,
     Subscribe,
@@ -20,6 +19,7 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from holdfast.model.name_messages import Recall, Recalled
 from holdfast.model.relay_messages import Notice
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import Hub
@@ -164,14 +164,24 @@ class Durable:
             if pending is not None and client in pending.clients:
                 pending.clients.remove(client)
         elif isinstance(message, Recall):
-            # A name is known where it publishes: see docs/protocols/locamu.md.
-            self._tell(client, Recalled(message.token, self.publishers.last(client)))
+            self._recall(client, message)
         elif isinstance(message, Subscribe | Unsubscribe | Confirm):
             problem = request_problem(message)
             if problem:
                 self._tell(client, Rejected(message.token, 0, 0, problem))
             else:
                 self._asked(client, message)
+
+    def _recall(self, client: str, recall: Recall) -> None:
+        """A name is known where it publishes: see docs/protocols/locamu.md.
+
+        Others may draw numbers under it elsewhere. So its numbers begin here at a place that was drawn, and go on.
+        """
+        last = self.publishers.last(name_of(client))
+        if is_tagged(client):
+            last = last or min(recall.stride, SEQ_MAX)
+            self.publishers.note(client, last)
+        self._tell(client, Recalled(recall.token, last, not is_tagged(client)))
 
     def _accepted(self, client: str, batch: Batch) -> Batch | None:
         try:
@@ -216,6 +226,7 @@ class Durable:
             self._publish(Notice("u", *interest))
 
     def _left(self, client: str) -> None:
+        self.publishers.retire(client)
         for interest in self.core.groups.interests_of(client):
             self._unsubscribe(client, interest)
         for pending in self.core.pending.values():

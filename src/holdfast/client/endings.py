@@ -1,0 +1,36 @@
+"""How a session ended, as the error that everybody gets who still wanted something from it."""
+
+from holdfast.client.errors import ClientClosed, NameTaken, SessionLost
+from holdfast.model.errors import Refused
+from holdfast.model.identities import name_of
+from holdfast.protocols.clients import ClientNode
+
+
+class Outdated(Refused):
+    """Raised when a session may not begin because one that is known there is `later`, by the clock that drew it."""
+
+    def __init__(self, sentence: str, later: str) -> None:
+        super().__init__(sentence)
+        self.later = later
+
+
+def closed(machine: ClientNode) -> ClientClosed:
+    return ClientClosed(f"client {name_of(machine.name)} is closed: connect again")
+
+
+def refused(machine: ClientNode, where: str, reason: str) -> Refused:
+    """No broker has let it in."""
+    sentence = f"{where} does not take {name_of(machine.name)} in: {reason}"
+    return Outdated(sentence, machine.taken_by) if machine.taken_by else Refused(sentence)
+
+
+def lost(machine: ClientNode, how: str) -> SessionLost:
+    """It had a session, which ended without its doing."""
+    doubt = f"; its publications after #{machine.accepted_seq} may or may not have happened"
+    kind = NameTaken if machine.taken_by else SessionLost
+    return kind(f"client {name_of(machine.name)} {how}{doubt if in_doubt(machine) else ''}")
+
+
+def in_doubt(machine: ClientNode) -> bool:
+    """Whether it has published something of which it does not know that its broker has it."""
+    return machine.next_seq - 1 > machine.accepted_seq
