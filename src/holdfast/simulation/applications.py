@@ -1,14 +1,16 @@
 """A client's host with an application on top: it gives the commands of a timetable, consumes, and reacts."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import ClassVar
 
 from holdfast.model.batches import Attributes, Batch, Message
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.guarantees import RANKS
+from holdfast.model.identities import STRIDE_BITS, is_tagged
 from holdfast.model.topics import matches
+from holdfast.model.trace import Event
 from holdfast.protocols.node import (
     Accepted,
     Attached,
@@ -20,6 +22,8 @@ from holdfast.protocols.node import (
     Missing,
     Unconfirmed,
 )
+from holdfast.simulation.checkers.names import End, Session
+from holdfast.simulation.checkers.survivors import as_survivors_see_it
 from holdfast.simulation.disk import Disk
 from holdfast.simulation.faults import Confirm, Detach, Publish, React, Subscribe, Unsubscribe
 from holdfast.simulation.hosts import Host, Reports
@@ -28,8 +32,16 @@ from holdfast.simulation.network import Network
 BACKLOG_BYTES_MAX = 1 << 20
 """An application waits with the next publication while the broker has not accepted this much."""
 
+LOSSES = ("crash", "suspect")
+"""What is reported when a broker is lost, or is taken to be."""
+
 Request = Publish | Subscribe | Unsubscribe | Confirm | Detach
 Hook = Callable[[Message], None]
+
+
+def stride_of(chance_for: Callable[[str], Random]) -> int:
+    """What a client draws for its numbers, where others may have its name."""
+    return chance_for("stride").getrandbits(STRIDE_BITS)
 
 
 class ClientHost(Host):
@@ -55,6 +67,8 @@ class ClientHost(Host):
         "hooks",
         "reactions",
         "ready",
+        "recalling",
+        "taken",
     )
     node: ClientCommands
 
@@ -75,6 +89,10 @@ class ClientHost(Host):
         self.ready = self.ended = False
         self.buried = False
         """Whether it died with its broker, for good."""
+        self.taken = False
+        """Whether a later session has its name."""
+        self.recalling = 0
+        """The request for the numbers of its name, which others may have: nothing is done before it is answered."""
         self.commands: deque[Request] = deque()
         self.completed: list[Request] = []
         self.failures: list[str] = []
@@ -98,6 +116,7 @@ class ClientHost(Host):
             return
         if not self.up:
             self.ready = self.ended = False
+            self.recalling = 0
             self._requests.clear()
             self._latest.clear()
             self._eaten.clear()
@@ -108,7 +127,7 @@ class ClientHost(Host):
     def give(self, command: Request) -> None:
         """Carry a command out as soon as the client can."""
         self.commands.append(command)
-        if self.up:
+        if self.up and not self.taken:
             self.when_free(self._pump_bound)
         else:
             self._refuse_all("the client is down")
@@ -205,10 +224,39 @@ class ClientHost(Host):
                 self.node.taken(batch)
         super()._settle(None)
 
+    @property
+    def over(self) -> bool:
+        """Whether it is owed nothing more, through no fault of the brokers."""
+        return self.buried or self.taken
+
+    def acknowledged(self) -> int:
+        """The number up to which all that it published was acknowledged so that it cannot be lost.
+
+        A session that is taken over takes its copies along: where brokers were lost, what they held counts.
+        """
+        node, lossy = self.node, any(report.event in LOSSES for _, _, report in self.reports)
+        return getattr(node, "held_seq", 0) if lossy and getattr(node, "keeps", False) else node.accepted_seq
+
+    def session(self) -> list[Session]:
+        """What became of its session, if others may have its name, and it has ever begun."""
+        if not is_tagged(self.name) or not self._lives or self.buried:
+            return []
+        end: End = "taken" if self.taken else "left" if self.ended or not self.up else "there"
+        return [Session(self.name, end, self.node.accepted_seq)]
+
     def _attached(self, _: Attached) -> None:
+        if is_tagged(self.name) and self.recalling >= 0:
+            if not self.recalling:
+                self.kernel.after(0.0, lambda _: self.when_free(self._recall))
+            return
         self.ready = True
         if self.commands:
             self.kernel.after(0.0, self._resume)
+
+    def _recall(self, _: object) -> None:
+        if not self.recalling and not self.ended:
+            self.recalling, effects = self.node.recall(self.now)
+            self.enter(effects)
 
     def _accepted(self, effect: Accepted) -> None:
         self.accepted_seq = effect.seq
@@ -219,6 +267,10 @@ class ClientHost(Host):
         self.when_free(self._pump_bound)
 
     def _completed(self, effect: Completed) -> None:
+        if effect.token == self.recalling:
+            self.recalling, self.ready = -1, True
+            self.kernel.after(0.0, self._resume)
+            return
         command = self._requests.pop(effect.token, None)
         if command is not None:
             self.completed.append(command)
@@ -238,6 +290,7 @@ class ClientHost(Host):
 
     def _ended(self, effect: Ended) -> None:
         self.ready, self.ended = False, True
+        self.taken = bool(self.node.taken_by)
         if not effect.clean:
             self.failures.append(f"session of {self.name} at {self.broker}: {effect.reason}")
         self._refuse_all("the session is over")
@@ -266,3 +319,10 @@ class ClientHost(Host):
         if self.commands:
             reasons.append(f"a chance to carry out {len(self.commands)} commands, first {self.commands[0]}")
         return reasons
+
+
+def judged_rows(events: list[Event], clients: Mapping[str, ClientHost]) -> list[Event]:
+    """The trace as it is judged: the dead are owed nothing, nor are those whose name another one has."""
+    dead = {name: client.unanswered_subscriptions() for name, client in clients.items() if client.over}
+    kept = {name: client.acknowledged() for name, client in clients.items() if client.taken}
+    return as_survivors_see_it(events, dead, kept) if dead else events

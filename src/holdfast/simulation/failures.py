@@ -51,14 +51,17 @@ FailureClass = Literal[
     "moves",
     "flap",
     "remerge",
+    "names",
 ]
+NAMES: FailureClass = "names"
+"""Clients share names, whatever else happens: see `simulation.namesakes`. It is for every protocol."""
 RETURNING_CLASSES: tuple[FailureClass, ...] = ("absent", "away")
 """What befalls trees in which whoever is lost comes back and goes on: see `simulation.absences`."""
 FAILURE_CLASSES: tuple[FailureClass, ...] = tuple(one for one in get_args(FailureClass) if one not in RETURNING_CLASSES)
 """What befalls trees that repair themselves."""
 MOVING: tuple[FailureClass, ...] = ("move", "moves")
 """Classes that make no sense where nobody is moved."""
-TOLERANCE_MIN: dict[str, int] = {"adjacent": 2, "during": 2, "moves": 2}
+TOLERANCE_MIN: dict[str, int] = {"adjacent": 2, "during": 2, "moves": 2, "names": 0}
 """What a class needs, if it is more than 1."""
 BROKERS_MIN: dict[str, int] = {"two": 4, "adjacent": 4, "during": 4, "storm": 5, "move": 6, "moves": 6, "flap": 4}
 """Below that a class makes no sense; 3 if nothing is said."""
@@ -114,7 +117,7 @@ def classes_for(protocol: str) -> tuple[FailureClass, ...]:
     """The classes of failures that the fault model of a protocol includes."""
     survives = find_protocol(protocol).survives
     every = (*FAILURE_CLASSES, *RETURNING_CLASSES)
-    return FAILURE_CLASSES if survives is None else tuple(name for name in every if name in survives)
+    return FAILURE_CLASSES if survives is None else tuple(name for name in every if name in (*survives, NAMES))
 
 
 class FailureAuthor:

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 from holdfast.protocols.config import LinkConfig
 from holdfast.simulation.faults import ClientCommand, When
 from holdfast.simulation.network import NetworkConfig
+from holdfast.simulation.outcomes import Outcome
 from holdfast.simulation.scenarios import Scenario, Timed
 from holdfast.simulation.trees import parse_tree, print_tree
-from holdfast.simulation.workloads import Outcome, judge
+from holdfast.simulation.workloads import judge
 
 ATTEMPTS_MAX = 2000
 NAMES = ("node", "a", "b", "parent")

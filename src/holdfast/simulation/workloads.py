@@ -9,7 +9,6 @@ Half of the workloads are dense in one way, since a broken rule that one kind ha
 have the heart of the tree in common and each leaf publishes on the one that it is outside of.
 """
 
-import re
 from dataclasses import replace
 from itertools import combinations
 from random import Random
@@ -21,15 +20,17 @@ from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.model.guarantees import GUARANTEES, TOTAL
 from holdfast.protocols.registry import find_protocol
 from holdfast.simulation.absences import AbsenceAuthor
+from holdfast.simulation.applications import judged_rows
 from holdfast.simulation.booting import boot_s
-from holdfast.simulation.checkers import Verdict
 from holdfast.simulation.checkers.honesty import complaints
+from holdfast.simulation.checkers.names import judge_names
 from holdfast.simulation.circumstances import network_of, session_of, suspect_s_of
 from holdfast.simulation.failures import (
     BROKERS_MIN,
     FLAP_S,
     FLAPPING,
     MIDST,
+    NAMES,
     PARTED,
     RETURNING_CLASSES,
     SILENCE_S,
@@ -60,6 +61,8 @@ from holdfast.simulation.faults import (
     When,
 )
 from holdfast.simulation.kernel import stream
+from holdfast.simulation.namesakes import NamesakeAuthor, background_of
+from holdfast.simulation.outcomes import Outcome
 from holdfast.simulation.questions import OFTEN, questions
 from holdfast.simulation.scenarios import ClientSettings, Scenario, Timed
 from holdfast.simulation.trees import Parents, bushy_tree, print_tree, random_tree
@@ -95,42 +98,9 @@ FILTERS = (
 )
 KINDS = ("r", "g", "b", "rg")
 
-_NUMBERS = re.compile(r"[0-9]+")
-
 Kind = Literal["mixed", "crowded", "tangled"]
 FaultKind = Literal["reset", "cut", "freeze", "slow"]
 FAULT_KINDS: tuple[FaultKind, ...] = ("reset", "cut", "freeze", "slow")
-
-
-class Outcome(Struct, frozen=True):
-    """What one random run came to, and how to see it again."""
-
-    seed: int
-    protocol: str
-    verdict: Verdict | None
-    error: str
-    """Why there is no verdict: the run did not come to rest, or a node broke."""
-    replay: str
-    messages: int = 0
-    brokers: int = 0
-    events: int = 0
-    virtual_s: float = 0.0
-    wall_s: float = 0.0
-
-    @property
-    def ok(self) -> bool:
-        return not self.error and self.verdict is not None and self.verdict.ok
-
-    def what(self) -> str:
-        """The kinds of what went wrong, in a word each; empty if nothing did."""
-        if self.error:
-            return _NUMBERS.sub("N", self.error.split("\n")[0].split(":")[0])[:40]
-        return ",".join(kind for kind, count in self.verdict.faults.items() if count) if self.verdict else ""
-
-    def complaint(self) -> str:
-        """What went wrong, and the command that shows it again."""
-        what = self.error or str(self.verdict)
-        return what if self.replay in what else f"{what}\nto see it again: {self.replay}"
 
 
 class Trouble(Struct, frozen=True):
@@ -185,7 +155,10 @@ def judge(
     try:
         sim.run_until_quiet(scenario.limit_s, _quiet_s(scenario))
         verdict = sim.check()
-        error = "; ".join([*sim.unrepaired(), *complaints(sim.events, sim.accepted_by_lost_sessions())])
+        clients = {name: sim.client(name) for name in sim.clients}
+        rows, accepted = judged_rows(sim.events, clients), sim.accepted_by_lost_sessions()
+        names = judge_names(sim.events, [one for client in clients.values() for one in client.session()])
+        error = "; ".join([*sim.unrepaired(), *complaints(rows, accepted), *names])
         if scenario.gaps:
             # What is missing without a word is a complaint; a session that is lost has told its application.
             verdict = replace(verdict, lost=0)
@@ -239,7 +212,11 @@ class _Author:
         self.seed, self.protocol, self.trouble = seed, protocol, trouble
         self.info = find_protocol(protocol)
         self.ranks = self.info.guarantees
-        self.hasty = self.info.grows and trouble.failure is not None
+        self.namesakes = trouble.failure == NAMES
+        self.failure = trouble.failure
+        if self.namesakes:
+            self.failure = background_of(protocol, trouble.tolerance, stream(seed, "background"))
+        self.hasty = self.info.grows and self.failure is not None
         shape = stream(seed, "shape")
         kinds: tuple[Kind, ...] = ("mixed", "mixed", "crowded", "tangled")
         self.kind: Kind = shape.choice(kinds) if brokers_max >= BROKERS_DENSE_MIN else "mixed"
@@ -264,11 +241,11 @@ class _Author:
             self.begin_s = boot_s(
                 self.tree, network_of(seed, self.hasty).bytes_per_s is not None, trouble.degree_max > 0
             )
-        if trouble.failure == "storm":
+        if self.failure == "storm":
             self.span_s = STORM_S
-        if trouble.failure in FLAPPING:
+        if self.failure in FLAPPING:
             self.span_s = FLAP_S
-        if trouble.failure in RETURNING_CLASSES or self.hasty:
+        if self.failure in RETURNING_CLASSES or self.hasty:
             self.span_s = shape.choice((0.1, 1.0, 2.5 if self.hasty else 4.0))
         self.entries: list[Timed] = []
 
@@ -281,7 +258,7 @@ class _Author:
             # Nobody is moved where there are not more neighbours than a broker keeps.
             least, most = max(least, self.trouble.degree_max + 2), max(BROKERS_BUSHY, self.trouble.degree_max + 2)
         if self.trouble.failure is not None:
-            least = max(least, BROKERS_MIN.get(self.trouble.failure, 3))
+            least = max(least, BROKERS_MIN.get(self.failure or NAMES, 3))
         return min(least + int((most + 1 - least) * shape.random() ** (3 if self.hasty else 2)), brokers_max)
 
     def scenario(self) -> Scenario:
@@ -290,11 +267,13 @@ class _Author:
         else:
             self._subscriptions()
             self._publications()
-        if self.trouble.failure in OFTEN:
+        if self.failure in OFTEN:
             self.entries += questions(stream(self.seed, "questions"), self.entries)
         self._failures()
         self._comings_and_goings()
         self._faults(self.trouble.faults)
+        if self.namesakes:
+            self._namesakes()
         timetable = tuple(sorted(self.entries, key=lambda timed: timed.time_s))
         return Scenario(
             tree=print_tree(self.tree),
@@ -304,16 +283,16 @@ class _Author:
             # Whoever comes and goes again and again in a storm does so for minutes.
             limit_s=max(LIMIT_S, timetable[-1].time_s + LIMIT_S / 2) if timetable else LIMIT_S,
             tolerance=self.trouble.tolerance,
-            majority=self.trouble.failure in PARTED,
-            gaps=self.trouble.failure in FLAPPING,
+            majority=self.failure in PARTED,
+            gaps=self.failure in FLAPPING,
             # Where a broker and its clients die for good, whoever comes back begins anew.
-            durable=self.trouble.failure in ("recover", *FLAPPING) and not find_protocol(self.protocol).shares_fate,
+            durable=self.failure in ("recover", *FLAPPING) and not find_protocol(self.protocol).shares_fate,
             join_s=self._join_s(),
-            suspect_s=suspect_s_of(self.seed, self.trouble.failure, self.hasty, self.info.shares_fate),
+            suspect_s=suspect_s_of(self.seed, self.failure, self.hasty, self.info.shares_fate),
             degree_max=self.trouble.degree_max,
             move_pause_s=self._move_pause_s() if self.trouble.degree_max else None,
-            network=network_of(self.seed, self.hasty, self.trouble.failure),
-            session=session_of(self.seed, self.trouble.failure, self.hasty),
+            network=network_of(self.seed, self.hasty, self.failure),
+            session=session_of(self.seed, self.failure, self.hasty),
             clients=self._consumers(),
             timetable=timetable,
         )
@@ -321,7 +300,7 @@ class _Author:
     def _join_s(self) -> float | None:
         if not self.trouble.tolerance:
             return None
-        return JOIN_FLAPPING_S if self.trouble.failure in FLAPPING else JOIN_S
+        return JOIN_FLAPPING_S if self.failure in FLAPPING else JOIN_S
 
     def _add(self, time_s: float, command: Command) -> None:
         self.entries.append(Timed(round(time_s, 6), command))
@@ -442,6 +421,15 @@ class _Author:
             self._add(end_s, Unsubscribe(brief, pattern))
             self._add(end_s + chance.choice((0.0, 0.05)), Detach(brief))
 
+    def _namesakes(self) -> None:
+        guarantees = tuple(GUARANTEES[rank].value for rank in self.ranks)
+        places = self._lasting() or self._staying()
+        author = NamesakeAuthor(
+            stream(self.seed, "namesakes"), places, self.topics, guarantees, self.begin_s, self.span_s
+        )
+        for time_s, command in author.entries():
+            self._add(time_s, command)
+
     def _lasting(self) -> list[str]:
         """Brokers that nothing befalls: whoever knows one address alone cannot come by another."""
         struck = {timed.command.node for timed in self.entries if isinstance(timed.command, NodeFault | When)}
@@ -457,13 +445,13 @@ class _Author:
     def _absences(self, tree: Parents) -> None:
         chance, trouble = stream(self.seed, "absences"), self.trouble
         absences = AbsenceAuthor(
-            chance, tree, trouble.tolerance, self.begin_s, self.span_s, crashes=trouble.failure != "away"
+            chance, tree, trouble.tolerance, self.begin_s, self.span_s, crashes=self.failure != "away"
         )
         for time_s, command in absences.entries():
             self._add(max(0.0, time_s), command)
 
     def _failures(self) -> None:
-        failure = self.trouble.failure
+        failure = self.failure
         if failure in RETURNING_CLASSES:
             self._absences(self.tree)
         elif failure is not None:

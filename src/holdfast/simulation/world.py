@@ -33,9 +33,8 @@ from holdfast.protocols.neighbourhoods import children_of, edges_around
 from holdfast.protocols.node import BrokerNode, ClientCommands
 from holdfast.protocols.registry import check_supported, find_protocol
 from holdfast.simulation import faults
-from holdfast.simulation.applications import ClientHost, Hook, Request
+from holdfast.simulation.applications import ClientHost, Hook, Request, judged_rows, stride_of
 from holdfast.simulation.checkers import Verdict, check
-from holdfast.simulation.checkers.survivors import as_survivors_see_it
 from holdfast.simulation.disk import Disk, DiskConfig
 from holdfast.simulation.faults import ClientCommand, Command, LinkFault, NodeFault, When
 from holdfast.simulation.hosts import Host, Reports, Watch
@@ -169,7 +168,7 @@ class Simulation:
             raise ConfigError(f"client {address!r}: write name@broker, with one of the brokers {known}.")
         if name in self.tree:
             raise ConfigError(f"client {address!r}: {name} is the name of a broker; choose another one.")
-        config = replace(self._client_config, name=name, broker=broker)
+        config = replace(self._client_config, name=name, broker=broker, stride=stride_of(self._chance_for(name)))
         make = self._make_client
         host = ClientHost(
             name,
@@ -442,7 +441,7 @@ class Simulation:
     def failures(self, client: str | None = None) -> list[str]:
         """What did not work out, for one client or for all."""
         hosts = self._clients.values() if client is None else [self._known_client(client)]
-        return [failure for host in hosts if not host.buried for failure in host.failures]
+        return [failure for host in hosts if not host.over for failure in host.failures]
 
     def accepted_by_lost_sessions(self) -> dict[str, int]:
         """Of each client whose session was lost, how many of its publications a broker has accepted."""
@@ -493,8 +492,7 @@ class Simulation:
 
     def check(self) -> Verdict:
         """What the checkers say of the trace so far."""
-        dead = {name: client.unanswered_subscriptions() for name, client in self._clients.items() if client.buried}
-        return check(as_survivors_see_it(self.events, dead) if dead else self.events)
+        return check(judged_rows(self.events, self._clients))
 
     def summary(self) -> dict[str, object]:
         """The run's figures: events, frames by type, latency by guarantee."""

@@ -7,11 +7,11 @@ import pytest
 from holdfast.protocols.ginger import GingerBroker
 from holdfast.protocols.node import Effects
 from holdfast.simulation.faults import Publish, Reset, Subscribe
+from holdfast.simulation.outcomes import Outcome
 from holdfast.simulation.shrinking import faults_of, shrink, shrink_while
 from holdfast.simulation.trees import parse_tree
 from holdfast.simulation.workloads import (
     FAULT_KINDS,
-    Outcome,
     Trouble,
     judge,
     random_scenario,

@@ -3,6 +3,9 @@
 Virtual synchrony promises that whoever lives on sees the same of the dead. A dead client is owed nothing more, and what
 it published and nobody alive has ever got counts as never published: it may have died before it sent it. But what one
 survivor has of it, all of them must have, in the right order, and what the dead were given themselves is judged, too.
+
+So it is with a client whose name another one has taken, except that it did not die: all that was acknowledged to it
+counts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,19 +16,25 @@ Asked = Iterable[tuple[str, str]]
 """Pairs of pattern and filter."""
 
 
-def as_survivors_see_it(events: Iterable[Event], dead: Mapping[str, Asked]) -> list[Event]:
+def as_survivors_see_it(
+    events: Iterable[Event], dead: Mapping[str, Asked], kept: Mapping[str, int] | None = None
+) -> list[Event]:
     """The trace without what died unseen; the subscriptions of the dead end with them.
 
-    So do those that they had asked for and that were never confirmed: they may have brought messages already.
+    So do those that they had asked for and that were never confirmed: they may have brought messages already. What they
+    published up to the number in `kept` was acknowledged, and must have been seen.
     """
+    kept_up_to = kept or {}
     rows = list(events)
     seen = {(row.publisher, row.seq) for row in rows if row.event == "deliver" and row.node not in dead}
-    kept, lasting, last = [], dict[tuple[str, str, str], Event](), dict[str, Event]()
+    seen |= {(row.publisher, row.seq) for row in rows if row.event == "confirmed" and row.node in kept_up_to}
+    left, lasting, last = [], dict[tuple[str, str, str], Event](), dict[str, Event]()
     for row in rows:
         unseen = row.publisher in dead and (row.publisher, row.seq) not in seen
+        unseen = unseen and row.seq > kept_up_to.get(row.publisher, 0)
         if row.event in ("publish", "deliver") and unseen:
             continue
-        kept.append(row)
+        left.append(row)
         if row.node in dead:
             last[row.node] = row
             if row.event in ("subscribe", "unsubscribe"):
@@ -35,5 +44,5 @@ def as_survivors_see_it(events: Iterable[Event], dead: Mapping[str, Asked]) -> l
     for node, topic, where in ending:
         if node in last:
             end = last[node]
-            kept.append(Event(end.run, node, end.index + 1, end.time, "unsubscribe", topic=topic, where=where))
-    return kept
+            left.append(Event(end.run, node, end.index + 1, end.time, "unsubscribe", topic=topic, where=where))
+    return left
