@@ -118,6 +118,8 @@ class EdgeBroker(ABC):
         self._now = now
         if self.publishers.due:
             self._write_numbers()
+        for peer in self.hub.overfull():
+            self.given_up.note(peer, self._interests_of(peer), now)
         self.hub.settle()
         self._leave_if_drained()
         return self.hub.take()

@@ -54,7 +54,6 @@ class Hub:
         self.out: Effects = []
         self.congested: set[str] = set()
         self._overfull: set[str] = set()
-        """Clients that are away, and for whom more was kept than a session may cost."""
         self._owing: dict[str, None] = {}
         self._eager: dict[str, None] = {}
         self._due = False
@@ -313,13 +312,16 @@ class Hub:
             self._ack_timer_set = True
             self.out.append(SetTimer(ACK_TIMER, self.config.ack_delay_s))
 
+    def overfull(self) -> list[str]:
+        """Clients that are away, and for whom more is kept than a session may cost: their sessions end now."""
+        links = self.links
+        return sorted(peer for peer in self._overfull if peer in links and not links[peer].is_open)
+
     def _end_overfull(self) -> None:
-        overfull, self._overfull = self._overfull, set()
-        for peer in sorted(overfull):
-            link = self.links.get(peer)
-            if link is not None and not link.is_open:
-                bytes_max = self.config.away_bytes_max
-                self.end(peer, f"more than {bytes_max} bytes were kept for {peer} while it was away", say=False)
+        bytes_max = self.config.away_bytes_max
+        for peer in self.overfull():
+            self.end(peer, f"more than {bytes_max} bytes were kept for {peer} while it was away", say=False)
+        self._overfull.clear()
 
     def _acknowledge(self) -> None:
         for peer in list(self._owing):

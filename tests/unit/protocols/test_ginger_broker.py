@@ -579,6 +579,8 @@ def test_a_client_that_is_away_costs_so_many_bytes_and_no_more():
     assert first > 3
     reason = f"more than {link.away_bytes_max} bytes were kept for alice while it was away"
     assert Report("end", peer="alice", detail=reason) in stage.reports
+    asked = Confirm(1, "t", "bob", first, {}, 0.0)
+    assert stage.broker.given_up.since(asked, 0.0, 0.0).gone == ("alice",)
 
 
 def test_a_client_that_returns_to_a_full_buffer_gets_it():
