@@ -1,21 +1,29 @@
 """What messages weigh in flow control: both ends of a link compute the same figures."""
 
+from collections.abc import Callable
+from typing import Any
+
 from holdfast.model.direct_messages import Barred, Cast, Copied, Passed
 from holdfast.model.land_messages import Admitted, Surroundings
 from holdfast.model.messages import (
     Census,
     Counted,
     Found,
+    Interest,
     Interests,
+    Join,
+    Move,
     Numbers,
     Open,
     Publish,
     Seek,
     SessionMessage,
+    Subscribe,
     TotalMarker,
     TotalProcessed,
     TotalRequest,
     Unstable,
+    Unsubscribe,
     View,
     ViewAck,
 )
@@ -24,6 +32,9 @@ from holdfast.model.relay_messages import Relay
 
 SMALL_COST_BYTES = 64
 SMALL_ENTRY_BYTES = 8
+FILTER_CHARACTER_BYTES = 16
+"""A character of a filter takes as long to read as so many bytes to pass on: a window holds a few long ones, so that
+whoever takes them in does something else in between."""
 URGENT = (Open, View, ViewAck, Seek, Found, Census, Counted)
 """They cost nothing and wait for no credit: what credit waits for may itself wait for a repair to end."""
 
@@ -32,27 +43,60 @@ def cost_bytes(message: SessionMessage) -> int:
     """What a message weighs in flow control; both ends compute the same figure."""
     if isinstance(message, Publish):
         return message.batch.cost_bytes
-    if isinstance(message, TotalRequest | Unstable):
-        return message.batch.cost_bytes
-    if isinstance(message, TotalProcessed) and message.batch is not None:
-        return message.batch.cost_bytes
-    if isinstance(message, Cast):
-        return message.batch.cost_bytes + sum(SMALL_ENTRY_BYTES * len(row) for _, row in message.clock)
-    if isinstance(message, Copied):
-        return cost_bytes(message.cast)
-    if isinstance(message, Barred):
-        entries = sum(len(row) for _, row in message.barriers)
-        return message.batch.cost_bytes + SMALL_ENTRY_BYTES * (len(message.names) + len(message.targets) + entries)
-    if isinstance(message, Passed):
-        return message.batch.cost_bytes + SMALL_ENTRY_BYTES * len(message.path)
-    if isinstance(message, TotalMarker):
-        return SMALL_COST_BYTES + 16 * len(message.keys)
-    if isinstance(message, Relay):
-        return SMALL_COST_BYTES + len(message.header) + (message.batch.cost_bytes if message.batch is not None else 0)
-    if isinstance(message, Surroundings):
-        return SMALL_COST_BYTES + SMALL_ENTRY_BYTES * len(message.edges)
-    if isinstance(message, Admitted):
-        return SMALL_COST_BYTES + len(message.state)
-    if isinstance(message, Interests | Named | Numbers):
-        return SMALL_COST_BYTES + 64 * len(message.processed if isinstance(message, Numbers) else message.entries)
-    return 0 if isinstance(message, URGENT) else SMALL_COST_BYTES
+    weigh = _WEIGHTS.get(type(message))
+    return SMALL_COST_BYTES if weigh is None else weigh(message)
+
+
+def _of_processed(message: TotalProcessed) -> int:
+    return SMALL_COST_BYTES if message.batch is None else message.batch.cost_bytes
+
+
+def _of_cast(message: Cast) -> int:
+    return message.batch.cost_bytes + sum(SMALL_ENTRY_BYTES * len(row) for _, row in message.clock)
+
+
+def _of_barred(message: Barred) -> int:
+    entries = sum(len(row) for _, row in message.barriers)
+    return message.batch.cost_bytes + SMALL_ENTRY_BYTES * (len(message.names) + len(message.targets) + entries)
+
+
+def _of_relay(message: Relay) -> int:
+    notice = 0 if message.notice is None else _of_interest(message.notice.pattern, message.notice.where)
+    batch = 0 if message.batch is None else message.batch.cost_bytes
+    return SMALL_COST_BYTES + len(message.header) + batch + notice
+
+
+def _of_interest(pattern: str, where: str) -> int:
+    return len(pattern) + FILTER_CHARACTER_BYTES * len(where)
+
+
+def _of_interests(interests: tuple[Interest, ...]) -> int:
+    return SMALL_COST_BYTES + sum(SMALL_COST_BYTES + _of_interest(*one) for one in interests)
+
+
+def _of_request(message: Subscribe | Unsubscribe) -> int:
+    return SMALL_COST_BYTES + _of_interest(message.pattern, message.where)
+
+
+_WEIGHTS: dict[type, Callable[[Any], int]] = {
+    TotalRequest: lambda message: message.batch.cost_bytes,
+    Unstable: lambda message: message.batch.cost_bytes,
+    TotalProcessed: _of_processed,
+    TotalMarker: lambda message: SMALL_COST_BYTES + sum(16 + len(key) for key in message.keys),
+    Cast: _of_cast,
+    Copied: lambda message: _of_cast(message.cast),
+    Barred: _of_barred,
+    Passed: lambda message: message.batch.cost_bytes + SMALL_ENTRY_BYTES * len(message.path),
+    Relay: _of_relay,
+    Surroundings: lambda message: SMALL_COST_BYTES + SMALL_ENTRY_BYTES * len(message.edges),
+    Admitted: lambda message: SMALL_COST_BYTES + len(message.state),
+    Subscribe: _of_request,
+    Unsubscribe: _of_request,
+    Interests: lambda message: _of_interests(message.entries),
+    Join: lambda message: _of_interests(message.interests),
+    Move: lambda message: _of_interests(message.interests),
+    Numbers: lambda message: SMALL_COST_BYTES + 64 * len(message.processed),
+    Named: lambda message: SMALL_COST_BYTES + 64 * len(message.entries),
+    **dict.fromkeys(URGENT, lambda _: 0),
+}
+"""What weighs more, or less, than a small message."""

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+SUBSCRIPTIONS_MAX = 10_000
 DEGREE_MAX_LEAST = 3
 """A parent and two children: with fewer neighbours a tree is a chain."""
 
@@ -39,6 +40,11 @@ class BrokerConfig(Struct, frozen=True):
     stall_s: float = 30.0
     """How long a client may leave a full buffer untouched before its session is ended."""
     sessions_max: int = 10_000
+    subscriptions_max: int = SUBSCRIPTIONS_MAX
+    """How many subscriptions a client may have at a time."""
+    subscription_characters_max: int = 1 << 20
+    """How long the patterns and filters of a client may be together: reading a filter takes a microsecond a character,
+    at every broker, and keeping it some thirty bytes."""
     tolerance: int = 0
     """How many adjacent brokers may be lost before a repair has ended; 0 repairs nothing."""
     address: str = ""

@@ -33,6 +33,7 @@ from holdfast.model.messages import (
 from holdfast.model.name_messages import Named, Recall, Recalled
 from holdfast.model.receipt_messages import CLEAN, UNKNOWN_AGE_S, Finding
 from holdfast.model.terms import Contact
+from holdfast.protocols.allowances import Allowances
 from holdfast.protocols.border import FROM_CLIENTS, Border, Place, check_place
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.durable import Notebook
@@ -71,6 +72,7 @@ class EdgeBroker(ABC):
         self.hub.border, self.hub.is_broker = self._cross_border, self._is_broker
         self.publishers = PublisherMemory(durable=config.durable)
         self.hub.uncertain = self.publishers.uncertain
+        self.allowances = Allowances(config.subscriptions_max, config.subscription_characters_max)
         self.notebook = Notebook(config.durable)
         self.names = NameBook(self.name, self._brokers, self._send, taking_from(self.hub), self._highest)
         self.hub.taken = self.names.refusal
@@ -192,6 +194,7 @@ class EdgeBroker(ABC):
     def link_ended(self, link: Link, reason: str) -> None:
         self._detached_at.pop(link.peer, None)
         self.spilling.forget(link.peer)
+        self.allowances.forget(link.peer)
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
         if link.kind == "client":
             self._session_over(link.peer)
@@ -249,7 +252,7 @@ class EdgeBroker(ABC):
             self._recall(link.peer, Recall(message.token, link.peer, message.stride))
             taken = None
         elif isinstance(message, Subscribe | Unsubscribe | Confirm):
-            problem = request_problem(message)
+            problem = request_problem(message) or self._allowance_problem(link.peer, message)
             if problem:
                 self._send(link.peer, Rejected(message.token, 0, 0, problem))
                 taken = None
@@ -259,6 +262,14 @@ class EdgeBroker(ABC):
             self._take(link, taken, message)
         else:
             self.hub.consumed(link, message)
+
+    def _allowance_problem(self, client: str, message: Subscribe | Unsubscribe | Confirm) -> str:
+        """Count a subscription, or one less; why the client may not have it, if it may not."""
+        if isinstance(message, Subscribe):
+            return self.allowances.take(client, (message.pattern, message.where))
+        if isinstance(message, Unsubscribe):
+            self.allowances.give_back(client, (message.pattern, message.where))
+        return ""
 
     def _recall(self, peer: str, recall: Recall) -> None:
         """Say which numbers are used under a client's name; whoever asks goes on behind them. The edge knows its own.

@@ -26,9 +26,9 @@ from holdfast.protocols.routing import Route, RoutingTable
 
 ALL = (EVERYTHING, "")
 """What is asked for on behalf of those out of reach, too: they may have been answered long ago."""
-INTERESTS_PER_MESSAGE = 1000
-INTEREST_CHARACTERS_PER_MESSAGE = 1 << 19
-"""In whatever script they are written, they fit into a frame."""
+INTERESTS_PER_MESSAGE = 250
+INTEREST_CHARACTERS_PER_MESSAGE = 1 << 14
+"""A neighbour takes so many in at a time, in some ten milliseconds, and does something else in between."""
 
 
 class _Request:

@@ -13,6 +13,7 @@ A link begins with `Join` and `Open`, for newcomers and for repairs alike. Whoev
 is refused ever after, and comes back as a newcomer under a later one.
 """
 
+from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import (
     Dead,
     Frame,
@@ -153,6 +154,7 @@ class HealingBroker(OrphanBroker):
         self._detached_at.pop(link.peer, None)
         self._ahead_of.pop(link.peer, None)
         self.spilling.forget(link.peer)
+        self.allowances.forget(link.peer)
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
         if self.phase is Phase.LEAVING:
             return
@@ -270,6 +272,8 @@ class HealingBroker(OrphanBroker):
         super()._cross_border(link, message)
         if isinstance(message, Join):
             check_join(link, message, len(self._ahead_of.get(link.peer, ())))
+            if link.kind == "client" and (problem := self.allowances.problem_of(link.peer, message.interests)):
+                raise PeerViolation(problem)
         elif isinstance(message, Unstable | Numbers):
             check_unstable(link, self._ahead_of.get(link.peer, ()))
         elif isinstance(message, View):

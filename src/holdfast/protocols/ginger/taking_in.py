@@ -259,6 +259,7 @@ class TakingInBroker(ExpectingBroker):
             self.holes.retell(name, flush.key)
             if joiner.is_client:
                 self.publishers.resume(name, joiner.taken)
+                self.allowances.reset(name, joiner.join.interests)
 
     def _opening(
         self, name: str, joiner: Joiner, wanted: tuple[Interest, ...], hold: int, kept: tuple[BatchId, ...]

@@ -21,6 +21,7 @@ from holdfast.model.messages import (
 )
 from holdfast.model.name_messages import Recall, Recalled
 from holdfast.model.relay_messages import Notice
+from holdfast.protocols.allowances import Allowances
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import Hub
 from holdfast.protocols.links import Link
@@ -58,6 +59,7 @@ class Durable:
         self.core.land.places.update(config.places)
         self.core.land.places[config.name] = config.address
         self.publishers = PublisherMemory()
+        self.allowances = Allowances(config.subscriptions_max, config.subscription_characters_max)
         self.journal = Journal()
         self.fresh: list[Entry] = []
         self.changed: list[Entry] = []
@@ -88,6 +90,7 @@ class Durable:
                 self.publishers.resume(name, last)
             for session in image.sessions:
                 self._hub.links[session.peer] = Link.revived(session, "client", self._config.link, 0.0)
+                self.allowances.reset(session.peer, self.core.groups.interests_of(session.peer))
         for record in records:
             self._repeat(record)
         self._hub.take()
@@ -167,6 +170,8 @@ class Durable:
             self._recall(client, message)
         elif isinstance(message, Subscribe | Unsubscribe | Confirm):
             problem = request_problem(message)
+            if isinstance(message, Subscribe) and not problem:
+                problem = self.allowances.take(client, (message.pattern, message.where))
             if problem:
                 self._tell(client, Rejected(message.token, 0, 0, problem))
             else:
@@ -201,6 +206,7 @@ class Durable:
             return
         interest = (message.pattern, message.where)
         if isinstance(message, Unsubscribe):
+            self.allowances.give_back(client, interest)
             self._unsubscribe(client, interest)
             self._tell(client, UnsubscribeAck(message.token))
             return
@@ -227,6 +233,7 @@ class Durable:
 
     def _left(self, client: str) -> None:
         self.publishers.retire(client)
+        self.allowances.forget(client)
         for interest in self.core.groups.interests_of(client):
             self._unsubscribe(client, interest)
         for pending in self.core.pending.values():
