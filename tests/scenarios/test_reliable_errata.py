@@ -15,9 +15,9 @@ from holdfast.protocols.narada.events import (
     SubscriberAck,
     SubscriberNak,
     encode,
-    inbox_topic,
 )
 from holdfast.protocols.narada.participant import Say
+from holdfast.protocols.narada.topics import inbox_topic
 from tests.support.reliable import STEERING, Ear, keeping, numbers, publish, stored, subscriber, world_of
 
 

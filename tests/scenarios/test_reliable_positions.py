@@ -4,8 +4,9 @@ import pytest
 
 from holdfast.model.errors import LocalMisuse
 from holdfast.protocols.narada import BufferFull, Publisher, PublisherConfig, RepositoryConfig
-from holdfast.protocols.narada.events import Recovery, Rectify, Resent, Retransmit, SubscriberNak, encode, inbox_topic
+from holdfast.protocols.narada.events import Recovery, Rectify, Resent, Retransmit, SubscriberNak, encode
 from holdfast.protocols.narada.participant import Say
+from holdfast.protocols.narada.topics import inbox_topic
 from holdfast.simulation.reliable import ReliableWorld
 from tests.support.reliable import STEERING, Ear, keeping, numbers, publish, stored, subscriber, world_of
 

@@ -1,9 +1,10 @@
 """Whoever comes back goes on where it was, at whichever repository: they tell each other how far subscribers are."""
 
 from holdfast.protocols.narada import RepositoryConfig
-from holdfast.protocols.narada.events import Gossip, SubscriberAck, Tidings, catenation, encode, inbox_topic
+from holdfast.protocols.narada.events import Gossip, SubscriberAck, Tidings, catenation, encode
 from holdfast.protocols.narada.had import NOTHING, account, both
 from holdfast.protocols.narada.participant import Say
+from holdfast.protocols.narada.topics import inbox_topic
 from holdfast.protocols.trackers import RangeTracker
 from holdfast.simulation.reliable.agreeing import behind
 from holdfast.simulation.reliable.world import ReliableWorld

@@ -6,8 +6,9 @@ from functools import partial
 from holdfast.model.batches import Batch
 from holdfast.model.reliable import Level
 from holdfast.protocols.narada import Repository, RepositoryConfig, SteeringConfig, SubscriberConfig
-from holdfast.protocols.narada.events import ROOT, ControlEvent, decode
+from holdfast.protocols.narada.events import ControlEvent, decode
 from holdfast.protocols.narada.keeping import Keeping
+from holdfast.protocols.narada.topics import ROOT
 from holdfast.simulation.reliable import ReliableWorld
 from holdfast.simulation.reliable.hosts import PublisherHost
 

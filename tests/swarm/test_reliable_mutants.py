@@ -10,17 +10,19 @@ from holdfast.protocols.narada import (
     chains,
     dissemination,
     ends,
-    events,
     fingerprints,
     gossip,
+    handouts,
     intake,
     keeping,
+    manual,
     mending,
     pieces,
     publisher,
     repository,
     retention,
     tidings,
+    topics,
 )
 from holdfast.protocols.narada import released as memory
 from holdfast.protocols.narada import subscriber as subscribers
@@ -130,7 +132,7 @@ def _released_before_it_is_stable(patch: Patch) -> None:
 
     def hasty(self, batch, now):
         effects = heard(self, batch, now)
-        if self.state == "steered" and not events.is_control(batch.topic):
+        if self.state == "steered" and not topics.is_control(batch.topic):
             entry = Entry(1, (1 << 32) | 1, batch, 0)
             effects.append(Release(self.config.stream, self._steering.repository, entry))
             self.unconsumed.add(entry)
@@ -298,6 +300,32 @@ def _nobody_tells_how_far_subscribers_are(patch: Patch) -> None:
     patch.setattr(tidings.Telling, "tell", lambda *_, **__: [])
 
 
+def _accounts_tell_nothing_of_what_is_above(patch: Patch) -> None:
+    patch.setattr(manual.ManualSubscriber, "_above", lambda _: ((), (), False))
+
+
+def _what_is_out_counts_as_acknowledged(patch: Patch) -> None:
+    patch.setattr(handouts.Handouts, "entries", lambda _: [])
+    patch.setattr(handouts.Handouts, "lowest", lambda _, otherwise: otherwise)
+
+
+def _what_is_given_back_holds_nobody_up(patch: Patch) -> None:
+    def alone(self, identity, count, due_s):
+        handout = self._handouts.get(identity)
+        if handout is None or handout.count != count:
+            return False
+        handout.due_s, handout.lanes = due_s, frozenset()
+        self._wait(handout)
+        return True
+
+    patch.setattr(handouts.Handouts, "nack", alone)
+
+
+def _what_is_given_back_comes_again_at_once(patch: Patch) -> None:
+    nack = handouts.Handouts.nack
+    patch.setattr(handouts.Handouts, "nack", lambda self, identity, count, _: nack(self, identity, count, 0.0))
+
+
 MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
     (_any_message_will_do, "publisher", {"created"}),
     (_acknowledged_before_it_is_stored, "repository", {"lost", "copies"}),
@@ -328,6 +356,10 @@ MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
     (_gaps_are_kept_quiet, "given-up", {"disorder"}),
     (_ends_of_subscriptions_are_said_once, "forget", {"remembered"}),
     (_who_begins_live_skips_a_little, "positions", {"unreleased"}),
+    (_accounts_tell_nothing_of_what_is_above, "acks", {"again"}),
+    (_what_is_out_counts_as_acknowledged, "acks", {"unanswered", "ahead"}),
+    (_what_is_given_back_holds_nobody_up, "acks", {"disorder"}),
+    (_what_is_given_back_comes_again_at_once, "acks", {"disorder"}),
     (_nobody_tells_how_far_subscribers_are, "away", {"NotDrained", "again"}),
 ]
 

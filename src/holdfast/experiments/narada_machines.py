@@ -24,14 +24,12 @@ from holdfast.protocols.narada.events import (
     Order,
     Recovery,
     Run,
-    bundle_topic,
     decode,
     encode,
-    gossip_topic,
-    inbox_topic,
 )
 from holdfast.protocols.narada.fingerprints import fingerprint
 from holdfast.protocols.narada.participant import Append, Commit, Effects, Put, Read, Say
+from holdfast.protocols.narada.topics import bundle_topic, gossip_topic, inbox_topic
 from holdfast.storage.stores import Store, open_store
 
 AMORTISED = 64

@@ -18,17 +18,8 @@ from holdfast.experiments.narada import CLIENTS, MISSED, PAPER_BYTES, Summary, T
 from holdfast.experiments.narada_clients import STREAM
 from holdfast.experiments.narada_delivery import running
 from holdfast.model.batches import Batch
-from holdfast.protocols.narada.events import (
-    ControlEvent,
-    Open,
-    Opened,
-    Recovery,
-    Rectify,
-    bundle_topic,
-    decode,
-    encode,
-    inbox_topic,
-)
+from holdfast.protocols.narada.events import ControlEvent, Open, Opened, Recovery, Rectify, decode, encode
+from holdfast.protocols.narada.topics import bundle_topic, inbox_topic
 
 WINDOW = 50
 """So many messages are published before the last of them is waited for."""

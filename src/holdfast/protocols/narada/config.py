@@ -68,6 +68,10 @@ class SubscriberConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     Beyond it, and with half of the buffer full, nothing more is listened to: what comes is got out of the store later.
     """
+    unacked_max: Annotated[int, Meta(ge=1, le=2048)] = 1000
+    """Messages handed out and not acknowledged, where each is; at the bound no more are handed out."""
+    by_key: bool = False
+    """Whether messages that are given back are kept in order with others of their keys, and not of their publisher."""
     nak_s: Seconds = 0.05
     """How long a message is waited for after its persistence event before it is asked for."""
     fetching_s: Seconds = 0.2

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from holdfast.model.batches import Name, TopicText
 from holdfast.model.topics import matches
-from holdfast.protocols.narada.events import ROOT, level
+from holdfast.protocols.narada.topics import ROOT, level
 
 ASKING_TOPIC = f"{ROOT}/streams"
 STREAMS_MAX = 10_000

@@ -10,11 +10,9 @@ what is dropped there only makes a sync lag. A sync that lags costs repeats, whi
 
 from collections.abc import Callable
 
-import msgspec
-from msgspec import Struct
-
 from holdfast.model.checksums import crc32
 from holdfast.model.reliable import Entry
+from holdfast.protocols.narada.accounts import Accounts
 from holdfast.protocols.narada.answers import expired, read_upto, resent, void_rows
 from holdfast.protocols.narada.ends import Ends
 from holdfast.protocols.narada.events import (
@@ -34,65 +32,19 @@ from holdfast.protocols.narada.events import (
     Sync,
     encode,
     life_of,
-    stable_topic,
 )
 from holdfast.protocols.narada.had import NOTHING, Had, account, both, had, had_upto
 from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Effects, Locate, Read, Say
 from holdfast.protocols.narada.rows import RowTable
-from holdfast.protocols.trackers import Range, RangeTracker, WindowFull
+from holdfast.protocols.narada.subscription import SYNC_RANGES_MAX, Subscription, restored, saved
+from holdfast.protocols.narada.topics import stable_topic
+from holdfast.protocols.trackers import RangeTracker, WindowFull
 
-SYNC_RANGES_MAX = 1024
 NAK_RANGES_MAX = 8
 ROWS_PAGE = 512
 NEAR = 1024
 """Of subscribers that are no farther behind it is noted with every acknowledgement what they have had."""
-
-
-class Saved(Struct, array_like=True):
-    """A subscription as it is kept in the store."""
-
-    pattern: str
-    sync: int
-    ranges: list[Range]
-    since_ns: int = 0
-    anew: bool = False
-    reader: int = 0
-    had: Had = NOTHING
-    begun_by: int = 0
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Saved)
-
-
-class Subscription:
-    """What a repository knows of one subscriber."""
-
-    __slots__ = (
-        *("acked", "anew", "begun_by", "had", "had_at", "name", "pattern"),
-        *("pending", "reader", "said_sync", "since_ns", "steering", "translated"),
-    )
-
-    def __init__(self, name: str, pattern: str, since_ns: int, sync: int = 0) -> None:
-        self.name, self.pattern, self.steering, self.since_ns = name, pattern, "", since_ns
-        self.acked = RangeTracker(ranges_max=SYNC_RANGES_MAX, start=sync)
-        """What it has, in our sequence numbers; the prefix is its sync."""
-        self.pending: dict[str, RangeTracker] = {}
-        """By repository: what it acknowledged there, in that one's numbers, and could not be translated yet."""
-        self.translated: dict[str, int] = {}
-        """By repository: up to which of its numbers a gossiped sync was looked at."""
-        self.said_sync = -1
-        self.anew = False
-        """Whether it was begun anew: what others know of it may be from before."""
-        self.had, self.had_at = NOTHING, -1
-        """What it has had, whoever knew it, as of which sync of ours: sequence numbers mean nothing to others."""
-        self.reader = self.begun_by = 0
-        """The last of those who read under this name, and whose beginning it was that we answered."""
-
-    @property
-    def sync(self) -> int:
-        return self.acked.prefix
 
 
 class Dissemination:
@@ -104,6 +56,7 @@ class Dissemination:
         self._pending: dict[str, dict[str, None]] = {}
         """By repository: of whom an acknowledgement in its numbers waits for its gossip."""
         self.ended = Ends()
+        self.accounts = Accounts(keeping)
         self._known: int | None = None
 
     # --------------------------------------------------------------------------------------------------------- telling
@@ -148,7 +101,7 @@ class Dissemination:
     def _is_fenced(self, one: Subscription, reader: int) -> bool:
         """Whether somebody else has come to read under this name since; if not, that is its reader from now on."""
         if reader > one.reader:
-            one.reader = reader
+            one.reader, one.account = reader, 0
             self.save(one)
         return 0 < reader < one.reader
 
@@ -202,7 +155,7 @@ class Dissemination:
 
     def _adopt(self, one: Subscription) -> None:
         self.subscriptions[one.name], self._known = one, None
-        self.keeping.put(_saved(one), "subscriber", one.name)
+        self.keeping.put(saved(one), "subscriber", one.name)
 
     def _everything(self) -> Cut:
         chains = self.keeping.chains.values()
@@ -258,7 +211,7 @@ class Dissemination:
         begins: Had | None = None if position else (cut, ())
         if not position and not cut:
             # What others know of it counts: it passes over what it had elsewhere.
-            begins = both(had(keeping, one.sync) if one.sync else NOTHING, one.had)
+            begins = one.known(had(keeping, one.sync) if one.sync else NOTHING)
         if first > keeping.end:
             return [self._rows_to(one, first, keeping.end, (), begins)]
         rows, upto = self._recent(first)
@@ -286,7 +239,9 @@ class Dissemination:
         cut, lacks = begins or NOTHING
         where, what = (one.sync, first, upto, keeping.end), (rows, cut, keeping.session, forgotten)
         said = (keeping.stream, keeping.name, keeping.era, *where, *what)
-        event = Rectify(*said, lacks=lacks, begins=begins is not None)
+        if begins is None:
+            return keeping.say_to(one.name, Rectify(*said))
+        event = Rectify(*said, lacks=lacks, begins=True, out=one.out, beyond=one.beyond[0])
         return keeping.say_to(one.name, event)
 
     # ------------------------------------------------------------------------------------------------- retransmissions
@@ -331,6 +286,8 @@ class Dissemination:
         if self._is_fenced(one, event.reader):
             return self._fence(one) if event.steering == keeping.name and keeping.serving else []
         one.steering = event.steering
+        if event.account:
+            self.accounts.hear(one, event)
         if event.steering != keeping.name:
             table = tables(event.steering, event.era)
             if table is not None:
@@ -468,27 +425,17 @@ class Dissemination:
         if self.keeping.end - one.sync <= NEAR or cut:
             # After a restart we could not tell any more which messages those are.
             self.note_had(one, cut)
-        self.keeping.put_later(_saved(one), "subscriber", one.name)
+        self.keeping.put_later(saved(one), "subscriber", one.name)
 
     def restore(self, pairs: dict[str, bytes]) -> None:
         prefix = self.keeping.key("subscriber") + "/"
         for key, value in pairs.items():
             if key.startswith(prefix):
                 name = key[len(prefix) :].replace("%2F", "/").replace("%25", "%")
-                saved = _decoder.decode(value)
-                one = Subscription(name, saved.pattern, saved.since_ns, saved.sync)
-                one.anew, one.reader, one.had, one.begun_by = saved.anew, saved.reader, saved.had, saved.begun_by
-                self.subscriptions[name] = one
-                for first, last in saved.ranges:
-                    self._acknowledge(one, first, last)
+                self.subscriptions[name] = restored(name, value)
         over = pairs.get(self.keeping.key("ended"))
         if over:
             self.ended.restore(over)
-
-
-def _saved(one: Subscription) -> bytes:
-    whose = (one.anew, one.reader, one.had, one.begun_by)
-    return _encoder.encode(Saved(one.pattern, one.acked.prefix, one.acked.ranges(), one.since_ns, *whose))
 
 
 def _skipped(row: Row, acked: RangeTracker) -> Row:

@@ -37,6 +37,9 @@ Cut = Annotated[tuple[tuple[Name, Number], ...], Meta(max_length=RANGES_MAX)]
 Lacks = Annotated[tuple[tuple[Name, Number, Number], ...], Meta(max_length=RANGES_MAX)]
 """Publisher, first and last catenation number of messages that are not meant though a cut reaches above them."""
 
+Out = Annotated[tuple[tuple[Name, Number, Number, Number], ...], Meta(max_length=RANGES_MAX)]
+"""Publisher, first and last catenation number of messages that were handed out and not acknowledged; how often."""
+
 MESSAGES, GIVEN_UP, SKIPPED, SET_ASIDE, FORGOTTEN, DAMAGED = range(6)
 
 
@@ -248,6 +251,9 @@ class Rectify(Struct, frozen=True, array_like=True, tag=21):
     lacks: Lacks = ()
     """Of what the cut says, what was given up: the subscriber passed over it, and if it turns up, it is new."""
     begins: bool = False  # It answers one that comes, or comes back, with all that it has to know first.
+    out: Out = ()
+    beyond: Cut = ()
+    """The lives of which it has acknowledged something above its sync."""
 
 
 class SubscriberAck(Struct, frozen=True, array_like=True, tag=22):
@@ -261,6 +267,15 @@ class SubscriberAck(Struct, frozen=True, array_like=True, tag=22):
     cut: Cut = ()
     """Now and then, of a few publishers: what it has released, for repositories that cannot translate its ranges."""
     reader: Number = 0
+    account: Number = 0
+    """Of one that acknowledges each message: the number of what follows, which is answered when it is stored."""
+    reached: Cut = ()
+    """The lives of which something was acknowledged above what was acknowledged as a whole, and up to where."""
+    lacks: Lacks = ()
+    """What of that was not acknowledged."""
+    out: Out = ()
+    partial: bool = False  # There is too much to tell: what was told before is true, and not all.
+    waits: bool = False  # Whether it is to be stored at once, and answered then.
 
 
 class SubscriberNak(Struct, frozen=True, array_like=True, tag=23):
@@ -292,6 +307,7 @@ class Sync(Struct, frozen=True, array_like=True, tag=25):
     sync: Number
     end: Number
     session: Number = 0
+    account: Number = 0  # What one that acknowledges each message has told up to this number is stored.
 
 
 class Resent(Struct, frozen=True, array_like=True, tag=26):
@@ -462,38 +478,3 @@ def decode(payload: bytes) -> ControlEvent | None:
         return _decoder.decode(payload)
     except (msgspec.DecodeError, msgspec.ValidationError):
         return None
-
-
-# ------------------------------------------------------------------------------------------------------------ topics
-
-ROOT = "~narada"
-_QUOTED = str.maketrans({"%": "%25", "/": "%2F", "#": "%23", "+": "%2B"})
-
-
-def is_control(topic: str) -> bool:
-    """Whether participants speak to each other there. The topic is reserved, so no wildcard means it."""
-    return topic.startswith(f"{ROOT}/")
-
-
-def level(name: str) -> str:
-    return name.translate(_QUOTED)
-
-
-def bundle_topic(stream: str) -> str:
-    """Where clients speak to every repository of the bundle."""
-    return f"{ROOT}/{level(stream)}/bundle"
-
-
-def gossip_topic(stream: str) -> str:
-    """Where repositories speak to each other."""
-    return f"{ROOT}/{level(stream)}/gossip"
-
-
-def stable_topic(stream: str, repository: str) -> str:
-    """Where a repository tells the subscribers that it steers what is stored."""
-    return f"{ROOT}/{level(stream)}/stable/{level(repository)}"
-
-
-def inbox_topic(stream: str, name: str) -> str:
-    """Where one participant is spoken to."""
-    return f"{ROOT}/{level(stream)}/to/{level(name)}"

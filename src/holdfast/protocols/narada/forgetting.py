@@ -12,8 +12,9 @@ row back, which is bounded itself.
 from holdfast.model.batches import Batch
 from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.ends import End
-from holdfast.protocols.narada.events import Forget, bundle_topic, encode, inbox_topic
+from holdfast.protocols.narada.events import Forget, encode
 from holdfast.protocols.narada.participant import Effects, Ended, Listen, Say, Unlisten, control_events
+from holdfast.protocols.narada.topics import bundle_topic, inbox_topic
 from holdfast.protocols.node import CancelTimer, SetTimer
 
 AGAIN_TIMER = "again"

@@ -29,7 +29,6 @@ from holdfast.protocols.narada.events import (
     Resent,
     Row,
     encode,
-    gossip_topic,
     life_of,
     number_of,
 )
@@ -37,6 +36,7 @@ from holdfast.protocols.narada.keeping import Keeping, notice
 from holdfast.protocols.narada.members import NEVER, Member
 from holdfast.protocols.narada.participant import Effects, Read, Say
 from holdfast.protocols.narada.rows import RowTable, merged
+from holdfast.protocols.narada.topics import gossip_topic
 from holdfast.protocols.trackers import Range
 
 ROWS_PAGE = 1024

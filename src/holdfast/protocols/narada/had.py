@@ -160,8 +160,8 @@ def account(keeping: Keeping, sync: int, cut: Cut = ()) -> Had:
     return (cut, tuple(lacks)) if len(lacks) <= RANGES_MAX else NOTHING
 
 
-def both(one: Had, other: Had) -> Had:
-    """What is had by at least one of two accounts of the same subscriber."""
+def both(one: Had, other: Had, lives_max: int = LIVES_MAX) -> Had:
+    """What is had by at least one of two accounts of the same subscriber; the first if that is too much."""
     if not other[0] or one == other:
         return one
     cuts, lacking = ({}, {}), ({}, {})  # type: tuple[dict[Life, int], ...], tuple[dict[Life, list[Range]], ...]
@@ -180,7 +180,7 @@ def both(one: Had, other: Had) -> Had:
             reached = cuts[less].get(who, 0)
             missing = [(max(low, first), min(high, last)) for first, last in known] + [(max(low, reached + 1), high)]
             left += [(who[0], first, last) for first, last in missing if first <= last]
-    if len(merged) > LIVES_MAX or len(left) > RANGES_MAX:
+    if len(merged) > lives_max or len(left) > RANGES_MAX:
         return one
     return tuple((who[0], cat) for who, cat in sorted(merged.items())), tuple(sorted(left))
 

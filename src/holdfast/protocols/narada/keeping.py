@@ -26,7 +26,6 @@ from holdfast.protocols.narada.events import (
     Registration,
     Row,
     encode,
-    inbox_topic,
     life_of,
     number_of,
 )
@@ -35,6 +34,7 @@ from holdfast.protocols.narada.lives import EndedLives, Settled, settled
 from holdfast.protocols.narada.participant import Effects, Put, Say
 from holdfast.protocols.narada.pieces import Pieces
 from holdfast.protocols.narada.rows import RowTable
+from holdfast.protocols.narada.topics import inbox_topic
 from holdfast.protocols.node import Report
 
 NOTICES_MAX = 2048

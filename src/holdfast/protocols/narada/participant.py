@@ -20,6 +20,8 @@ The driver's duties
    was released; a driver that stores both in one transaction gives its application each message once, across crashes
    of the subscriber too. `start` gets back what was persisted.
 8. Call `consumed` when the application has taken what was released: the subscriber releases so much more.
+   A subscriber whose application acknowledges each message releases nothing: `Ready` says that `hand_out` may have the
+   next message, or a gap. Its application answers with `ack` or `nack`; `Acknowledged` says which of these are stored.
 9. Call `settle` soon after something was handed over and nothing more is waiting right now. What is published, stored
    and acknowledged leaves there, so a driver that forgets it stalls.
 10. A timer fires once, at or after its time, by `timer(name)`. Setting a name again replaces it.
@@ -198,6 +200,19 @@ class Gap(Struct, frozen=True, gc=False):
     damaged: bool = False
 
 
+class Ready(Struct, frozen=True, gc=False):
+    """There may be something for `hand_out`, where an application acknowledges each message."""
+
+    stream: str
+
+
+class Acknowledged(Struct, frozen=True, gc=False):
+    """These acknowledgements are stored: what they are of does not come again."""
+
+    stream: str
+    tickets: tuple[int, ...]
+
+
 Effect = (
     Listen
     | Unlisten
@@ -219,6 +234,8 @@ Effect = (
     | Begun
     | Release
     | Gap
+    | Ready
+    | Acknowledged
     | SetTimer
     | CancelTimer
     | Persist

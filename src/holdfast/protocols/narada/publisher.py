@@ -40,10 +40,8 @@ from holdfast.protocols.narada.events import (
     Refusal,
     Retransmit,
     Run,
-    bundle_topic,
     catenation,
     encode,
-    inbox_topic,
 )
 from holdfast.protocols.narada.fingerprints import fingerprint
 from holdfast.protocols.narada.participant import (
@@ -57,6 +55,7 @@ from holdfast.protocols.narada.participant import (
     control_events,
 )
 from holdfast.protocols.narada.steering import PROBE_TIMER, Steering
+from holdfast.protocols.narada.topics import bundle_topic, inbox_topic
 from holdfast.protocols.node import CancelTimer, SetTimer
 from holdfast.protocols.trackers import RangeTracker
 

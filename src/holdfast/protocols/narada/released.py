@@ -12,10 +12,12 @@ from msgspec import Struct
 
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.chains import without
-from holdfast.protocols.narada.events import RANGES_MAX, Lacks, catenation, life_of, number_of
+from holdfast.protocols.narada.events import RANGES_MAX, Cut, Lacks, Out, catenation, life_of, number_of
 from holdfast.protocols.trackers import Range, RangeTracker
 
 WINDOW = 4096
+
+Life = tuple[str, int]
 
 
 class Saved(Struct, array_like=True):
@@ -118,8 +120,34 @@ class Released:
                 cut[who] = min(cut[who], entry.cat - 1)
         return tuple((publisher, cat) for (publisher, _), cat in cut.items())
 
-    def skip(self, cut: tuple[tuple[str, int], ...], lacks: Lacks = ()) -> None:
-        """Nothing up to these numbers is wanted, but for what is lacking: that was passed over as a gap."""
+    def account(self, lives: Iterable[Life], fresh: Iterable[Entry], out: Iterable[Entry]) -> tuple[Cut, Lacks]:
+        """Of these lives what was acknowledged: up to where something was, and what below that was not.
+
+        What is `fresh` was not handed out, what is `out` not acknowledged; what is missing was told as a gap.
+        """
+        reached = {who: self._lives[who].highest for who in lives if who in self._lives}
+        for entry in fresh:
+            who = (entry.publisher, life_of(entry.cat))
+            if who in reached:
+                reached[who] = min(reached[who], number_of(entry.cat) - 1)
+        missing = {who: list(self._lives[who].gaps()) for who in reached}
+        for entry in out:
+            who = (entry.publisher, life_of(entry.cat))
+            if who in missing:
+                missing[who].append((number_of(entry.cat), number_of(entry.cat_last)))
+        lacks = [
+            (who[0], catenation(who[1], first), catenation(who[1], min(last, upto)))
+            for who, upto in sorted(reached.items())
+            for first, last in _joined(missing[who])
+            if first <= upto
+        ]
+        return tuple((name, catenation(life, upto)) for (name, life), upto in sorted(reached.items())), tuple(lacks)
+
+    def skip(self, cut: tuple[tuple[str, int], ...], lacks: Lacks = (), out: Out = ()) -> None:
+        """Nothing up to these numbers is wanted, but for what is lacking: that was passed over as a gap.
+
+        What is `out` was not: it was handed out and not acknowledged, and if it does not come any more, that is a gap.
+        """
         for publisher, cat in cut:
             life, number = life_of(cat), number_of(cat)
             gaps = [
@@ -130,7 +158,9 @@ class Released:
             tracker = self._tracker(publisher, life, 1 if gaps else number + 1)
             for low, high in without((1, number), gaps) if number > tracker.prefix else ():
                 tracker.add(low, high)
-            for low, high in gaps:
+            mine = [(first, last) for name, first, last, _ in out if (name, life_of(first)) == (publisher, life)]
+            given = [(number_of(first), number_of(last)) for first, last in mine]
+            for low, high in (part for gap in gaps for part in without(gap, given)):
                 self.pass_over(publisher, catenation(life, low), high - low + 1)
 
     # ---- across restarts
@@ -154,3 +184,14 @@ class Released:
 
     def __len__(self) -> int:
         return len(self._lives)
+
+
+def _joined(parts: list[Range]) -> list[Range]:
+    """The same numbers in as few ranges as possible, in order."""
+    found: list[Range] = []
+    for first, last in sorted(parts):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found

@@ -46,16 +46,12 @@ from holdfast.protocols.narada.events import (
     SubscriberAck,
     SubscriberNak,
     Tidings,
-    bundle_topic,
     encode,
-    gossip_topic,
-    inbox_topic,
-    is_control,
-    stable_topic,
 )
 from holdfast.protocols.narada.managed import Managed
 from holdfast.protocols.narada.mending import Harm
 from holdfast.protocols.narada.participant import Append, Commit, Effects, Listen, Say, Unlisten, control_events
+from holdfast.protocols.narada.topics import bundle_topic, gossip_topic, inbox_topic, is_control, stable_topic
 from holdfast.protocols.node import SetTimer
 
 TICK_TIMER, NAK_TIMER = "tick", "nak"
@@ -225,6 +221,7 @@ class Repository:
                 effects.append(Append(stream, entries))
             effects += puts
             managed.forgetting.begin_commit()
+            managed.dissemination.accounts.begin_commit()
         self._tokens += 1
         self._committing = self._tokens
         effects.append(Commit(self._committing, self.config.level))
@@ -245,7 +242,7 @@ class Repository:
                 managed.bundle.on_stored(rows)
                 effects += managed.dissemination.announce(rows)
                 managed.intake.note_stored(rows)
-            effects += managed.forgetting.committed()
+            effects += [*managed.forgetting.committed(), *managed.dissemination.accounts.committed()]
             managed.bundle.note_recovered(now)
         return effects
 

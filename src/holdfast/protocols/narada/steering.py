@@ -8,8 +8,9 @@ that they steer a client; both may say what they like, since nothing that they s
 """
 
 from holdfast.protocols.narada.config import SteeringConfig
-from holdfast.protocols.narada.events import Migrate, Probe, ProbeReply, bundle_topic, encode
+from holdfast.protocols.narada.events import Migrate, Probe, ProbeReply, encode
 from holdfast.protocols.narada.participant import Effects, Say
+from holdfast.protocols.narada.topics import bundle_topic
 from holdfast.protocols.node import Report, SetTimer
 
 PROBE_TIMER = "probe"

@@ -32,6 +32,7 @@ from holdfast.protocols.narada.events import (
     Migrate,
     Persistent,
     ProbeReply,
+    Ranges,
     Recovery,
     Rectify,
     Refusal,
@@ -40,14 +41,11 @@ from holdfast.protocols.narada.events import (
     SubscriberAck,
     SubscriberNak,
     Sync,
-    bundle_topic,
     encode,
-    inbox_topic,
-    is_control,
-    stable_topic,
 )
 from holdfast.protocols.narada.participant import (
     Begun,
+    Effect,
     Effects,
     Gap,
     Listen,
@@ -60,6 +58,7 @@ from holdfast.protocols.narada.participant import (
 from holdfast.protocols.narada.pieces import Pieces
 from holdfast.protocols.narada.released import Released
 from holdfast.protocols.narada.steering import PROBE_TIMER, Steering
+from holdfast.protocols.narada.topics import bundle_topic, inbox_topic, is_control, stable_topic
 from holdfast.protocols.narada.unconsumed import Unconsumed
 from holdfast.protocols.narada.voids import pass_void
 from holdfast.protocols.node import CancelTimer, Persist, Report, SetTimer
@@ -205,21 +204,10 @@ class Subscriber:
     def _recovery(self, position: int, now: float) -> Say:
         config = self.config
         self._steering.asked(now)
-        return self._to_bundle(
-            Recovery(
-                config.stream,
-                self.name,
-                self._steering.repository,
-                self.pattern,
-                config.start,
-                config.value,
-                position,
-                () if position else self._cut(),
-                config.anew and not self._begun and not position,
-                self._begun or bool(len(self.released)),
-                self.reader,
-            )
-        )
+        said = (config.stream, self.name, self._steering.repository, self.pattern, config.start, config.value, position)
+        anew = config.anew and not self._begun and not position
+        begun = self._begun or bool(len(self.released))
+        return self._to_bundle(Recovery(*said, () if position else self._cut(), anew, begun, self.reader))
 
     def _cut(self) -> Cut:
         """What the application has: of what was released, that which it has consumed."""
@@ -292,7 +280,7 @@ class Subscriber:
         begins, self._begun = not self._begun, True
         if begins and self.config.anew:
             self.released.begin_anew()
-        self.released.skip(event.cut, event.lacks)
+        self.released.skip(event.cut, event.lacks, event.out)
         effects: Effects = [Begun(self.config.stream, event.repository)] if begins else []
         if begins and self.config.remember:
             # What is not wanted is not wanted either by whoever goes on under this name.
@@ -361,7 +349,7 @@ class Subscriber:
         if row.kind != MESSAGES:
             for gap in pass_void(self.config.stream, row, backlog, self.released):
                 self.unconsumed.add_gap(max(row.first, backlog.position), gap)
-                effects.append(gap)
+                effects.append(self._gap(gap))
         elif not self._release_row(row, effects):
             return False
         backlog.advance(row.last + 1)
@@ -395,7 +383,13 @@ class Subscriber:
             for batch in part.batch.matching(self._filters):
                 one = Entry(batch.first + shift, part.cat + batch.first - part.batch.first, batch, part.time_ns)
                 self.unconsumed.add(one)
-                effects.append(Release(self.config.stream, self._steering.repository, one))
+                effects.append(self._released(one))
+
+    def _released(self, entry: Entry) -> Effect:
+        return Release(self.config.stream, self._steering.repository, entry)
+
+    def _gap(self, gap: Gap) -> Effect:
+        return gap
 
     # --------------------------------------------------------------------------------------------- asking for the rest
 
@@ -441,12 +435,15 @@ class Subscriber:
 
     def _schedule_ack(self) -> Effects:
         """Acknowledge soon if there is something to acknowledge, else when it is time for a sign of life."""
-        # Of what came from an earlier repository it is costly to tell, so that waits for the timer.
-        soon = not self.unconsumed.is_plain or self.synced < self._taken()
+        soon = self._has_news()
         if self._ack_due and (self._ack_soon or not soon):
             return []
         self._ack_due, self._ack_soon = True, soon
         return [SetTimer(ACK_TIMER, self.config.ack_s if soon else self.config.beat_s)]
+
+    def _has_news(self) -> bool:
+        # Of what came from an earlier repository it is costly to tell, so that waits for the timer.
+        return not self.unconsumed.is_plain or self.synced < self._taken()
 
     def _acknowledge(self, now: float) -> Effects:
         self._ack_due = self._ack_soon = False
@@ -456,11 +453,13 @@ class Subscriber:
         ranges = ((self.synced + 1, behind),) if behind > self.synced else ()
         again = self._schedule_ack()
         self._steering.asked(now)
-        repository = self._steering.repository
+        return [self._to_bundle(self._ack(ranges)), *again]
+
+    def _ack(self, ranges: Ranges) -> SubscriberAck:
         # Numbers mean nothing to a repository that has restarted since, and does not know by heart what lies there.
         cut = self._cut() if len(self.released) <= (CUT_SOON_MAX if ranges else CUT_MAX) else ()
-        ack = SubscriberAck(self.config.stream, self.name, repository, self.era, ranges, cut, self.reader)
-        return [self._to_bundle(ack), *again]
+        repository = self._steering.repository
+        return SubscriberAck(self.config.stream, self.name, repository, self.era, ranges, cut, self.reader)
 
     def _to_bundle(self, event: Recovery | SubscriberAck | SubscriberNak) -> Say:
         return Say(bundle_topic(self.config.stream), encode(event))

@@ -13,11 +13,12 @@ it steers it: what it believes may be from before.
 
 from collections.abc import Mapping
 
-from holdfast.protocols.narada.dissemination import Dissemination, Subscription
+from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.events import Tidings
-from holdfast.protocols.narada.had import NOTHING, Had
+from holdfast.protocols.narada.had import NOTHING, Had, both
 from holdfast.protocols.narada.members import Member
 from holdfast.protocols.narada.participant import Effects
+from holdfast.protocols.narada.subscription import Subscription
 
 NAMES_MAX, ACCOUNTS_MAX = 1024, 8
 """What is told at once: so many subscriptions that have had the same, and so many that have not."""
@@ -70,7 +71,7 @@ class Telling:
         if one.anew and one.steering != self._keeping.name:
             return NOTHING
         self._dissemination.note_had(one)
-        return one.had
+        return both(one.had, one.beyond)
 
     # --------------------------------------------------------------------------------------------------------- hearing
 

@@ -7,7 +7,7 @@ the acknowledgement back. So a slow application acknowledges what it takes which
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
 
@@ -41,8 +41,9 @@ class Hold(Struct):
 class Unconsumed:
     """Items in the order of their release: those from the time of earlier repositories, then those of this one."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, out: Callable[[], Iterable[Entry]] = lambda: ()) -> None:
+        self._name, self._out = name, out
+        """`out` are messages of earlier repositories that the application has, and has to acknowledge."""
         self.bytes = 0
         self._earlier: deque[Item] = deque()
         self._items: deque[Item] = deque()
@@ -68,7 +69,7 @@ class Unconsumed:
         self._earlier.extend(self._items)
         self._items.clear()
         self._holds, self._highest = [], {}
-        for entry in _entries(self._earlier):
+        for entry in (*_entries(self._earlier), *self._out()):
             who = (entry.publisher, life_of(entry.cat))
             self._highest[who] = max(self._highest.get(who, 0), entry.cat_last)
 
@@ -93,6 +94,25 @@ class Unconsumed:
             self.bytes += rest.batch.cost_bytes
         self._drop_told()
 
+    def take_one(self) -> tuple[Entry | Gap | None, bool]:
+        """Take the next message, or gap, if there is one; and whether it came from an earlier repository."""
+        earlier = bool(self._earlier)
+        items = self._earlier or self._items
+        if not items:
+            return None, False
+        item = items[0]
+        if item.entry is None:
+            self.tell_gap()
+            return item.gap, earlier
+        one = item.entry.part(item.entry.first, item.entry.first)
+        self.take(one)
+        return one, earlier
+
+    @property
+    def gap_is_next(self) -> bool:
+        items = self._earlier or self._items
+        return bool(items) and items[0].entry is None
+
     def tell_gap(self) -> None:
         """The application was told of the next gap."""
         item = next((one for one in (*self._earlier, *self._items) if one.gap is not None and not one.told), None)
@@ -104,15 +124,13 @@ class Unconsumed:
     def _drop_told(self) -> None:
         while (items := self._earlier or self._items) and items[0].told:
             items.popleft()
-        if not self._earlier:
-            self._holds, self._highest = [], {}
 
     # ------------------------------------------------------------------------------------------------ acknowledgements
 
     @property
     def is_plain(self) -> bool:
         """Whether nothing is left of the time of earlier repositories, so that `upto` costs nothing."""
-        return not self._earlier
+        return not self._earlier and not self._holds
 
     def upto(self, position: int) -> int:
         """Up to which number of the repository that steers everything was taken, or passed over.
@@ -125,7 +143,7 @@ class Unconsumed:
         if not self._holds:
             return upto
         lowest: dict[Life, int] = {}
-        for entry in _entries(self._earlier):
+        for entry in (*_entries(self._earlier), *self._out()):
             who = (entry.publisher, life_of(entry.cat))
             lowest[who] = min(lowest.get(who, entry.cat), entry.cat)
         holds, self._holds = self._holds, []

@@ -5,6 +5,8 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar, Literal, get_args
 
+from msgspec.structs import replace
+
 from holdfast.model.reliable import Level, Retention
 from holdfast.protocols.narada import (
     PublisherConfig,
@@ -15,6 +17,7 @@ from holdfast.protocols.narada import (
 )
 from holdfast.simulation.kernel import stream
 from holdfast.simulation.reliable.bus import BusConfig
+from holdfast.simulation.reliable.manual_hosts import Habits
 from holdfast.simulation.reliable.world import ReliableWorld
 
 ReliableClass = Literal[
@@ -36,6 +39,7 @@ ReliableClass = Literal[
     "positions",
     "forget",
     "away",
+    "acks",
     "registration",
     "levels",
     "bounds",
@@ -112,14 +116,13 @@ class Author:
     # ------------------------------------------------------------------------------------------------------- the cast
 
     def write(self) -> None:
-        chance = self.chance
         config = self._repository_config()
         for name in self.repositories:
             self.world.repository(name, config, retention=self._retention_of())
         for name in self.publishers:
             self.world.publisher(name, self._publisher_config(name, self._copies()))
         for name in self.subscribers:
-            self.world.subscriber(name, self._subscriber_config(name), consume_s=chance.choice((0.0, 0.0, 0.002)))
+            self._cast_subscriber(name)
         for name in self.publishers:
             self._publications(name)
         for one in self.parts:
@@ -127,6 +130,17 @@ class Author:
         self.world.at(self.end_s, self.world.bus.heal)
         back = [name for name in self.subscribers if name not in self.away]
         self.world.at(self.end_s, self.world.recover(*self.repositories, *self.publishers, *back))
+
+    def _cast_subscriber(self, name: str) -> None:
+        chance, config = self.chance, self._subscriber_config(name)
+        if not self._is_any("acks"):
+            self.world.subscriber(name, config, consume_s=chance.choice((0.0, 0.0, 0.002)))
+            return
+        unacked_max, by_key = chance.choice((1, 3, 20, 1000)), chance.random() < 0.3
+        config = replace(config, remember=False, unacked_max=unacked_max, by_key=by_key)
+        nacked, cumulative = chance.choice((0.0, 0.1, 0.4)), chance.choice((0.0, 0.2))
+        habits = Habits(chance.choice((0.0, 0.01, 0.3)), nacked, cumulative)
+        self.world.manual_subscriber(name, config, habits=habits)
 
     def _copies(self) -> int:
         if self._is_any("disk", "damage"):
@@ -406,6 +420,14 @@ class Author:
             self.away.add(name)
         self.chance.choice((self._repository, self._all_but_one, self._join, self._leave))()
 
+    def _acks(self) -> None:
+        """Applications acknowledge each message, give some back, and die; so do others."""
+        self._each(self.subscribers)
+        if self.chance.random() < 0.7:
+            self._each([*self.repositories, *self.subscribers])
+        if self.chance.random() < 0.3:
+            self._partition()
+
     def _registration(self) -> None:
         """The owner lets some in and others not, and changes its mind."""
         for version in range(1, self.chance.randint(1, 3) + 1):
@@ -453,6 +475,7 @@ class Author:
         "positions": _positions,
         "forget": _forget,
         "away": _away,
+        "acks": _acks,
         "registration": _registration,
         "levels": _levels,
         "bounds": _bounds,

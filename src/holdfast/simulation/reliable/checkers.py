@@ -18,6 +18,7 @@
 | behind | and in the end none believes less than another one knows (`agreeing`) |
 | hasty | retention takes nothing that is neither old enough nor too much (`retained`) |
 | kept | and in the end nothing is left that it may take |
+| unanswered, miscounted | and what is promised to applications that acknowledge each message (`answered`) |
 | gapped | a subscriber is told of nothing as forgotten, or damaged, that is not, or that it has had |
 """
 
@@ -30,7 +31,9 @@ from holdfast.model.reliable import Entry, Level
 from holdfast.model.topics import matches
 from holdfast.protocols.narada.events import life_of, number_of
 from holdfast.simulation.reliable.agreeing import behind
+from holdfast.simulation.reliable.answered import check_answers
 from holdfast.simulation.reliable.history import History, Identity, Released, identities
+from holdfast.simulation.reliable.manual_hosts import ManualHost
 from holdfast.simulation.reliable.retained import check_retention
 
 if TYPE_CHECKING:
@@ -56,6 +59,8 @@ Fault = Literal[
     "hasty",
     "kept",
     "gapped",
+    "unanswered",
+    "miscounted",
 ]
 EXAMPLES_MAX = 5
 EVERYTHING = 1 << 60
@@ -108,6 +113,9 @@ def judge(world: "ReliableWorld") -> Judgement:
         releases = world.history.releases[subscriber.name]
         judgement.releases += len(releases)
         _check_releases(judgement, world.history, subscriber, releases)
+        if isinstance(subscriber, ManualHost):
+            wanted = _wanted(world.history, subscriber, stored, retained)
+            check_answers(judgement.add, world.history, subscriber, wanted, not forgetful)
         if subscriber.up and subscriber.machine.state != "refused":
             _check_complete(judgement, world.history, subscriber, releases, stored, retained)
             if not forgetful:
@@ -199,7 +207,7 @@ def _check_forgotten(judgement: Judgement, world: "ReliableWorld", members: list
 def _check_releases(
     judgement: Judgement, history: History, subscriber: "SubscriberHost", releases: list[Released]
 ) -> None:
-    name, remembers = subscriber.name, subscriber.config.remember
+    name, remembers, manual = subscriber.name, subscriber.config.remember, isinstance(subscriber, ManualHost)
     seen: dict[int, set[Identity]] = defaultdict(set)
     highest: dict[tuple[int, str, int], int] = {}
     gaps = history.gapped(name)
@@ -212,6 +220,8 @@ def _check_releases(
             judgement.add("created", f"{name} got {one.identity} with {one.payload!r} on {one.topic}.")
         if not one.stable:
             judgement.add("unstable", f"{name} got {one.identity} before {one.repository} had stored it.")
+        if manual:
+            continue  # What comes again, and when, is for another judge.
         own_life = 0 if remembers else one.life
         if one.identity in seen[own_life]:
             judgement.add("repeated", f"{name} got {one.identity} again, from {one.repository}, at {one.time_s:.3f} s.")
@@ -253,20 +263,27 @@ def _check_complete(
 ) -> None:
     if subscriber.config.where:
         return
-    pattern, since_s = subscriber.machine.pattern, 0.0
-    if subscriber.config.start != "start" or retained:
-        # Wherever it began, what was published after that is for it.
-        since_s = history.beginning_s(subscriber.name, subscriber.config.anew)
-    wanted = {
-        identity
-        for identity, topic in stored.items()
-        if matches(pattern, topic) and history.publications[identity].time_s >= since_s
-    }
+    wanted = _wanted(history, subscriber, stored, retained)
     missing = wanted - {one.identity for one in releases}
     if retained or history.ruined:
         missing -= history.gapped(subscriber.name)
     if missing:
         judgement.add("unreleased", f"{subscriber.name} did not get {sorted(missing)[:5]}.")
+
+
+def _wanted(
+    history: History, subscriber: "SubscriberHost", stored: dict[Identity, str], retained: bool
+) -> set[Identity]:
+    """What of what is stored a subscriber is to get."""
+    pattern, since_s = subscriber.machine.pattern, 0.0
+    if subscriber.config.start != "start" or retained:
+        # Wherever it began, what was published after that is for it.
+        since_s = history.beginning_s(subscriber.name, subscriber.config.anew)
+    return {
+        identity
+        for identity, topic in stored.items()
+        if matches(pattern, topic) and history.publications[identity].time_s >= since_s
+    }
 
 
 def _check_ruined(judgement: Judgement, history: History, name: str) -> None:

@@ -1,7 +1,7 @@
 """What happened in a run of reliable topics, as its applications and stores saw it: what the checkers judge."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -53,6 +53,21 @@ class Discarded(Struct, frozen=True):
     """What everything weighed that was kept there from them on."""
 
 
+class Answer(Struct, frozen=True):
+    """What happened to a message that is acknowledged by itself: `handed`, `acked`, `nacked` or `confirmed`."""
+
+    what: str
+    life: int
+    """Of the subscriber."""
+    identity: Identity
+    count: int = 0
+    """How often it was handed out, as its subscriber says."""
+    repository: str = ""
+    """The one that confirmed it, or steered."""
+    time_s: float = 0.0
+    """When it was handed out, or may come again."""
+
+
 class GapTold(Struct, frozen=True):
     """A subscriber was told that these were forgotten before it got them."""
 
@@ -96,6 +111,8 @@ class History:
         """By subscriber: what retention took before it was read."""
         self.damage_told: dict[str, set[Identity]] = defaultdict(set)
         """By subscriber: what it was told is damaged, and lost."""
+        self.answers: dict[str, list[Answer]] = defaultdict(list)
+        """By subscriber whose application acknowledges each message: what was handed out, acknowledged, and so on."""
         self.stores: dict[str, set[Identity]] = defaultdict(set)
         """By repository: what was ever committed there."""
 
@@ -149,6 +166,22 @@ class History:
             one = Released(life, identity, repository, entry.batch.topic, payload, identity in stored, now)
             self.releases[name].append(one)
 
+    def handed_out(self, name: str, life: int, repository: str, entry: Entry, count: int, now: float) -> None:
+        # It may be handed out long after it was released, or again, when somebody else steers.
+        having = [one for one, stored in self.stores.items() if identities(entry)[0] in stored]
+        self.released(name, life, having[0] if having else repository, entry, now)
+        self.answers[name].append(Answer("handed", life, identities(entry)[0], count, repository, now))
+
+    def acked(self, name: str, life: int, whose: Iterable[tuple[str, int]]) -> None:
+        self.answers[name] += [Answer("acked", life, identity_of(*one)) for one in whose]
+
+    def nacked(self, name: str, life: int, whose: tuple[str, int], until_s: float) -> None:
+        self.answers[name].append(Answer("nacked", life, identity_of(*whose), time_s=until_s))
+
+    def confirmed(self, name: str, life: int, whose: Iterable[tuple[str, int]], repository: str) -> None:
+        done = [Answer("confirmed", life, identity_of(*one), repository=repository) for one in whose]
+        self.answers[name] += done
+
     def gap(self, name: str, own_life: int, gap: Gap) -> None:
         publisher, life, low, high = gap.publisher, life_of(gap.first), number_of(gap.first), number_of(gap.last)
         self.gaps[name].append((publisher, life, low, high))
@@ -169,6 +202,10 @@ class History:
     def forgotten(self) -> set[Identity]:
         """What retention took, at any repository."""
         return {identity for discard in self.discards for identity in discard.identities}
+
+
+def identity_of(publisher: str, cat: int) -> Identity:
+    return publisher, life_of(cat), number_of(cat)
 
 
 def identities(entry: Entry) -> list[Identity]:

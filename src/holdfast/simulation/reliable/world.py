@@ -32,6 +32,7 @@ from holdfast.simulation.reliable.hosts import (
     SubscriberHost,
     batch_of,
 )
+from holdfast.simulation.reliable.manual_hosts import Habits, ManualHost
 from holdfast.simulation.reliable.repository_hosts import RepositoryHost
 
 POLL_S = 0.5
@@ -113,6 +114,18 @@ class ReliableWorld:
     ) -> SubscriberHost:
         config = replace(config or SubscriberConfig(name, self.stream), name=name, stream=self.stream)
         host = SubscriberHost(config, self.kernel, self.medium, self.history, self._check, consume_s)
+        self.subscribers[name] = host
+        if start:
+            host.start()
+        return host
+
+    def manual_subscriber(
+        self, name: str, config: SubscriberConfig | None = None, start: bool = True, habits: Habits | None = None
+    ) -> ManualHost:
+        """A subscriber whose application acknowledges each message, as is its habit."""
+        config = replace(config or SubscriberConfig(name, self.stream), name=name, stream=self.stream)
+        chance = stream(self.seed, f"application {name}")
+        host = ManualHost(config, self.kernel, self.medium, self.history, self._check, chance, habits)
         self.subscribers[name] = host
         if start:
             host.start()

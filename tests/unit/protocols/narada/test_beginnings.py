@@ -11,12 +11,12 @@ from holdfast.protocols.narada.events import (
     Row,
     catenation,
     encode,
-    inbox_topic,
 )
 from holdfast.protocols.narada.fingerprints import fingerprint
 from holdfast.protocols.narada.participant import Effects, Gap, Release
 from holdfast.protocols.narada.released import Released
 from holdfast.protocols.narada.steering import PROBE_TIMER
+from holdfast.protocols.narada.topics import inbox_topic
 from holdfast.protocols.node import Persist
 from tests.support.reliable import subscriber
 

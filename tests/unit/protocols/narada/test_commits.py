@@ -2,10 +2,11 @@
 
 from holdfast.model.batches import make_batch
 from holdfast.protocols.narada import Repository, RepositoryConfig
-from holdfast.protocols.narada.events import Order, Run, bundle_topic, encode
+from holdfast.protocols.narada.events import Order, Run, encode
 from holdfast.protocols.narada.fingerprints import fingerprint
 from holdfast.protocols.narada.participant import Append, Commit, Effects, Say
 from holdfast.protocols.narada.repository import TICK_TIMER
+from holdfast.protocols.narada.topics import bundle_topic
 
 STREAM = "orders"
 

@@ -5,9 +5,10 @@ import msgspec
 from holdfast.model.batches import make_batch
 from holdfast.model.reliable import Level
 from holdfast.protocols.narada import Repository, RepositoryConfig
-from holdfast.protocols.narada.events import SKIPPED, Fetch, Gossip, encode, inbox_topic
+from holdfast.protocols.narada.events import SKIPPED, Fetch, Gossip, encode
 from holdfast.protocols.narada.keeping import Head
 from holdfast.protocols.narada.participant import Effects, Read, Say, control_events
+from holdfast.protocols.narada.topics import inbox_topic
 from tests.unit.protocols.narada.test_commits import STREAM, commit, publish, serving
 
 CONFIG = RepositoryConfig("r1", level=Level.MEMORY, reserve=100)

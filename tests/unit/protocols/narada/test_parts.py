@@ -14,11 +14,9 @@ from holdfast.protocols.narada.events import (
     SKIPPED,
     ProbeReply,
     Row,
-    bundle_topic,
     catenation,
     decode,
     encode,
-    inbox_topic,
     life_of,
     number_of,
 )
@@ -27,6 +25,7 @@ from holdfast.protocols.narada.pieces import Pieces
 from holdfast.protocols.narada.released import Released
 from holdfast.protocols.narada.rows import RowTable
 from holdfast.protocols.narada.steering import Steering
+from holdfast.protocols.narada.topics import bundle_topic, inbox_topic
 
 
 def _batch(first: int, *payloads: bytes) -> Batch:

@@ -2,9 +2,10 @@
 
 from holdfast.model.batches import Batch
 from holdfast.protocols.narada import Publisher, PublisherConfig
-from holdfast.protocols.narada.events import Opened, ProbeReply, encode, inbox_topic
+from holdfast.protocols.narada.events import Opened, ProbeReply, encode
 from holdfast.protocols.narada.participant import Effects, Emit
 from holdfast.protocols.narada.steering import PROBE_TIMER
+from holdfast.protocols.narada.topics import inbox_topic
 
 CAUSAL, FIFO = 2, 1
 

@@ -13,10 +13,10 @@ from holdfast.protocols.narada.events import (
     SubscriberAck,
     decode,
     encode,
-    inbox_topic,
 )
 from holdfast.protocols.narada.participant import Effects, Rejected, Say
 from holdfast.protocols.narada.steering import PROBE_TIMER
+from holdfast.protocols.narada.topics import inbox_topic
 from holdfast.simulation.reliable.world import ReliableWorld
 from tests.support.reliable import publish, subscriber, world_of
 

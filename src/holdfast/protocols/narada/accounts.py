@@ -1,0 +1,56 @@
+"""Accounts of readers that acknowledge each message: what they have acknowledged out of order, and have out.
+
+An account is complete by itself, and replaces the one before it: what was acknowledged above the reader's sync, by
+identity, so that it is true at every repository; and what was handed out and not acknowledged, with how often. All
+repositories of the bundle hear it. If the reader waits for it, the one that steers it stores it with the next commit,
+and says so then: an acknowledgement that was confirmed is not forgotten by a crash of that repository. Otherwise it is
+stored when something else is.
+"""
+
+from holdfast.protocols.narada.events import SubscriberAck, Sync
+from holdfast.protocols.narada.had import both
+from holdfast.protocols.narada.keeping import Keeping
+from holdfast.protocols.narada.participant import Effects
+from holdfast.protocols.narada.subscription import Subscription, saved
+
+
+class Accounts:
+    """The accounts of one stream at one repository."""
+
+    def __init__(self, keeping: Keeping) -> None:
+        self._keeping = keeping
+        self._heard: dict[str, Subscription] = {}
+        self._committing: list[tuple[Subscription, int]] = []
+
+    def hear(self, one: Subscription, event: SubscriberAck) -> None:
+        """A reader's account; one that comes late changes nothing."""
+        if event.account > one.account:
+            one.account, one.out = event.account, event.out
+            if event.steering != self._keeping.name:
+                # It is told from the sync of another repository on, and ours may lie before what we knew.
+                one.had = both(one.had, one.beyond)
+            if not event.partial:
+                one.beyond = (event.reached, event.lacks)
+            self._keeping.put_later(saved(one), "subscriber", one.name)
+        if event.waits and event.steering == self._keeping.name:
+            self._keeping.put(saved(one), "subscriber", one.name)
+            self._heard[one.name] = one
+
+    def begin_commit(self) -> None:
+        """What was heard by now is in the commit that begins."""
+        self._committing = [(one, one.account) for one in self._heard.values()]
+        self._heard = {}
+
+    def committed(self) -> Effects:
+        """It is stored: say so."""
+        stored, self._committing = self._committing, []
+        keeping = self._keeping
+        if not keeping.serving:
+            return []
+        return [
+            keeping.say_to(
+                one.name,
+                Sync(keeping.stream, keeping.name, keeping.era, one.sync, keeping.end, keeping.session, account),
+            )
+            for one, account in stored
+        ]
