@@ -16,14 +16,17 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime
 from time import monotonic
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from holdfast.client.durable_publishers import DurableClient, DurablePublisher, DurableReceipt, Handlers, Publication
 from holdfast.client.errors import ClientClosed, ConnectionFailed, Gap, SessionLost
 from holdfast.client.forgetting import forget_subscription
 from holdfast.client.listening import Listener
 from holdfast.client.participants import ParticipantDriver
-from holdfast.client.subscriptions import Delivery, Subscription
+from holdfast.client.subscriptions import NOTHING, Delivery, Hole, Subscription
 from holdfast.client.waiting import fail
-from holdfast.model.batches import Batch, Message, make_batch
+from holdfast.model.batches import Batch, Message
 from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
 from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import GUARANTEES, TOTAL
@@ -35,6 +38,9 @@ from holdfast.protocols.narada.directory import ASKING_TOPIC, answer_topic, cove
 from holdfast.protocols.runs import IMPLICIT_KEYS
 from holdfast.runtime.logs import Log
 from holdfast.runtime.process import new_incarnation
+
+Start = str | int | datetime
+"""Where a new subscription begins: `start`, `live`, a sequence number, or a time."""
 
 ASK_EVERY_S = 0.5
 KNOWN_MAX = 1024
@@ -50,10 +56,9 @@ ACK_S = 0.15
 
 
 class _Released(Delivery, gc=False):
-    """Messages that were released, or a gap among them."""
+    """Messages that were released."""
 
-    entry: Entry | None = None
-    gap: Gap | None = None
+    entry: Entry
 
 
 class DurableSubscription(Subscription):
@@ -77,15 +82,20 @@ class DurableSubscription(Subscription):
         self._loop = asyncio.get_running_loop()
         self._look: asyncio.TimerHandle | None = None
         self._turned_at = monotonic()
-        self._machine = Subscriber(config)
+        self._machine = self._make(config)
         self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        handlers: Handlers = {
+        self._driver = ParticipantDriver(client, self._machine, self._handlers(), log)
+
+    def _make(self, config: SubscriberConfig) -> Subscriber:
+        return Subscriber(config)
+
+    def _handlers(self) -> Handlers:
+        return {
             effects.Begun: self._on_begun,
             effects.Release: self._on_release,
             effects.Gap: self._on_gap,
             effects.Rejected: lambda effect: self.finish(Refused(effect.reason)),
         }
-        self._driver = ParticipantDriver(client, self._machine, handlers, log)
 
     async def begin(self) -> "DurableSubscription":
         """Return when a repository knows the subscription."""
@@ -134,6 +144,10 @@ class DurableSubscription(Subscription):
         self.arrive(effect.entry.batch, _Released(effect.entry.batch, 1, effect.entry))
 
     def _on_gap(self, effect: effects.Gap) -> None:
+        self._arrived.append((NOTHING, Hole(NOTHING, 0, self._gap_of(effect))))
+        self._wake()
+
+    def _gap_of(self, effect: effects.Gap) -> Gap:
         what = "were given up"
         if effect.forgotten:
             what = "were forgotten before they were read"
@@ -141,10 +155,7 @@ class DurableSubscription(Subscription):
             what = f"are damaged in the store of {self.repository}, and no other repository has sent them"
         whose = f"of {effect.publisher} to {effect.stream}" if effect.publisher else f"to {effect.stream}"
         sentence = f"{effect.last - effect.first + 1} messages {whose} {what}: they will not come"
-        empty = make_batch(effect.publisher or self.name, 1, self.stream, 0, [b""])
-        gap = Gap(sentence, self.pattern, self.where, self._received, True)
-        self._arrived.append((empty, _Released(empty, 1, None, gap)))
-        self._wake()
+        return Gap(sentence, self.pattern, self.where, self._received, True)
 
     # ---- what the reader says
 
@@ -164,16 +175,14 @@ class DurableSubscription(Subscription):
     def _pop(self) -> Batch:
         self._note_taken()
         _, delivery = self._arrived[0]
+        if isinstance(delivery, Hole):
+            self._enter(lambda: self._machine.told_gap(monotonic()))
         batch = super()._pop()
         if isinstance(delivery, _Released):
-            if delivery.gap is not None:
-                self._enter(lambda: self._machine.told_gap(monotonic()))
-                raise delivery.gap
-            if delivery.entry is not None:
-                self._reading.append(delivery.entry)
-                self.position = delivery.entry.last
-                self._cat, self._time_ns = delivery.entry.cat, delivery.entry.time_ns
-                self._look_later()
+            self._reading.append(delivery.entry)
+            self.position = delivery.entry.last
+            self._cat, self._time_ns = delivery.entry.cat, delivery.entry.time_ns
+            self._look_later()
         return batch
 
     def _look_later(self) -> None:
@@ -222,6 +231,14 @@ class DurableSubscription(Subscription):
 
 
 # ---------------------------------------------------------------------------------------------------------- both
+
+
+class AckSettings(Struct, frozen=True):
+    """How a durable subscription is acknowledged: by itself, or by its application (`client/manual.py`)."""
+
+    kind: type[DurableSubscription] = DurableSubscription
+    by_key: bool = False
+    unacked_max: int = 1000
 
 
 class Durables:
@@ -276,13 +293,14 @@ class Durables:
         return receipt
 
     async def subscribe(
-        self, name: str, pattern: str, where: str, start: str | int | datetime
-    ) -> "DurableSubscription":
+        self, name: str, pattern: str, where: str, start: Start, acks: AckSettings
+    ) -> DurableSubscription:
         kind, value = _start_of(start)
         stream = await self._find(pattern)
         self._check_unread(name, stream, ", or choose another name. Nothing was begun.")
         config = SubscriberConfig(name, stream, pattern, where, kind, value, reader=new_incarnation(), ack_s=ACK_S)
-        subscription = DurableSubscription(self._client, config, self._log)
+        config = replace(config, unacked_max=acks.unacked_max, by_key=acks.by_key)
+        subscription = acks.kind(self._client, config, self._log)
         self._subscriptions.append(subscription)
         return await subscription.begin()
 
@@ -361,7 +379,7 @@ class Durables:
             subscription.finish(end)
 
 
-def _start_of(start: str | int | datetime) -> tuple[str, int]:
+def _start_of(start: Start) -> tuple[str, int]:
     if isinstance(start, datetime):
         return "time", int(start.timestamp() * 1e9)
     if isinstance(start, int) and not isinstance(start, bool) and start >= 1:

@@ -8,18 +8,18 @@ publish that is cancelled has surely not happened.
 import asyncio
 from asyncio import sleep
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from ssl import SSLContext
 from time import monotonic
-from typing import Self
+from typing import Self, Unpack
 
 from holdfast.client.acceptance import Acceptance
 from holdfast.client.addresses import Address, AddressBook, shown
 from holdfast.client.checks import checked_extras, checked_payload, checked_rank, checked_topic, size_bytes
 from holdfast.client.deliveries import Deliveries
-from holdfast.client.durable import Durables
+from holdfast.client.durable import Durables, Start
 from holdfast.client.endings import closed, in_doubt, lost, refused
 from holdfast.client.errors import ConnectionFailed
+from holdfast.client.manual import AckOptions, checked_ack
 from holdfast.client.opening import Closing, Opening
 from holdfast.client.receipts import Level, Receipt
 from holdfast.client.settings import TURN_BYTES, ClientSettings
@@ -339,7 +339,7 @@ class Client(Closing):
     # ------------------------------------------------------------------------------------------- subscribing
 
     def subscribe(
-        self, pattern: str, where: str = "", *, durable: str = "", start: str | int | datetime = "start"
+        self, pattern: str, where: str = "", *, durable: str = "", start: Start = "start", **acks: Unpack[AckOptions]
     ) -> Opening[Subscription]:
         """Subscribe to a topic pattern, with a filter on attributes if wanted; await it, or use it with `async with`.
 
@@ -348,11 +348,12 @@ class Client(Closing):
 
         A `durable` subscription has a name, and goes on where the last one of that name was: see `DurableSubscription`.
         A new one begins at the `start` of what is stored, `live`, at a sequence number, or at a time.
+        With `ack="manual"` the application acknowledges each one (`redeliver`, `unacked_max`): `ManualSubscription`.
         """
         check_pattern(pattern)
         wanted = parse_filter(where) if where else None
-        if durable:
-            return Opening(lambda: self.durables.subscribe(durable, pattern, where, start))
+        if durable or acks:
+            return Opening(lambda: self.durables.subscribe(durable, pattern, where, start, checked_ack(durable, acks)))
         return Opening(lambda: self.subscribe_as(Subscription(self, str(pattern), where, wanted)))
 
     async def forget_subscription(self, name: str, pattern: str) -> None:

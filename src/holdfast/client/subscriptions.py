@@ -36,13 +36,13 @@ class Shared(Delivery, gc=False):
     unread: int = 0
 
 
-class _Hole(Delivery, gc=False):
+class Hole(Delivery, gc=False):
     """Nothing that the machine handed over: the place in the stream where something may be missing."""
 
     gap: Gap | None = None
 
 
-_NOTHING = make_batch("-", 1, "-", 0, [b""])
+NOTHING = make_batch("-", 1, "-", 0, [b""])
 
 
 class Source(Protocol):
@@ -174,11 +174,11 @@ class Subscription:
         return True
 
     def _gap_is_next(self) -> bool:
-        return isinstance(self._arrived[0][1], _Hole)
+        return isinstance(self._arrived[0][1], Hole)
 
     def _pop(self) -> Batch:
         batch, delivery = self._arrived.popleft()
-        if isinstance(delivery, _Hole):
+        if isinstance(delivery, Hole):
             assert delivery.gap is not None, "a hole without a gap"
             raise delivery.gap
         self._taken_bytes += len(batch.payloads) + 64
@@ -230,11 +230,11 @@ class Subscription:
 
         Where nothing has arrived since the last such place, that one says it.
         """
-        if self.ended or (self._arrived and isinstance(self._arrived[-1][1], _Hole)):
+        if self.ended or (self._arrived and isinstance(self._arrived[-1][1], Hole)):
             return
         sentence = f"messages to the subscription to {self.pattern!r} may be missing here: {reason}; reading goes on"
         gap = Gap(sentence, self.pattern, self.where, self._received, goes_on=True)
-        self._arrived.append((_NOTHING, _Hole(_NOTHING, 0, gap)))
+        self._arrived.append((NOTHING, Hole(NOTHING, 0, gap)))
         self._wake()
 
     def lose(self, lost: SessionLost) -> None:
@@ -248,12 +248,12 @@ class Subscription:
             return
         self.ended, self._end = True, error
         for _, delivery in self._arrived:
-            if not isinstance(delivery, _Hole):
+            if not isinstance(delivery, Hole):
                 self._source.batch_taken(delivery)
                 self._source.batch_read(delivery)
         self._all_read()
         self._arrived = deque(
-            (batch, delivery if isinstance(delivery, _Hole) else Delivery(delivery.batch, 0))
+            (batch, delivery if isinstance(delivery, Hole) else Delivery(delivery.batch, 0))
             for batch, delivery in self._arrived
         )
         self._wake()

@@ -10,14 +10,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from holdfast.client.checks import size_bytes
 from holdfast.client.connecting import connect
-from holdfast.client.durable import DurableSubscription
+from holdfast.client.durable import DurableSubscription, Start
 from holdfast.client.errors import ClientClosed
+from holdfast.client.manual import AckOptions, ManualMessage, ManualSubscription
 from holdfast.client.opening import Opening
 from holdfast.client.receipts import Level
 from holdfast.client.session import Client
@@ -135,6 +135,35 @@ class SyncDurableSubscription(SyncSubscription):
         await super()._unsubscribe()
 
 
+class SyncManualSubscription(SyncDurableSubscription):
+    """The blocking counterpart of `ManualSubscription`: `message.ack()` returns when a repository has stored that."""
+
+    def __init__(self, client: "SyncClient", subscription: ManualSubscription) -> None:
+        super().__init__(client, subscription)
+        self._manual = subscription
+        subscription.replies = self
+
+    @property
+    def unacknowledged(self) -> int:
+        return self._manual.unacknowledged
+
+    def ack(self, message: ManualMessage, cumulative: bool) -> None:
+        async def ack() -> None:
+            await self._manual.ack(message, cumulative)
+
+        self._client.call(ack)
+
+    def nack(self, message: ManualMessage, delay_s: float) -> None:
+        async def nack() -> None:
+            self._manual.nack(message, delay_s)
+
+        self._client.call(nack)
+
+    def give_back(self) -> None:
+        """What nobody has read was not acknowledged: it comes to whoever reads next."""
+        self._ready.clear()
+
+
 class SyncClient:
     """A session with a broker, without asyncio. Made by `holdfast.connect_sync`."""
 
@@ -245,14 +274,16 @@ class SyncClient:
         return receipt
 
     def subscribe(
-        self, pattern: str, where: str = "", *, durable: str = "", start: str | int | datetime = "start"
+        self, pattern: str, where: str = "", *, durable: str = "", start: Start = "start", **acks: Unpack[AckOptions]
     ) -> SyncSubscription:
         """Subscribe, and return when every broker concerned has confirmed; see `Client.subscribe`."""
-        opening = self._client.subscribe(pattern, where, durable=durable, start=start)
+        opening = self._client.subscribe(pattern, where, durable=durable, start=start, **acks)
         if not durable:
             return SyncSubscription(self, self.call(lambda: _opened(opening)))
         self._share()
-        subscription = SyncDurableSubscription(self, self.after_outbox(lambda: _opened(opening)))
+        opened = self.after_outbox(lambda: _opened(opening))
+        kind = SyncManualSubscription if isinstance(opened, ManualSubscription) else SyncDurableSubscription
+        subscription = kind(self, opened)
         self._durables.append(subscription)
         return subscription
 

@@ -14,14 +14,14 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from struct import Struct as Layout
 from sys import byteorder
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
 from msgspec.msgpack import Encoder
 from msgspec.structs import astuple, force_setattr
 
 from holdfast.model.checksums import crc32
-from holdfast.model.errors import HoldfastError, PeerViolation
+from holdfast.model.errors import HoldfastError, LocalMisuse, PeerViolation
 from holdfast.model.filters import Filter, Value
 from holdfast.model.guarantees import GUARANTEES, Guarantee
 from holdfast.model.identities import TAG_CHARACTERS, name_of
@@ -71,6 +71,29 @@ class Message(Struct, frozen=True, gc=False):
     guarantee: Guarantee
     keys: Keys = ()
     attributes: Attributes = {}
+
+    @property
+    def delivery_count(self) -> int:
+        """How often it was handed out, as far as is known: more than once only if it is acknowledged by itself."""
+        return 1
+
+    @property
+    def redelivered(self) -> bool:
+        return self.delivery_count > 1
+
+    def ack(self, *, cumulative: bool = False) -> Any:
+        """Say that it is done with, where the subscription was made with `ack="manual"`."""
+        raise self._not_manual(f"ack(cumulative={cumulative})")
+
+    def nack(self, delay_s: float = 0.0) -> None:
+        """Give it back, to come again after that time, where the subscription was made with `ack="manual"`."""
+        raise self._not_manual(f"nack(delay_s={delay_s:g})")
+
+    def _not_manual(self, what: str) -> LocalMisuse:
+        return LocalMisuse(
+            f"{what} was called on message {self.seq} of {self.publisher} to {self.topic}, whose subscription "
+            'acknowledges by itself; subscribe with durable=NAME, ack="manual" to answer messages. Nothing was done.'
+        )
 
 
 class BatchError(PeerViolation, ValueError):
