@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from holdfast.model.batches import Attributes, Keys
 
 Factor = Annotated[float, Meta(gt=0, le=1e6)]
+Share = Annotated[float, Meta(ge=0, le=1)]
 Times = Annotated[int, Meta(ge=1, le=1_000_000)]
 Seconds = Annotated[float, Meta(ge=0)]
 
@@ -81,6 +82,14 @@ class Slow(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag=
     back_factor: Factor | None = None
 
 
+class Flip(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="flip"):
+    """From now on this share of the frames between the two arrives with flipped bits; 0 is the end of it."""
+
+    a: str
+    b: str
+    share: Share
+
+
 class Stop(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="stop"):
     """The node is asked to leave gracefully."""
 
@@ -101,7 +110,7 @@ class Leave(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag
 
 
 NodeFault = Crash | Recover | Freeze | Thaw | Stop | Join | Leave
-LinkFault = Cut | Part | Heal | Reset | Slow
+LinkFault = Cut | Part | Heal | Reset | Slow | Flip
 Fault = NodeFault | LinkFault
 
 

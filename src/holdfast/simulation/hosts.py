@@ -396,6 +396,8 @@ class Host:
         reasons = list(self.node.waiting_for())
         if isinstance(self.node, Keeping) and len(self.node.log):
             reasons.append(f"{len(self.node.log)} records to become stable")
+        halves = [incoming for incoming in self.inputs if incoming.flips is not None and incoming.flips.pending_bytes]
+        reasons += [f"the rest of a frame from {incoming.sender.name}" for incoming in halves]
         if self.inbox:
             why = "frozen" if self.frozen else "waiting for its disk"
             reasons.append(f"{why}, with {len(self.inbox)} inputs queued up")

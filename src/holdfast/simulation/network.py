@@ -9,6 +9,7 @@ What faults mean here
   a side has given the connection up in the meantime.
 - reset: in each direction a random suffix of what is in flight is lost; each side learns it at a moment of its own.
 - crash: the same for what the dead host had sent; what was sent to it is gone.
+- flip: bits of frames are not those that were sent; whoever reads what is no frame ends the connection (see `flips`).
 - freeze: the host takes nothing in; its connections stay, and what arrives waits (see `hosts`).
 """
 
@@ -23,6 +24,7 @@ from holdfast.model.messages import Data, Frame, Hello
 from holdfast.model.wire import HEADER_BYTES, decode, encode
 from holdfast.protocols.node import Doorkeeper
 from holdfast.simulation.carriers import Port, Underlay, Weigh, wire_weight
+from holdfast.simulation.flips import Flips
 from holdfast.simulation.kernel import Action, Entry, Kernel, stream
 from holdfast.simulation.latencies import Latency, Sampler, Uniform, at_most, sampler
 
@@ -62,12 +64,13 @@ class NetworkConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class Path:
     """One direction between two hosts."""
 
-    __slots__ = ("base_factor", "cut", "factor", "port", "sample")
+    __slots__ = ("base_factor", "cut", "factor", "flipped_share", "port", "sample")
 
     def __init__(self, sample: Sampler, factor: float, port: Port | None) -> None:
         self.sample, self.base_factor, self.port = sample, factor, port
         self.factor = factor
         self.cut = False
+        self.flipped_share = 0.0
 
     def delay_s(self) -> float:
         return self.factor * self.sample()
@@ -83,6 +86,7 @@ class Stream:
     __slots__ = (
         "arrive",
         "clear",
+        "flips",
         "held",
         "kernel",
         "last_s",
@@ -105,6 +109,7 @@ class Stream:
         self.last_s = 0.0
         self.shut = False
         self.held: list[tuple[Action, Any]] | None = None
+        self.flips: Flips | None = None
         # Bound once: the queue's entries are recognised by it, and binding anew for every frame would cost.
         self.arrive = self._arrive
         self.choose()
@@ -118,12 +123,16 @@ class Stream:
         network = self.network
         if network.underlay is not None and self.is_between_brokers:
             self.send = self._send_below
+        elif self.flips is not None or self.path.flipped_share:
+            # What has begun as bytes goes on as bytes: the receiver may have half a frame.
+            self.flips = self.flips or Flips(network.flips_chance)
+            self.send = self._send_bytes
         else:
             self.send = self._send_measured if network.measures(self.path) else self._send
 
     def choose_again(self) -> None:
         """The same when that may have changed; what nobody sends on any more stays so."""
-        if self.is_between_brokers and self.send != self._drop:
+        if self.send != self._drop:
             self.choose()
 
     @property
@@ -159,6 +168,31 @@ class Stream:
         self.sent[type(frame.message) if isinstance(frame, Data) else type(frame)] += 1
         assert self.network.underlay is not None
         self.network.underlay.send(self, frame)
+
+    def _send_bytes(self, frame: Frame) -> None:
+        """The same where bits flip: what arrives is what the receiver's reader makes of it."""
+        assert self.flips is not None
+        self.sent[type(frame.message) if isinstance(frame, Data) else type(frame)] += 1
+        self.last_s = max(self.last_s, self.kernel.now + self.path.delay_s())
+        arriving = self.flips.passed(frame, self.path.flipped_share)
+        if arriving is None:
+            # The receiver will close at this place, so nothing behind it matters; the sender learns it later.
+            self.deaden()
+            self.kernel.at(self.last_s, self.garbled)
+            return
+        for one in arriving:
+            self.kernel.at(self.last_s, self.arrive, one)
+
+    def garbled(self, _: object) -> None:
+        """Bytes have come that are no frame: the receiver closes the connection."""
+        if self._waits(self.garbled, None):
+            return
+        host = self.receiver
+        self.close()
+        self.reverse.finish()
+        if self.peer and host.streams.get(self.peer) is self.reverse:
+            del host.streams[self.peer]
+            host.hand_down(self.peer)
 
     def _drop(self, frame: Frame) -> None:
         """What is written to a connection that has ended goes nowhere."""
@@ -305,7 +339,7 @@ class Network:
         self.hosts: dict[str, Host] = {}
         self.sent: defaultdict[type, int] = defaultdict(int)
         self.sent_bytes = 0
-        self.chance = stream(seed, "network faults")
+        self.chance, self.flips_chance = stream(seed, "network faults"), stream(seed, "flipped bits")
         self._paths: dict[tuple[str, str], Path] = {}
         self._ports: dict[str, Port] = {}
         self.weigh: Weigh = wire_weight
@@ -437,6 +471,13 @@ class Network:
         there, back = self.path(one, other), self.path(other, one)
         there.factor = there.base_factor * factor
         back.factor = back.base_factor * back_factor
+
+    def flip(self, one: "Host", other: "Host", share: float) -> None:
+        """Flip bits of that share of the frames between these two, in both directions."""
+        for sender, receiver in ((one, other), (other, one)):
+            self.path(sender, receiver).flipped_share = share
+            for incoming in _between(sender, receiver):
+                incoming.choose_again()
 
     def reset(self, one: "Host", other: "Host") -> None:
         """End the connections between these two, with a loss in each direction."""

@@ -12,7 +12,7 @@ have the heart of the tree in common and each leaf publishes on the one that it 
 from dataclasses import replace
 from itertools import combinations
 from random import Random
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -22,6 +22,7 @@ from holdfast.protocols.registry import find_protocol
 from holdfast.simulation.absences import AbsenceAuthor
 from holdfast.simulation.applications import judged_rows
 from holdfast.simulation.booting import boot_s
+from holdfast.simulation.checkers.contents import alterations
 from holdfast.simulation.checkers.honesty import complaints
 from holdfast.simulation.checkers.names import judge_names
 from holdfast.simulation.circumstances import network_of, session_of, suspect_s_of
@@ -60,6 +61,7 @@ from holdfast.simulation.faults import (
     Unsubscribe,
     When,
 )
+from holdfast.simulation.flip_schedules import flipping, with_payloads
 from holdfast.simulation.kernel import stream
 from holdfast.simulation.namesakes import NamesakeAuthor, background_of
 from holdfast.simulation.outcomes import Outcome
@@ -99,8 +101,8 @@ FILTERS = (
 KINDS = ("r", "g", "b", "rg")
 
 Kind = Literal["mixed", "crowded", "tangled"]
-FaultKind = Literal["reset", "cut", "freeze", "slow"]
-FAULT_KINDS: tuple[FaultKind, ...] = ("reset", "cut", "freeze", "slow")
+FaultKind = Literal["reset", "cut", "freeze", "slow", "flip"]
+FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 
 
 class Trouble(Struct, frozen=True):
@@ -158,7 +160,8 @@ def judge(
         clients = {name: sim.client(name) for name in sim.clients}
         rows, accepted = judged_rows(sim.events, clients), sim.accepted_by_lost_sessions()
         names = judge_names(sim.events, [one for client in clients.values() for one in client.session()])
-        error = "; ".join([*sim.unrepaired(), *complaints(rows, accepted), *names])
+        altered = alterations(sim.reports)
+        error = "; ".join([*sim.unrepaired(), *complaints(rows, accepted), *names, *altered])
         if scenario.gaps:
             # What is missing without a word is a complaint; a session that is lost has told its application.
             verdict = replace(verdict, lost=0)
@@ -274,6 +277,8 @@ class _Author:
         self._faults(self.trouble.faults)
         if self.namesakes:
             self._namesakes()
+        if "flip" in self.trouble.faults:
+            self.entries = list(with_payloads(stream(self.seed, "payloads"), self.entries))
         timetable = tuple(sorted(self.entries, key=lambda timed: timed.time_s))
         return Scenario(
             tree=print_tree(self.tree),
@@ -493,6 +498,8 @@ class _Author:
         elif kind == "freeze":
             self._add(time_s, Freeze(other))
             self._add(time_s + lasting_s, Thaw(other))
+        elif kind == "flip":
+            self.entries += flipping(chance, one, other, time_s, lasting_s)
         else:
             self._add(time_s, Slow(one, other, chance.choice((5.0, 30.0)), 1.0))
             self._add(time_s + lasting_s, Slow(one, other, 1.0))

@@ -321,6 +321,8 @@ class Simulation:
                 self._part(side)
             case faults.Reset(a, b):
                 network.reset(self.host(a), self.host(b))
+            case faults.Flip(a, b, share):
+                network.flip(self.host(a), self.host(b), share)
             case faults.Slow(a, b, factor, back_factor):
                 network.slow(self.host(a), self.host(b), factor, back_factor or factor)
 

@@ -10,10 +10,11 @@ from msgspec.structs import force_setattr, replace
 
 from holdfast.model.batches import AlteredBatch, Batch, make_batch, merged
 from holdfast.model.checksums import crc32
+from holdfast.model.direct_messages import Copied
 from holdfast.model.filters import parse_filter
 from holdfast.model.messages import Data, Frame, Publish, TotalRequest
-from holdfast.model.wire import FrameReader, WireError, carried, check_form, encode, head
-from tests.unit.model.drawn import batches, frames
+from holdfast.model.wire import CARRIERS, FrameReader, WireError, carried, check_form, encode, head
+from tests.unit.model.drawn import SESSION_KINDS, batches, frames
 
 SOME = parse_filter("n > 0")
 OTHERS = {
@@ -68,6 +69,13 @@ def test_the_batch_of_any_frame_that_came_has_its_checksum(frame: Frame):
     [found] = FrameReader().feed(encode(frame))
     within = carried(found.message) if isinstance(found, Data) else None
     assert within is None or within.checksum == within.computed_checksum()
+
+
+def test_no_message_that_has_a_batch_is_forgotten():
+    """Its frame would be covered, and the batch would not carry its publisher's checksum."""
+    having = {kind for kind in SESSION_KINDS if "batch" in kind.__struct_fields__}  # type: ignore[attr-defined]
+    assert having == CARRIERS
+    assert Copied in SESSION_KINDS
 
 
 def test_batches_that_say_the_same_are_equal_with_and_without_a_checksum():

@@ -33,7 +33,7 @@ def test_every_kind_of_command_and_fault_comes_up():
     words = Counter(type(timed.command).__name__ for scenario in SCENARIOS for timed in scenario.timetable)
     assert set(words) == {
         *("Publish", "Subscribe", "Unsubscribe", "Confirm", "React", "Attach", "Detach"),
-        *("Reset", "Cut", "Heal", "Freeze", "Thaw", "Slow"),
+        *("Reset", "Cut", "Heal", "Freeze", "Thaw", "Slow", "Flip"),
     }
     assert min(words.values()) >= 20
 
