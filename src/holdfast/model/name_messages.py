@@ -5,7 +5,10 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from holdfast.model.batches import Name
+from holdfast.model.identities import STRIDE_BITS
 from holdfast.model.terms import Counter
+
+Stride = Annotated[int, Meta(ge=0, le=(1 << STRIDE_BITS) - 1)]
 
 
 class Recall(Struct, frozen=True, array_like=True, tag=35, gc=False):
@@ -17,7 +20,7 @@ class Recall(Struct, frozen=True, array_like=True, tag=35, gc=False):
 
     token: Counter
     publisher: Name
-    stride: Counter = 0
+    stride: Stride = 0
 
 
 class Recalled(Struct, frozen=True, array_like=True, tag=36, gc=False):
