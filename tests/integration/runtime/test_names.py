@@ -1,6 +1,7 @@
 """A name is one session in the whole tree at a time; nothing that was acknowledged is lost when two clients have it."""
 
 import asyncio
+from time import time_ns
 
 import pytest
 
@@ -64,5 +65,40 @@ def test_of_two_that_connect_in_the_same_instant_one_remains_and_nothing_is_lost
             assert len(set(acknowledged)) == len(acknowledged)
             got = {(await inbox.get(5)).seq for _ in acknowledged}
             assert got == set(acknowledged)
+
+    holdfast.run(story())
+
+
+def test_the_later_connection_counts_and_not_the_clock(monkeypatch: pytest.MonkeyPatch):
+    async def story() -> None:
+        async with chain_here(2) as (root, leaf):
+            first = await holdfast.connect(address_of(root), name="alice")
+            await (await first.publish("t", b"1")).confirmed()
+            # The machine of the second one is an hour behind.
+            monkeypatch.setattr("holdfast.client.names.time_ns", lambda: time_ns() - 3600 * 10**9)
+            second = await holdfast.connect(address_of(leaf), name="alice")
+            assert (second.identity > first.identity, second.next_seq) == (True, 2)
+            with pytest.raises(holdfast.NameTaken, match="another client connected as alice at b1"):
+                await _until_it_ends(first)
+            await second.close()
+
+    holdfast.run(story())
+
+
+async def _until_it_ends(client: holdfast.Client) -> None:
+    async with asyncio.timeout(5):
+        while True:
+            await client.publish("t", b"x")
+            await client.flush()
+
+
+def test_a_name_that_nobody_gave_has_no_tag():
+    async def story() -> None:
+        async with chain_here(1) as (broker,):
+            async with holdfast.connect(address_of(broker)) as client:
+                assert client.identity == client.name
+            async with holdfast.connect(address_of(broker), name="x" * 128) as client:
+                assert client.name == "x" * 128
+                assert client.identity.startswith(client.name + "~")
 
     holdfast.run(story())
