@@ -237,7 +237,10 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
 
 
 class Open(Struct, frozen=True, array_like=True, tag=42):
-    """The receiver is taken in. The next `hold` records on the link settle the repair; `taken` of its own were used."""
+    """The receiver is taken in. The next `hold` records on the link settle the repair; `taken` of its own were used.
+
+    If there are `more`, it says only a part of what is wanted, and the rest follows in others.
+    """
 
     interests: tuple[Interest, ...]
     upward: Upward
@@ -245,6 +248,7 @@ class Open(Struct, frozen=True, array_like=True, tag=42):
     hold: Counter
     cuts: tuple[tuple[Name, Seq], ...]
     taken: Counter
+    more: bool = False
 
 
 class View(Struct, frozen=True, array_like=True, tag=43):

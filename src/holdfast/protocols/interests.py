@@ -76,7 +76,7 @@ class InterestMap:
             announced[interest] = _Announcement(peer)
             announced[interest].confirmed = True
         if tell:
-            parts = _portions(known)
+            parts = portions(known)
             for number, part in enumerate(parts, 1):
                 self._send(peer, Interests(part, complete=number == len(parts)))
 
@@ -288,7 +288,7 @@ class InterestMap:
                 assert others, f"{interest} is announced to {peer}, but nobody else has it"
 
 
-def _portions(interests: Sequence[Interest]) -> list[tuple[Interest, ...]]:
+def portions(interests: Sequence[Interest]) -> list[tuple[Interest, ...]]:
     """The interests in portions that fit into a message each; one portion at least."""
     portions: list[list[Interest]] = [[]]
     characters = 0

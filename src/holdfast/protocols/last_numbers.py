@@ -7,10 +7,10 @@ longest is forgotten. They do not fit into one frame, so all but the last `NUMBE
 from collections.abc import Iterable
 from itertools import islice
 
-from holdfast.model.messages import NUMBERS_MAX, Numbers, Unstable
+from holdfast.model.messages import NUMBERS_MAX, Interests, Numbers, Unstable
 
 PUBLISHERS_MAX = 100_000
-Ahead = Unstable | Numbers
+Ahead = Unstable | Numbers | Interests
 """What goes ahead of a `Join`."""
 
 
@@ -38,6 +38,6 @@ def put_together(ahead: Iterable[Ahead], last: dict[str, int]) -> tuple[list[Uns
     for one in ahead:
         if isinstance(one, Unstable):
             records.append(one)
-        else:
+        elif isinstance(one, Numbers):
             numbers.update(one.processed)
     return records, {**numbers, **last} if numbers else last

@@ -41,6 +41,7 @@ from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Accepted, Disconnect, Effects, Report, Send, SetTimer
 from holdfast.protocols.records import Record
 from holdfast.protocols.treeview import contacts_of_client
+from holdfast.protocols.wanted_parts import ahead_of_join, at_most
 
 MOVE_TIMER = "move"
 TRIES_AHEAD = 4
@@ -276,10 +277,12 @@ class MovingClient(ClientNode):
         own = [one.batch.first for one in self._joined if one.batch.publisher == self.name]
         published = (min(own) if own else self._first_unsent()) - 1
         wanted, patient = tuple(sorted(self._wanted)), self.config.patient
-        inherited, (ahead, processed) = self._log.inherited(HERE), in_parts(self._processed)
-        for numbers in ahead:
-            self._hub.send(link.peer, numbers)
-        new = tuple(one for one in wanted if one not in self._confirmed)
+        inherited, (numbers, processed) = self._log.inherited(HERE), in_parts(self._processed)
+        new = at_most(one for one in wanted if one not in self._confirmed)
+        interests, wanted = ahead_of_join(wanted)
+        parts: list[SessionMessage] = [*numbers, *interests]
+        for part in parts:
+            self._hub.send(link.peer, part)
         epoch = next((one.epoch for one in self._contacts if one.name == self._home), 0)
         join = Join(
             twig,

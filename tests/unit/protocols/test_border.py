@@ -106,9 +106,9 @@ def test_a_client_that_leaves_in_the_midst_of_a_repair_is_not_waited_for():
         (Join(Twig("mallory", "client", 3, ""), "", (), {"bob": 1}, (), (), 0, 0), "with messages of another broker"),
         (join("mallory", 3, unconfirmed=(("a", ""),)), "with a new interest that is none of its interests"),
         (Join(Twig("mallory", "client", 3, ""), "", (), {}, (("a//b", ""),), (), 0, 0), "empty level"),
-        (Publish(BATCH), "it may send Join, Numbers, Unstable"),
-        (Subscribe(1, "a", ""), "it may send Join, Numbers, Unstable"),
-        (Open((), None, (), 0, (), 0), "it may send Join, Numbers, Unstable"),  # type: ignore[arg-type]
+        (Publish(BATCH), "it may send Interests, Join, Numbers, Unstable"),
+        (Subscribe(1, "a", ""), "it may send Interests, Join, Numbers, Unstable"),
+        (Open((), None, (), 0, (), 0), "it may send Interests, Join, Numbers, Unstable"),  # type: ignore[arg-type]
     ],
 )
 def test_a_client_that_cannot_mean_what_it_says_is_not_let_in(message: SessionMessage, why: str):

@@ -39,7 +39,9 @@ from holdfast.model.messages import (
 )
 from holdfast.model.name_messages import Named, Recall, Recalled
 from holdfast.protocols.border import FROM_CLIENTS, NOTHING, Border, Place, border
+from holdfast.protocols.last_numbers import Ahead
 from holdfast.protocols.links import Link
+from holdfast.protocols.wanted_parts import wanted_by
 
 ALONG_THE_TREE = (
     Publish,
@@ -47,7 +49,6 @@ ALONG_THE_TREE = (
     SubscribeAck,
     Unsubscribe,
     UnsubscribeAck,
-    Interests,
     Confirm,
     ConfirmAck,
     Recall,
@@ -60,12 +61,12 @@ ALONG_THE_TREE = (
 )
 ABOUT_THE_TREE = (Open, View, ViewAck, Census, Counted, Move, Named)
 """Of neighbours, and of those who are about to be, or are no more."""
-TO_BE_LET_IN = (Unstable, Numbers, Join, Seek, Found)
+TO_BE_LET_IN = (Unstable, Numbers, Interests, Join, Seek, Found)
 """Of those who are not: neighbours look for nobody, and join nobody."""
 
-FIXED_BORDER: Border = border(*ALONG_THE_TREE)
+FIXED_BORDER: Border = border(*ALONG_THE_TREE, Interests)
 HEALING_BORDER: Border = {
-    Place.CALLER: frozenset((Unstable, Numbers, Join)),
+    Place.CALLER: frozenset((Unstable, Numbers, Interests, Join)),
     Place.JOINER: NOTHING,
     Place.CLIENT: FROM_CLIENTS,
     Place.VISITOR: frozenset((*TO_BE_LET_IN, *ABOUT_THE_TREE)),
@@ -73,6 +74,8 @@ HEALING_BORDER: Border = {
 }
 UNSTABLE_BYTES_MAX = 64 << 20
 """What a peer may bring to a repair before it says `Join`."""
+WANTED_MAX = 4 << 20
+"""How many interests a new parent may tell."""
 
 
 def check_view(peer: str, view: View, hops: int) -> None:
@@ -81,23 +84,33 @@ def check_view(peer: str, view: View, hops: int) -> None:
         raise PeerViolation(f"{peer} told of a change to be passed on {view.hops} hops; at most {hops - 1} are needed")
 
 
-def check_unstable(link: Link, records: Sequence[Unstable | Numbers]) -> None:
+def check_open(peer: str, wanted: int) -> None:
+    """Raise `PeerViolation` if a new parent goes on and on telling what is wanted on its side."""
+    if wanted > WANTED_MAX:
+        raise PeerViolation(f"{peer} told of more than {WANTED_MAX} interests before it opened the link")
+
+
+def check_unstable(link: Link, records: Sequence[Ahead]) -> None:
     """Raise `PeerViolation` if the sender brings more to a repair than anybody may keep."""
     if link.received_bytes > UNSTABLE_BYTES_MAX and sum(map(cost_bytes, records)) > UNSTABLE_BYTES_MAX:
         raise PeerViolation(f"{link.peer} brought more than {UNSTABLE_BYTES_MAX} bytes of records to a repair")
 
 
-def check_join(link: Link, join: Join, records: int) -> None:
+def check_join(link: Link, join: Join, ahead: Sequence[Ahead]) -> None:
     """Raise `PeerViolation` if the sender speaks for somebody else, or says what a client cannot know."""
     twig, peer = join.twig, link.peer
     said = ""
     if (twig.name, twig.kind, twig.epoch) != (peer, link.kind, link.session):
         said = f"as the {twig.kind} {twig.name} of epoch {twig.epoch}"
-    elif not set(join.unconfirmed) <= set(join.interests):
+    elif not set(join.unconfirmed) <= set(wanted_by(join, ahead)):
         said = "with a new interest that is none of its interests"
     elif link.kind == "client" and (twig.twigs or join.dead or join.cuts):
         said = "with brokers below it, with the dead, or from the midst of a cut, of which a client knows nothing"
-    elif link.kind == "client" and not join.old and (records or join.processed):
+    elif link.kind == "client" and not join.old and (_brings_messages(ahead) or join.processed):
         said = "as a newcomer, with messages of another broker"
     if said:
         raise PeerViolation(f"{peer} is a {link.kind} with session {link.session} and asked to be let in {said}")
+
+
+def _brings_messages(ahead: Sequence[Ahead]) -> bool:
+    return any(not isinstance(one, Interests) for one in ahead)

@@ -13,11 +13,15 @@ A link begins with `Join` and `Open`, for newcomers and for repairs alike. Whoev
 is refused ever after, and comes back as a newcomer under a later one.
 """
 
+from msgspec.structs import replace
+
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import (
     Dead,
     Frame,
     Hello,
+    Interest,
+    Interests,
     Join,
     Numbers,
     Open,
@@ -38,13 +42,14 @@ from holdfast.protocols.border import Place
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.farewells import Farewells
-from holdfast.protocols.ginger.border import HEALING_BORDER, check_join, check_unstable, check_view
+from holdfast.protocols.ginger.border import HEALING_BORDER, check_join, check_open, check_unstable, check_view
 from holdfast.protocols.ginger.expecting import JOIN_TIMER, SUSPECT_TIMER
 from holdfast.protocols.ginger.orphans import OrphanBroker
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, Restart, Send, SetTimer
 from holdfast.protocols.treeview import find_twigs
+from holdfast.protocols.wanted_parts import wanted_by
 
 FIRST_QUESTION = 1 << 32
 """Pings with larger numbers are ours, not the hub's."""
@@ -64,6 +69,8 @@ class HealingBroker(OrphanBroker):
         self._unreachable: set[str] = set()
         """Contacts that could not be dialled, and will be given up soon."""
         self.farewells = Farewells(config.session_keep_s)
+        self._wanted_above: dict[str, list[Interest]] = {}
+        """What a new parent has said so far of what is wanted on its side."""
         self._someone_left = False
         """Whether others have yet to hear that clients of ours have left."""
 
@@ -94,6 +101,7 @@ class HealingBroker(OrphanBroker):
         if link.kind == "broker":
             self._measure(link.peer)
         if fresh and link.dialler:
+            self._wanted_above.pop(link.peer, None)
             self._join(link)
         elif fresh:
             self._ahead_of[link.peer] = []
@@ -271,21 +279,25 @@ class HealingBroker(OrphanBroker):
     def _cross_border(self, link: Link, message: SessionMessage) -> None:
         super()._cross_border(link, message)
         if isinstance(message, Join):
-            check_join(link, message, len(self._ahead_of.get(link.peer, ())))
-            if link.kind == "client" and (problem := self.allowances.problem_of(link.peer, message.interests)):
+            ahead = self._ahead_of.get(link.peer, ())
+            check_join(link, message, ahead)
+            if link.kind == "client" and (problem := self.allowances.problem_of(link.peer, wanted_by(message, ahead))):
                 raise PeerViolation(problem)
-        elif isinstance(message, Unstable | Numbers):
+        elif isinstance(message, Unstable | Numbers | Interests):
             check_unstable(link, self._ahead_of.get(link.peer, ()))
         elif isinstance(message, View):
             check_view(link.peer, message, self.view.hops)
+        elif isinstance(message, Open):
+            check_open(link.peer, len(self._wanted_above.get(link.peer, ())))
 
     def link_message(self, link: Link, message: SessionMessage) -> None:
-        if isinstance(message, Unstable | Numbers):
+        if isinstance(message, Unstable | Numbers | Interests):
             self.hub.consumed(link, message)
             self._ahead_of.setdefault(link.peer, []).append(message)
         elif isinstance(message, Join):
             self.hub.consumed(link, message)
-            self._on_join(link, message)
+            wanted = wanted_by(message, self._ahead_of.get(link.peer, ()))
+            self._on_join(link, message if wanted is message.interests else replace(message, interests=wanted))
         elif isinstance(message, Open | View | ViewAck) and link.kind == "broker":
             # They overtake what waits in a lane: a repair may have to end before the lane can move.
             self.hub.consumed(link, message)
@@ -295,7 +307,11 @@ class HealingBroker(OrphanBroker):
 
     def _on_tree(self, peer: str, message: Open | View | ViewAck) -> None:
         if isinstance(message, Open):
-            self._on_open(peer, message)
+            wanted = self._wanted_above.setdefault(peer, [])
+            wanted += message.interests
+            if not message.more:
+                del self._wanted_above[peer]
+                self._on_open(peer, replace(message, interests=tuple(wanted)))
         elif isinstance(message, View):
             self._on_view(peer, message)
         else:

@@ -7,7 +7,7 @@ A newcomer belongs to nobody yet. It has nothing to settle, and simply asks on, 
 
 from typing import Literal
 
-from holdfast.model.messages import Dead, Join, Open, Publish, TotalRequest, Twig, Unstable, Upward
+from holdfast.model.messages import Dead, Join, Open, Publish, SessionMessage, TotalRequest, Twig, Unstable, Upward
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
@@ -22,6 +22,7 @@ from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Report
 from holdfast.protocols.records import Record
 from holdfast.protocols.treeview import contacts_in
+from holdfast.protocols.wanted_parts import ahead_of_join, at_most
 
 
 class OrphanBroker(DoubtingBroker):
@@ -120,20 +121,22 @@ class OrphanBroker(DoubtingBroker):
             self.hub.send(peer, Unstable(_flag(record, peer), record.batch, after, max(record.number, 0)))
         self._fence_base, self._fence_version = self.log.flows[peer].sent, self.view.version
         self._fence_view = twig, dead = self.view.twig(), self.view.dead()
-        ahead, processed = in_parts(self.processed)
-        for numbers in ahead:
-            self.hub.send(peer, numbers)
+        numbers, processed = in_parts(self.processed)
+        interests, wanted = ahead_of_join(self._wanted_besides(peer))
+        parts: list[SessionMessage] = [*numbers, *interests]
+        for part in parts:
+            self.hub.send(peer, part)
         join = Join(
             twig,
             self._returning_from,
             dead,
             processed,
-            self._wanted_besides(peer),
+            wanted,
             self.healing_cuts.listed(),
             self.view.version,
             0,
             inherited=self.log.inherited(peer, instead=True),
-            unconfirmed=self.interests.unconfirmed(peer),
+            unconfirmed=at_most(self.interests.unconfirmed(peer)),
             meant=self._meant(link),
             whole=self._is_whole(),
             merging=self.log.is_merging(peer),

@@ -24,6 +24,7 @@ from holdfast.protocols.interests import ALL
 from holdfast.protocols.node import Report
 from holdfast.protocols.records import Record, RecordId
 from holdfast.protocols.routing import Route, RoutingTable
+from holdfast.protocols.wanted_parts import opens
 
 REPAIRED_MAX = 1000
 
@@ -255,7 +256,8 @@ class TakingInBroker(ExpectingBroker):
             hold = sum(self._messages_of(name, joiner, batch, flush.reunion) for batch in given)
             wanted = () if joiner.is_client else self._wanted_besides(name, flush.key)
             kept = self.healing_cuts.kept_by(joiner.join.cuts, flush.key)
-            self.hub.send(name, self._opening(name, joiner, wanted, hold, kept))
+            for message in opens(self._opening(name, joiner, wanted, hold, kept)):
+                self.hub.send(name, message)
             self.holes.retell(name, flush.key)
             if joiner.is_client:
                 self.publishers.resume(name, joiner.taken)

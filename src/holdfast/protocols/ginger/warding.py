@@ -13,6 +13,7 @@ from holdfast.protocols.ginger.absences import names_in
 from holdfast.protocols.ginger.partitions import PartitionBroker
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Report
+from holdfast.protocols.wanted_parts import opens
 
 NOT_OURS_MAX = 100
 
@@ -141,7 +142,8 @@ class WardingBroker(PartitionBroker):
         self._not_ours.pop(name, None)
         self.view.adopt(ward.twig, self.parent is None)
         upward = self.view.upward_for("broker", self.parent is None)
-        self.hub.send(name, Open(self._wanted_besides(name), upward, self.view.deaths.all_for(name), 0, (), 0))
+        for message in opens(Open(self._wanted_besides(name), upward, self.view.deaths.all_for(name), 0, (), 0)):
+            self.hub.send(name, message)
         for record in sorted(self.log.concerning(name), key=lambda record: record.outs[name]):
             self._send(name, Publish(record.batch))
         self.interests.replace(name, {name: ward.interests})
