@@ -22,6 +22,8 @@ from holdfast.model.topics import matches
 
 GIVEN_UP_MAX = 256
 REMEMBERED_S = 600.0
+UNACCOUNTED = "(the unaccounted)"
+"""The source, in a routing table, of what those wanted who did not come: questions about it must still get here."""
 ON_ITS_WAY_S = 1.0
 """How long a message may be on its way to us: a subscriber that was given up this long before it is named as well."""
 
@@ -48,6 +50,10 @@ class GivenUp:
         wanted = tuple(interests)
         if wanted:
             self._unaccounted[lost] = (until, wanted)
+
+    def all_accounted(self, now: float) -> bool:
+        """Whether nobody is left who may be out of reach."""
+        return all(until <= now for until, _ in self._unaccounted.values())
 
     def forget_old(self, now: float) -> None:
         self._unaccounted = {lost: one for lost, one in self._unaccounted.items() if one[0] > now}

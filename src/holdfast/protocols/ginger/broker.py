@@ -45,6 +45,7 @@ from holdfast.protocols.confirmations import Confirmations
 from holdfast.protocols.edges import EdgeBroker, Phase
 from holdfast.protocols.ginger.border import FIXED_BORDER
 from holdfast.protocols.ginger.cuts import BatchId, CutMap
+from holdfast.protocols.given_up import UNACCOUNTED
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.interests import InterestMap
 from holdfast.protocols.links import Link, LinkState
@@ -253,7 +254,8 @@ class GingerBroker(EdgeBroker):
         behind = [
             destination
             for destination, filters in self.interests.table.route(confirm.topic).items()
-            if (destination != peer or destination not in self.interests.neighbours)
+            if destination != UNACCOUNTED
+            and (destination != peer or destination not in self.interests.neighbours)
             and (filters is None or confirm.age_s == UNKNOWN_AGE_S or any_match(filters, confirm.attributes))
         ]
         self.confirmations.begin(peer, confirm, behind)

@@ -7,12 +7,13 @@ out of reach, missed: see `absences`.
 """
 
 from abc import abstractmethod
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import Dead, Frame, Hello, Join, Refusal, Subscribe, Twig, View
+from holdfast.model.messages import Dead, Frame, Hello, Interest, Join, Refusal, Subscribe, Twig, View
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
@@ -20,6 +21,7 @@ from holdfast.protocols.ginger.absences import Absence, Absences
 from holdfast.protocols.ginger.flush import Flush, Joiner
 from holdfast.protocols.ginger.healing_cuts import HealingCuts
 from holdfast.protocols.ginger.recording import RecordingBroker
+from holdfast.protocols.given_up import UNACCOUNTED
 from holdfast.protocols.interests import ALL
 from holdfast.protocols.last_numbers import Ahead, put_together
 from holdfast.protocols.links import Link
@@ -173,6 +175,24 @@ class ExpectingBroker(RecordingBroker):
             self.interests.subscribe(THE_ABSENT, Subscribe(0, *ALL))
             self.cuts.pump()
 
+    def _note_unaccounted(self, lost: str, interests: Iterable[Interest]) -> None:
+        """Somebody behind that broker wanted this, and has not come. It may be alive, out of reach, and owed messages.
+
+        The interest stays for as long as a session may: if it were taken back, whoever asks whether everybody has a
+        message would not be heard here, and would be told that everybody has.
+        """
+        wanted = list(interests)
+        self.given_up.note_unaccounted(lost, wanted, self._now + self.config.session_keep_s)
+        for interest in wanted:
+            self.interests.subscribe(UNACCOUNTED, Subscribe(0, *interest))
+        if wanted:
+            self.cuts.pump()
+
+    def _forget_unaccounted(self) -> None:
+        if self.interests.table.interests(UNACCOUNTED) and self.given_up.all_accounted(self._now):
+            self.interests.drop(UNACCOUNTED)
+            self.cuts.pump()
+
     def _ask_for_less(self) -> None:
         """When nobody is missed any more."""
         missed = any(flush.overdue or flush.missing for flush in self._flushes)
@@ -261,8 +281,7 @@ class ExpectingBroker(RecordingBroker):
         flush.known[name] = join.twig.twigs
         records, numbers = put_together(ahead, join.processed)
         flush.joined[name] = Joiner(replace(join, processed=numbers), records)
-        if not flush.key:
-            flush.insisting |= self._insisting & {name}
+        flush.insisting |= self._insisting & {name}
         self._insisting.discard(name)
         for below in join.twig.twigs:
             # It was moved below this one, and the lost broker had no time to say so.

@@ -185,6 +185,7 @@ class HealingBroker(OrphanBroker):
         self._now = now
         if name == BEAT_TIMER:
             self._check_sleep(now)
+            self._forget_unaccounted()
             self._write_down_tree()
             self.farewells.expire(now)
         if name.startswith(SUSPECT_TIMER):

@@ -364,10 +364,8 @@ class PartitionBroker(HealingBroker):
                     self.absences.let_go(absence)
                 continue
             self.hub.out.append(Report("gap", peer=absence.key, detail=detail))
-            self.healing_cuts.ask_others(absence.key)
-            self.absences.end(absence)
+            self._give_up_absence(absence)
             self.healing_cuts.clear_doubt()
-            self._ask_for_less()
 
     def _seek(self, now: float) -> None:
         """Ask one of those whom we have lost whether it is there."""
@@ -458,7 +456,8 @@ class PartitionBroker(HealingBroker):
         if isinstance(answer, Refusal):
             self.hub.refuse(link.peer, answer)
             return
-        if not answer.kept:
+        if not answer.kept or (seek.keeper not in ("", self.name) and self.absences.of(link.peer) is None):
+            # It is expected, but because its keeper is lost, and with that what was kept for it.
             self._insisting.add(link.peer)
         self.hub.send(link.peer, answer)
 

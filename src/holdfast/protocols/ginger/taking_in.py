@@ -16,6 +16,7 @@ from holdfast.model.messages import (
     Publish,
     TotalProcessed,
 )
+from holdfast.model.receipt_messages import NAMES_MAX, Finding
 from holdfast.protocols.ginger.absences import NOTHING, Absence, OwnHistory
 from holdfast.protocols.ginger.cuts import BatchId
 from holdfast.protocols.ginger.expecting import THE_ABSENT, ExpectingBroker
@@ -174,9 +175,18 @@ class TakingInBroker(ExpectingBroker):
             else:
                 over = absence.missing.pop(name, None) is not None and not absence.missing
             if over:
-                self.absences.end(absence)
-                self.healing_cuts.ask_others(absence.key)
-                self._ask_for_less()
+                self._give_up_absence(absence)
+
+    def _give_up_absence(self, absence: Absence) -> None:
+        """Nothing is kept any more for those who were missed; what became of them is not known."""
+        self.absences.end(absence)
+        self.healing_cuts.ask_others(absence.key)
+        others = sorted(absence.missing.keys() - {absence.key})
+        if others:
+            unknown = Finding(broken=f"what became of {', '.join(others[:NAMES_MAX])} is not known")
+            self.confirmations.wait_no_longer(THE_ABSENT, 0.0, unknown)
+            self._note_unaccounted(absence.key, [ALL])
+        self._ask_for_less()
 
     def _returned_elsewhere(self, name: str) -> None:
         """A broker that was missed is in the tree, and does not look for us: what is kept for it is of no use.
@@ -187,9 +197,7 @@ class TakingInBroker(ExpectingBroker):
         for absence in [one for one in self.absences if one.missing and one.concerns(name)]:
             absence.missing.pop(name, None)
             if name == absence.key or not any(twig.kind == "broker" for twig in absence.missing.values()):
-                self.absences.end(absence)
-                self.healing_cuts.ask_others(absence.key)
-                self._ask_for_less()
+                self._give_up_absence(absence)
 
     def _outlived(self, name: str, epoch: int) -> None:
         """Who is dead in a later epoch than the one in which it was lost has begun anew between the two."""
@@ -342,7 +350,7 @@ class TakingInBroker(ExpectingBroker):
         """Those that joined are our neighbours and clients now, in the place of the dead one."""
         brokers = {name: one for name, one in flush.joined.items() if not one.is_client}
         if flush.key:
-            self._note_unaccounted(flush)
+            self._account_for(flush)
             self.log.unlink(flush.key)
         self.interests.replace(flush.key, {name: joiner.join.interests for name, joiner in brokers.items()})
         if flush.key:
@@ -352,14 +360,14 @@ class TakingInBroker(ExpectingBroker):
         self.confirmations.replace(flush.key, tuple(flush.joined), self.interests.table.wants, in_doubt)
         self.confirmations.rename(flush.key, THE_ABSENT)
 
-    def _note_unaccounted(self, flush: Flush) -> None:
+    def _account_for(self, flush: Flush) -> None:
         """What was wanted behind the lost broker, and by nobody who has come in its place."""
         if flush.missing:
             # Those who have not come are known to be missing, and are asked when they come.
             return
         back = {interest for joiner in flush.joined.values() for interest in joiner.join.interests}
         gone = set(self.interests.table.interests(flush.key)) - back - {ALL}
-        self.given_up.note_unaccounted(flush.key, sorted(gone), self._now + self.config.session_keep_s)
+        self._note_unaccounted(flush.key, sorted(gone))
 
     def _answer_requests(self, flush: Flush, settlement: Settlement) -> None:
         """What the joiners have asked of the lost broker is asked anew, or is done."""
