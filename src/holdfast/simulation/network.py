@@ -479,6 +479,12 @@ class Network:
             for incoming in _between(sender, receiver):
                 incoming.choose_again()
 
+    def is_vain(self, action: Action, argument: Any) -> bool:
+        """Whether an action of the queue is an attempt to reach a host that is down: nothing will come of it."""
+        if action == self.failed:
+            return True
+        return bool(action == self._knock and not argument[1].up)
+
     def reset(self, one: "Host", other: "Host") -> None:
         """End the connections between these two, with a loss in each direction."""
         for incoming in (*_between(one, other), *_between(other, one)):

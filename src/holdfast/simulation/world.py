@@ -406,8 +406,9 @@ class Simulation:
                 calm_since_s = self.kernel.now
 
     def _next_business_s(self) -> float | None:
-        """When the next thing happens that is neither a timer nor an idle frame."""
-        untimed = (entry for entry in self.kernel.queue if not Host.is_timer(entry[2]))
+        """When the next thing happens that is neither a timer, nor an idle frame, nor an attempt to reach the dead."""
+        vain = self.network.is_vain
+        untimed = (one for one in self.kernel.queue if not Host.is_timer(one[2]) and not vain(one[2], one[3]))
         return min((entry[0] for entry in untimed if not isinstance(Stream.frame_of(entry), IDLE_FRAMES)), default=None)
 
     def _frames_said(self) -> int:
