@@ -1,6 +1,7 @@
 """Merges that are interrupted: a part of the tree is cut off and comes back, and while it does a second fault follows.
 
-    python benchmarks/merges.py [--rounds 5] [--fault cut|kill-part|kill-border|links|all] [--rate 150] [--seed 1] [--json]
+    python benchmarks/merges.py [--rounds 5] [--fault cut|kill-part|kill-border|links|all] [--rate 150] [--seed 1]
+                                [--json]
 
 Seven brokers (0; 1 and 2 below it; 4 and 5 below 1; 3 and 6 below 2) as processes, five clients with mixed guarantees.
 In each round {1, 4, 5} is cut off from the others, then the cut is healed. When broker 1 asks to be taken back, and up

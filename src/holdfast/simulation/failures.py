@@ -103,7 +103,7 @@ def problem_of(failure: FailureClass, tolerance: int, degree_max: int) -> str:
     needed = TOLERANCE_MIN.get(failure, 1)
     if tolerance < needed:
         return f"failures of class {failure!r} take a tolerance of {needed}, not {tolerance}: say --tolerance {needed}."
-    if failure == "partition" and degree_max:
+    if failure in ("partition", *FLAPPING) and degree_max:
         return "the sides of a partition are those of the tree as it was planted: leave --degree-max out."
     if failure in MOVING and not degree_max:
         return (

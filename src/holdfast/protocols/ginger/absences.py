@@ -161,8 +161,14 @@ class Absences:
         self._all.setdefault(absence.key, absence)
 
     def let_go(self, absence: Absence) -> None:
-        """Too much is kept, or for too long: the diary of this absence begins anew, with a hole in it."""
-        absence.history, absence.whole = NOTHING, False
+        """Too much is kept, or for too long: the diary of this absence begins anew, with a hole in it.
+
+        Requests for total batches stay: whoever has asked waits until it is known what became of them.
+        """
+        before = absence.history
+        asked = [(rid, flag, 0, number) for rid, flag, _, number in before.entries if flag.is_request]
+        batches = {rid: batch for rid, *_ in asked if (batch := before.batch_of(rid)) is not None}
+        absence.history, absence.whole, absence.earlier_root = OwnHistory(asked, {}, {}, batches), False, ""
         absence.start = self._first + len(self._diary)
         self._tear_out()
 
@@ -258,6 +264,14 @@ def take_up(log: StabilityLog, peer: str, history: OwnHistory) -> None:
     for record, place, asked_after, came in found:
         log.owe(record, peer, place, asked_after, came)
     log.owed(len(history.entries))
+
+
+def epochs_in(twig: Twig) -> Iterator[tuple[str, int]]:
+    """The brokers among that node and everybody known below it, each with its epoch."""
+    if twig.kind == "broker":
+        yield twig.name, twig.epoch
+    for below in twig.twigs:
+        yield from epochs_in(below)
 
 
 def names_in(twig: Twig) -> set[str]:

@@ -17,7 +17,7 @@ from holdfast.model.messages import Dead, Frame, Hello, Interest, Join, Refusal,
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
-from holdfast.protocols.ginger.absences import Absence, Absences
+from holdfast.protocols.ginger.absences import Absence, Absences, epochs_in
 from holdfast.protocols.ginger.flush import Flush, Joiner
 from holdfast.protocols.ginger.healing_cuts import HealingCuts
 from holdfast.protocols.ginger.recording import RecordingBroker
@@ -267,6 +267,9 @@ class ExpectingBroker(RecordingBroker):
         elif above:
             self.hub.refuse(name, Refusal("moved", f"{self.name} is itself below {name}: ask others"))
             return
+        if join.old and join.twig.kind == "broker":
+            # Those who did not come because they were out of reach with it were not dead.
+            self.view.revive(epochs_in(join.twig))
         self.view.adopt(join.twig, self.parent is None)
         if join.twig.kind == "broker" and not (join.old or join.dead or join.processed or join.twig.twigs):
             # A newcomer: whom it may turn to if we are lost before it is let in.

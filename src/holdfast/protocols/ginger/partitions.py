@@ -282,7 +282,7 @@ class PartitionBroker(HealingBroker):
         if absence is not None:
             absence.to_parent, absence.contacts = True, tuple(dict.fromkeys((*line, *inherited)))
             absence.parent = line[0].name if line else old
-            absence.whole, absence.earlier_root = not inherited, absence.parent
+            absence.whole, absence.earlier_root = not inherited, absence.parent if inherited else ""
         missed: tuple[Contact, ...] = ()
         if cut_off:
             # So many at once are not dead, or nobody could help; those around them are not known here.

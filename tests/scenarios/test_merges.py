@@ -1,0 +1,233 @@
+"""Merges of two parts of a tree that are interrupted: nothing is let go before the other side has it, or all are told.
+
+The chain A-B-C-D-E is parted between B and C. B, on the side of the root, keeps what the others lack; C is the root of
+its part, looks for B, and returns.
+"""
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.model.terms import Contact
+from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.ginger import PartitionBroker
+from holdfast.protocols.ginger.flush import Flush
+from holdfast.protocols.links import Link
+from holdfast.simulation.checkers.honesty import complaints, silent_losses
+from holdfast.simulation.faults import Crash, Cut, Fault, Heal, Part, When
+from holdfast.simulation.world import Simulation
+from tests.scenarios.repairs import SEEDS, at, finish, got, listen, reported, run_until, say
+from tests.scenarios.test_partitions import parted
+
+some_seeds = pytest.mark.parametrize("seed", SEEDS[:3])
+AGAIN: dict[str, Fault] = {"cut": Cut("B", "C"), "part": Part(("A", "B"))}
+HEAL_S = 14.0
+
+
+def mixed(sim: Simulation, begin_s: int, end_s: int) -> int:
+    """Both sides publish weaker and total messages; returns how many."""
+    for second in range(begin_s, end_s):
+        say(sim, second, "a", f"t:a{second}")
+        say(sim, second, "e", f"t:e{second}")
+        say(sim, second + 0.5, "e", f"t:E{second}", guarantee="total", key="k")
+    return 3 * (end_s - begin_s)
+
+
+def parted_and_whole_again(seed: int, make: type[PartitionBroker] = PartitionBroker) -> tuple[Simulation, int]:
+    sim = parted(seed=seed, make=make)
+    listen(sim, a_A="t", b_B="t", c_C="t", e_E="t")
+    at(sim, 2.0, Part(("A", "B")))
+    count = mixed(sim, 3, 12)
+    at(sim, HEAL_S, Heal())
+    return sim, count
+
+
+def all_got(sim: Simulation, count: int) -> None:
+    for client in ("a", "b", "c", "e"):
+        assert len(got(sim, client)) == count, client
+        assert sim.client(client).gaps == []
+
+
+def one_tree(sim: Simulation) -> None:
+    sim.run_until_quiet(limit_s=90, quiet_s=3.0)
+    assert sim.unrepaired() == []
+
+
+@some_seeds
+@pytest.mark.parametrize("again", AGAIN)
+@pytest.mark.parametrize(
+    ("teller", "word", "nth"),
+    [
+        ("C", "Seek", 1),
+        ("B", "Found", 1),
+        ("C", "Unstable", 1),
+        ("C", "Unstable", 5),
+        ("C", "Join", 1),
+        ("B", "Open", 1),
+        ("B", "Publish", 1),
+        ("B", "Publish", 6),
+        ("C", "Publish", 4),
+    ],
+)
+def test_a_merge_that_is_interrupted_at_any_word_loses_nothing(seed: int, again: str, teller: str, word: str, nth: int):
+    sim, count = parted_and_whole_again(seed)
+    at(sim, HEAL_S, When(teller, word, AGAIN[again], nth, 5.0))
+    at(sim, HEAL_S + 9.0, Heal())
+    say(sim, HEAL_S + 25.0, "a", "t:late")
+    finish(sim)
+    all_got(sim, count + 1)
+    assert "excluded" not in {report.event for _, _, report in sim.reports}
+
+
+@some_seeds
+def test_a_merge_may_be_interrupted_any_number_of_times(seed: int):
+    sim, count = parted_and_whole_again(seed)
+    for number, word in enumerate(("Join", "Open", "Unstable", "Publish")):
+        begin_s = HEAL_S + 16.0 * number
+        at(sim, begin_s, Heal(), When("B" if word in ("Open", "Publish") else "C", word, Cut("B", "C"), 1, 5.0))
+    at(sim, HEAL_S + 64.0, Heal())
+    run_until(sim, HEAL_S + 64.0)
+    finish(sim)
+    all_got(sim, count)
+
+
+@some_seeds
+def test_the_heir_of_a_dead_root_goes_on_with_its_search_and_the_others_are_told_of_the_hole(seed: int):
+    sim = parted(seed=seed)
+    listen(sim, a_A="t", c_C="t", e_E="t")
+    at(sim, 2.0, Part(("A", "B")))
+    mixed(sim, 3, 11)
+    at(sim, 12.0, Crash("C"))
+    at(sim, HEAL_S, Heal())
+    one_tree(sim)
+    assert silent_losses(sim.events) == []
+    assert sim.client("a").gaps
+    assert not sim.client("e").gaps
+    # What the others said is kept by B, and nobody in the part lacks it.
+    assert [one for one in got(sim, "e") if one.startswith("a")] == [f"a{second}" for second in range(3, 11)]
+
+
+@some_seeds
+@pytest.mark.parametrize("word", ["Join", "Unstable", "Seek"])
+def test_a_part_whose_keeper_dies_in_the_midst_of_the_merge_is_told(seed: int, word: str):
+    sim, _ = parted_and_whole_again(seed)
+    at(sim, HEAL_S, When("C", word, Crash("B"), 1, 5.0))
+    one_tree(sim)
+    assert complaints(sim.events) == []
+    assert sim.client("e").gaps
+    # The diary of the part is whole: the others have everything.
+    assert [one for one in got(sim, "a") if one.startswith("e")] == [f"e{second}" for second in range(3, 12)]
+    assert sim.client("a").gaps == []
+
+
+@some_seeds
+@pytest.mark.parametrize("who", ["keeper", "part"])
+def test_whoever_keeps_too_much_lets_go_of_it_and_the_other_side_is_told(seed: int, who: str):
+    sim = parted(seed=seed, broker=BrokerConfig("*", absent_s=6.0))
+    if who == "part":
+        # B, which has lost no parent, is more patient than C.
+        sim.run_for(0.1)
+        keeper = sim.node("B")
+        assert isinstance(keeper, PartitionBroker)
+        keeper.config = replace(keeper.config, absent_s=300.0)
+    listen(sim, a_A="t", e_E="t")
+    at(sim, 2.0, Part(("A", "B")))
+    mixed(sim, 3, 18)
+    at(sim, 22.0, Heal())
+    one_tree(sim)
+    assert complaints(sim.events) == []
+    assert sim.client("a").gaps
+    assert bool(sim.client("e").gaps) is (who == "keeper")
+
+
+def test_two_parts_become_one_though_each_root_looks_for_the_other():
+    sim = parted("A-B B-C C-D D-E E-F", seed=3)
+    listen(sim, a_A="t", c_C="t", f_F="t")
+    at(sim, 2.0, Part(("A", "B")), Part(("E", "F")))
+    mixed_by = ("a", "c", "f")
+    for second in range(3, 12):
+        for client in mixed_by:
+            say(sim, second, client, f"t:{client}{second}")
+    at(sim, HEAL_S, Heal())
+    finish(sim)
+    for client in mixed_by:
+        assert len(got(sim, client)) == 27
+
+
+# ------------------------------------------------------------------------------------------- each rule is necessary
+
+
+class LetsGoAtOnce(PartitionBroker):
+    """Lets go of its diary when it asks to be taken back, not when it is."""
+
+    def _join(self, link: Link) -> None:
+        absence = self.absences.of_parent()
+        super()._join(link)
+        if absence is not None and self._returning_from:
+            self.absences.let_go(absence)
+            absence.whole = True
+
+
+class ForgetsThatAMergeBroke(PartitionBroker):
+    """Takes the loss of a broker that is still handing a merge on for any other loss."""
+
+    def _is_broken_merge(self, flush: Flush) -> bool:  # noqa: ARG002
+        return False
+
+
+class GoesOnWithoutItsHeir(PartitionBroker):
+    """Does not go on with the search of a root that has died."""
+
+    def _inherit(self, lost: tuple[Contact, ...]) -> None:
+        pass
+
+
+class SaysNothing(PartitionBroker):
+    """Tells nobody of a hole."""
+
+    def _tell_of_holes(self, flush: Flush) -> None:
+        pass
+
+
+def test_a_diary_that_is_let_go_at_the_join_is_missed():
+    sim, count = parted_and_whole_again(1, LetsGoAtOnce)
+    at(sim, HEAL_S, When("C", "Join", Cut("B", "C"), 1, 5.0))
+    at(sim, HEAL_S + 9.0, Heal())
+    run_until(sim, 60.0)
+    assert len(got(sim, "a")) < count
+
+
+def test_a_search_that_dies_with_its_root_leaves_two_trees():
+    sim = parted(seed=1, make=GoesOnWithoutItsHeir)
+    listen(sim, a_A="t", e_E="t")
+    at(sim, 2.0, Part(("A", "B")))
+    at(sim, 12.0, Crash("C"))
+    at(sim, HEAL_S, Heal())
+    run_until(sim, 60.0)
+    assert any("several roots" in one for one in sim.unrepaired())
+
+
+def test_a_hole_that_nobody_tells_of_is_a_silent_loss():
+    sim, _ = parted_and_whole_again(1, SaysNothing)
+    at(sim, HEAL_S, When("C", "Join", Crash("B"), 1, 5.0))
+    one_tree(sim)
+    assert silent_losses(sim.events)
+
+
+def broken_while_it_is_passed_on(make: type[PartitionBroker]) -> Simulation:
+    """B hands the total batches of its side to C, and C dies before it has passed them on."""
+    sim = parted("A-B B-C C-D A-F A-G", make=make)
+    listen(sim, a_A="t", d_D="t")
+    at(sim, 2.0, Part(("C", "D")))
+    for second in range(3, 12):
+        say(sim, second, "a", f"t:A{second}", guarantee="total", key="k")
+    at(sim, HEAL_S, Heal(), When("C", "Publish", Crash("C"), 1, 5.0))
+    one_tree(sim)
+    return sim
+
+
+def test_total_batches_that_a_broken_merge_had_yet_to_pass_on_are_handed_over_again():
+    sim = broken_while_it_is_passed_on(PartitionBroker)
+    assert complaints(sim.events) == []
+    assert len(got(sim, "d")) == 9
+    assert reported(sim, "merge")
+    assert len(got(broken_while_it_is_passed_on(ForgetsThatAMergeBroke), "d")) < 9
