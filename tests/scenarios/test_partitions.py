@@ -121,7 +121,10 @@ def test_what_the_minority_publishes_on_the_key_of_a_total_message_is_reported_t
     finish(sim)
     assert (got(sim, "a"), got(sim, "e")) == (["weak", "total"], ["total", "weak"])
     # Its own broker knows that it has no majority, and the one that merges sees what it has passed.
-    assert reported(sim, "crossed") == ["A", "B"]
+    assert reported(sim, "crossed") == ["A", "a", "B"]
+    # Everybody gets it with that word, and its publisher is told.
+    for client in ("a", "e"):
+        assert [one.payload for one in sim.deliveries(client) if one.crossed] == [b"weak"]
 
 
 def test_what_is_on_its_way_between_two_of_the_minority_when_a_total_message_is_handed_over_has_crossed_it():
@@ -139,9 +142,11 @@ def test_what_is_on_its_way_between_two_of_the_minority_when_a_total_message_is_
     assert (got(sim, "a")[-1], got(sim, "e")[0]) == ("total", "total")
     assert len(got(sim, "e")) == 161
     # B sees what it has passed before, and A what B has not got by then: each message is in one of the two.
-    crossed = reported(sim, "crossed")
-    assert set(crossed) == {"A", "B"}
-    assert len(crossed) == 160
+    # What comes by after the total message B sees as well, and passes on with that word, so that e gets all with it.
+    crossed = [(name, report.batch) for _, name, report in sim.reports if report.event == "crossed"]
+    assert {name for name, _ in crossed} == {"A", "B", "a"}
+    assert len({(batch.first, batch.count) for name, batch in crossed if batch is not None and name != "a"}) == 160
+    assert [one.payload for one in sim.deliveries("e") if not one.crossed] == [b"total"]
 
 
 def test_who_finds_more_gone_than_can_be_dead_accuses_nobody_of_them():

@@ -331,6 +331,8 @@ def _as_dict(message: Message) -> dict[str, Any]:
         "keys": message.keys,
         "attributes": message.attributes,
     }
+    if message.crossed:
+        said["crossed"] = True
     try:
         said["payload"] = message.payload.decode()
     except UnicodeDecodeError:
@@ -343,6 +345,7 @@ def as_text(message: Message) -> str:
     parts = [message.topic, f"{message.publisher}#{message.seq}", message.guarantee.value]
     parts += [f"key={key}" for key in message.keys]
     parts += [f"{name}={value}" for name, value in message.attributes.items()]
+    parts += ["crossed"] if message.crossed else []
     head = "  ".join(parts)
     return _escaped(f"{head}  {message.payload.decode(errors='backslashreplace')}")
 

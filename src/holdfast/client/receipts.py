@@ -30,7 +30,9 @@ class Publisher(Protocol):
 
     async def wait_held(self, seq: int) -> None: ...
 
-    async def wait_confirmed(self, topic: str, seq: int, attributes: Attributes, taken: bool) -> None: ...
+    async def wait_confirmed(self, topic: str, seq: int, attributes: Attributes, taken: bool) -> bool: ...
+
+    def has_crossed(self, seq: int) -> bool: ...
 
 
 class Receipt(Struct, gc=False, eq=False):
@@ -53,6 +55,7 @@ class Receipt(Struct, gc=False, eq=False):
     attributes: Attributes = {}
     is_confirmed: bool = False
     is_taken: bool = False
+    found_crossed: bool = False
 
     @property
     def publisher(self) -> str:
@@ -63,6 +66,16 @@ class Receipt(Struct, gc=False, eq=False):
         if self.is_confirmed:
             return "taken" if self.is_taken else "confirmed"
         return self.client.level_of(self.seq)
+
+    @property
+    def crossed(self) -> bool:
+        """Whether it is known that the message takes no part in the total order of its keys.
+
+        It was published with keys where no majority of the brokers could be reached, or crossed a `total` message while
+        parts of the network came together: at some subscribers it stands before that one, at others behind it. All
+        that can be known of it is known when it is confirmed.
+        """
+        return self.found_crossed or self.client.has_crossed(self.seq)
 
     async def accepted(self) -> "Receipt":
         """Wait until the broker has the message. Raises `Refused` if it declined, `SessionLost` if nobody can know."""
@@ -93,7 +106,7 @@ class Receipt(Struct, gc=False, eq=False):
         """
         taken = is_by_application(by)
         if not (self.is_taken if taken else self.is_confirmed):
-            await self.client.wait_confirmed(self.topic, self.seq, self.attributes, taken)
+            self.found_crossed = await self.client.wait_confirmed(self.topic, self.seq, self.attributes, taken)
             self.is_confirmed, self.is_taken = True, taken
         return self
 

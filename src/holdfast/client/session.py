@@ -62,13 +62,14 @@ class Client(Closing):
         self._log = Log("holdfast.client", node=self.name)
         self._book = AddressBook(addresses)
         machine = self._machine = MovingClient(config, incarnation)
+        self._requests = Requests()
         self._driver = Driver(
             machine,
             lambda _: self._book.next(),
             handlers={
                 Attached: self._on_attached,
                 Accepted: self._on_accepted,
-                Completed: lambda effect: self._requests.completed(effect.token),
+                Completed: self._requests.completed,
                 Failed: self._on_failed,
                 Ended: self._on_ended,
                 Deliver: lambda effect: self._deliveries.arrive(effect.batch),
@@ -91,7 +92,6 @@ class Client(Closing):
         self._holders = Holders()
         self._deliveries = Deliveries(self._consumed, self._read, self._log)
         self.batch_taken, self.batch_read = self._deliveries.taken, self._deliveries.read
-        self._requests = Requests()
         self.durables = Durables(self, settings.reliable)
         loop = asyncio.get_running_loop()
         self._attachment: asyncio.Future[None] = loop.create_future()
@@ -315,10 +315,15 @@ class Client(Closing):
         self._acceptance.advanced(effect.seq)
         self._holders.wake()
 
-    async def wait_confirmed(self, topic: str, seq: int, attributes: Attributes, taken: bool) -> None:
-        """Wait until everybody that publication `seq` was promised to has it, or has `taken` it."""
-        await self._request(lambda now: self._machine.confirm(topic, seq, now, attributes, taken))
+    async def wait_confirmed(self, topic: str, seq: int, attributes: Attributes, taken: bool) -> bool:
+        """Wait until everybody that publication `seq` was promised to has it, or has `taken` it; has it crossed?"""
+        crossed = await self._request(lambda now: self._machine.confirm(topic, seq, now, attributes, taken))
         self._acceptance.check_not_refused(seq)
+        return crossed
+
+    def has_crossed(self, seq: int) -> bool:
+        """Whether our broker has said that publication `seq` takes no part in the total order of its keys."""
+        return seq in self._machine.crossed
 
     def _hurry(self, seq: int | None) -> None:
         """Nobody acknowledges every message: a broker that is not asked takes its time."""
@@ -385,7 +390,7 @@ class Client(Closing):
         if request is not None:
             await request
 
-    def _withdraw(self, subscription: Subscription) -> asyncio.Future[None] | None:
+    def _withdraw(self, subscription: Subscription) -> asyncio.Future[bool] | None:
         if subscription.ended or subscription not in self._deliveries:
             return None
         self._forget(subscription)
@@ -408,7 +413,7 @@ class Client(Closing):
 
     # ---------------------------------------------------------------------------------------------- requests
 
-    def _request(self, command: Callable[[float], tuple[int, list[Effect]]]) -> asyncio.Future[None]:
+    def _request(self, command: Callable[[float], tuple[int, list[Effect]]]) -> asyncio.Future[bool]:
         """Give the machine a command; the future ends with its answer."""
         self._check_open()
         token, effects = command(monotonic())

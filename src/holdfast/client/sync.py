@@ -305,8 +305,11 @@ class SyncClient:
     async def wait_held(self, seq: int) -> None:
         await self._client.wait_held(seq)
 
-    async def wait_confirmed(self, topic: str, seq: int, attributes: Attributes, taken: bool) -> None:
-        await self._client.wait_confirmed(topic, seq, attributes, taken)
+    async def wait_confirmed(self, topic: str, seq: int, attributes: Attributes, taken: bool) -> bool:
+        return await self._client.wait_confirmed(topic, seq, attributes, taken)
+
+    def has_crossed(self, seq: int) -> bool:
+        return self._client.has_crossed(seq)
 
     def after_outbox(self, begin: Callable[[], Coroutine[Any, Any, T]], timeout_s: float | None = None) -> T:
         """Run a coroutine on the loop's thread when everything that was published before has left, and wait for it."""

@@ -27,7 +27,9 @@ class Outbox(Protocol):
 
     async def wait_held(self, seq: int) -> None: ...
 
-    async def wait_confirmed(self, topic: str, seq: int, attributes: Attributes, taken: bool) -> None: ...
+    async def wait_confirmed(self, topic: str, seq: int, attributes: Attributes, taken: bool) -> bool: ...
+
+    def has_crossed(self, seq: int) -> bool: ...
 
     def after_outbox(self, begin: Callable[[], Coroutine[Any, Any, Any]], timeout_s: float | None = None) -> Any:
         """Run a coroutine on the loop's thread when everything that was published before has left."""
@@ -46,6 +48,7 @@ class SyncReceipt(Struct, gc=False, eq=False):
     attributes: Attributes = {}
     is_confirmed: bool = False
     is_taken: bool = False
+    found_crossed: bool = False
     error: HoldfastError | None = None
     """Why it did not leave, if it did not."""
 
@@ -60,6 +63,14 @@ class SyncReceipt(Struct, gc=False, eq=False):
         if self.is_confirmed:
             return "taken" if self.is_taken else "confirmed"
         return self.client.level_of(self.seq) if self.seq else "sent"
+
+    @property
+    def crossed(self) -> bool:
+        """Whether it is known that the message takes no part in the total order of its keys.
+
+        See `Receipt.crossed`.
+        """
+        return self.found_crossed or self.client.has_crossed(self.seq)
 
     def accepted(self, timeout_s: float | None = None) -> "SyncReceipt":
         """Wait until the broker has the message."""
@@ -81,9 +92,12 @@ class SyncReceipt(Struct, gc=False, eq=False):
         """Wait until everybody that the message was promised to has it; see `Receipt.confirmed`."""
         taken = is_by_application(by)
         if not (self.is_taken if taken else self.is_confirmed):
-            self._wait(lambda: self.client.wait_confirmed(self.topic, self.seq, self.attributes, taken), timeout_s)
+            self._wait(lambda: self._ask_everybody(taken), timeout_s)
             self.is_confirmed, self.is_taken = True, taken
         return self
+
+    async def _ask_everybody(self, taken: bool) -> None:
+        self.found_crossed = await self.client.wait_confirmed(self.topic, self.seq, self.attributes, taken)
 
     def _wait(self, begin: Callable[[], Coroutine[Any, Any, Any]], timeout_s: float | None) -> None:
         async def wait() -> None:

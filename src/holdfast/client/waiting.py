@@ -1,26 +1,27 @@
 """Who waits for an answer of the client's machine: requests by their token, and publications until they are held."""
 
 import asyncio
+from typing import Any
 
 from holdfast.client.errors import NotConfirmed
 from holdfast.model.errors import HoldfastError
-from holdfast.protocols.node import Unconfirmed
+from holdfast.protocols.node import Completed, Unconfirmed
 
 
 class Requests:
-    """A future for each request that the machine was given."""
+    """A future for each request that the machine was given; of a question it says whether the message has crossed."""
 
     def __init__(self) -> None:
-        self._futures: dict[int, asyncio.Future[None]] = {}
+        self._futures: dict[int, asyncio.Future[bool]] = {}
 
-    def add(self, token: int) -> asyncio.Future[None]:
+    def add(self, token: int) -> asyncio.Future[bool]:
         future = self._futures[token] = asyncio.get_running_loop().create_future()
         return future
 
-    def completed(self, token: int) -> None:
-        future = self._futures.pop(token, None)
+    def completed(self, effect: Completed) -> None:
+        future = self._futures.pop(effect.token, None)
         if future is not None and not future.done():
-            future.set_result(None)
+            future.set_result(effect.crossed)
 
     def failed(self, token: int, error: HoldfastError) -> None:
         future = self._futures.pop(token, None)
@@ -59,7 +60,7 @@ class Holders:
                 waiter.set_result(None)
 
 
-def fail(future: "asyncio.Future[None]", error: HoldfastError) -> None:
+def fail(future: "asyncio.Future[Any]", error: HoldfastError) -> None:
     """End it with this error; somebody who stopped waiting does not make it one that nobody handled."""
     if not future.done():
         future.set_exception(error)

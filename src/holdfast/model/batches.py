@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
 from msgspec.msgpack import Encoder
-from msgspec.structs import astuple, force_setattr
+from msgspec.structs import astuple, force_setattr, replace
 
 from holdfast.model.checksums import crc32
 from holdfast.model.errors import HoldfastError, LocalMisuse, PeerViolation
@@ -71,6 +71,8 @@ class Message(Struct, frozen=True, gc=False):
     guarantee: Guarantee
     keys: Keys = ()
     attributes: Attributes = {}
+    crossed: bool = False
+    """Whether it may stand on different sides of a total message on one of its keys at different subscribers."""
 
     @property
     def delivery_count(self) -> int:
@@ -122,6 +124,8 @@ class Batch(Struct, frozen=True, array_like=True, gc=False, eq=False):
     attributes: AttributesColumn = ()
     count: Count = 1
     lengths: bytes = b""
+    crossed: bool = False
+    """Whether it takes no part in the total order of its keys, and some broker has found that out on its way."""
     checksum: Checksum | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -156,6 +160,8 @@ class Batch(Struct, frozen=True, array_like=True, gc=False, eq=False):
 
     def _columns(self) -> tuple[object, ...]:
         """What is said of a batch behind its payloads."""
+        if self.crossed:
+            return self.keys, self.attributes, self.count, self.lengths, True
         if self.count != 1 or self.lengths:
             return self.keys, self.attributes, self.count, self.lengths
         if self.attributes:
@@ -225,10 +231,12 @@ class Batch(Struct, frozen=True, array_like=True, gc=False, eq=False):
         """The messages one by one."""
         publisher = name_of(self.publisher)
         if self.count == 1:
-            keys, attributes = self.keys_of(0), self.attributes_of(0)
+            keys, attributes, rank = self.keys_of(0), self.attributes_of(0), GUARANTEES[self.guarantee]
             return [
-                Message(self.topic, self.payloads, publisher, self.first, GUARANTEES[self.guarantee], keys, attributes)
+                Message(self.topic, self.payloads, publisher, self.first, rank, keys, attributes, self.has_crossed(0))
             ]
+        # Hardly any message has crossed another: the others do not pay for it.
+        crossed = (map(self.has_crossed, range(self.count)),) if self.crossed else ()
         return list(
             map(
                 Message,
@@ -239,8 +247,23 @@ class Batch(Struct, frozen=True, array_like=True, gc=False, eq=False):
                 repeat(GUARANTEES[self.guarantee]),
                 _unfolded(self.keys, ()),
                 _unfolded(self.attributes, {}),
+                *crossed,
             )
         )
+
+    def has_crossed(self, index: int) -> bool:
+        """Whether that message of the batch has crossed another: one without keys can be in no order with any."""
+        return self.crossed and bool(self.keys_of(index))
+
+    def as_crossed(self) -> "Batch":
+        """The same batch with the word that it takes no part in the total order of its keys."""
+        if self.crossed:
+            return self
+        self.verify()
+        flagged = replace(self, crossed=True, checksum=None)
+        if self.checksum is not None:
+            flagged.seal()
+        return flagged
 
     def check(self) -> None:
         """Raise `BatchError` unless the columns fit together: what a broker asks once, where a batch enters."""
@@ -309,6 +332,7 @@ class Batch(Struct, frozen=True, array_like=True, gc=False, eq=False):
             self.attributes[start:stop] if len(self.attributes) > 1 else self.attributes,
             last - first + 1,
             column,
+            self.crossed,
         )
         if self.checksum is not None:
             part.seal()

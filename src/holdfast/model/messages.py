@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from holdfast.model.batches import BATCH_COUNT_MAX, KEYS_MAX, Attributes, Batch, Key, Name, Rank, Seq, TopicText
+from holdfast.model.crossed_messages import Crossed
 from holdfast.model.direct_messages import (
     Barred,
     Cast,
@@ -386,6 +387,7 @@ SessionMessage = (
     | Admitted
     | Farewell
     | Hole
+    | Crossed
 )
 
 # ------------------------------------------------------------------------------------------------------- frames

@@ -28,6 +28,8 @@ class Finding(Struct, frozen=True, array_like=True):
     gone: Names = ()
     broken: FindingReason = ""
     """Why there may be others: a hole, or a part of the network that was given up."""
+    crossed: bool = False
+    """Whether the message takes no part in the total order of its keys; that is nothing against its confirmation."""
 
     @property
     def clean(self) -> bool:
@@ -35,13 +37,18 @@ class Finding(Struct, frozen=True, array_like=True):
 
     def joined(self, other: "Finding") -> "Finding":
         """What both know."""
-        if other.clean:
+        if other == CLEAN:
             return self
-        if self.clean:
+        if self == CLEAN:
             return other
         lack, gone = (*self.lack, *other.lack)[:NAMES_MAX], (*self.gone, *other.gone)[:NAMES_MAX]
         return Finding(
-            self.lacking + other.lacking, lack, self.given_up + other.given_up, gone, self.broken or other.broken
+            self.lacking + other.lacking,
+            lack,
+            self.given_up + other.given_up,
+            gone,
+            self.broken or other.broken,
+            self.crossed or other.crossed,
         )
 
     def __str__(self) -> str:

@@ -19,6 +19,9 @@ from holdfast.model.guarantees import GUARANTEES, RANKS
 from holdfast.model.wire import header_bytes
 
 NotNegative = Annotated[int, Meta(ge=0)]
+CROSSED = "crossed"
+"""The event that says of a message that it takes no part in the total order of its keys, and the `detail` of a row
+`deliver` that brought it with that word."""
 
 
 class TraceError(LocalMisuse, ValueError):
@@ -223,7 +226,7 @@ class Recorder:
                 overhead,
                 None,
                 peer,
-                detail,
+                detail or (CROSSED if batch.has_crossed(at) else ""),
             )
             for at, size in enumerate(_payload_sizes(batch))
         ]

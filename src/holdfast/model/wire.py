@@ -87,7 +87,7 @@ def pieces(frame: Frame) -> list[bytes]:
     batch, seq = message.batch, frame.seq
     if len(batch.payloads) >= COPIED_BYTES_MAX:
         return _large(seq, batch)
-    if batch.count != 1 or batch.lengths or batch.keys or batch.attributes:
+    if batch.count != 1 or batch.lengths or batch.keys or batch.attributes or batch.crossed:
         body = _encode(batch.said())
     else:
         # Every message by itself passes here, so what `said` would say of it is written out.

@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from holdfast.model.batches import BATCH_BYTES_MAX, Attributes, Batch, Keys, make_batch
+from holdfast.model.batches import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Attributes, Batch, Keys, make_batch
+from holdfast.model.crossed_messages import Crossed
 from holdfast.model.errors import LocalMisuse, PeerViolation, TopicError
 from holdfast.model.filters import Value
 from holdfast.model.guarantees import TOTAL
@@ -36,8 +37,10 @@ from holdfast.model.messages import (
 )
 from holdfast.model.name_messages import Recall, Recalled
 from holdfast.model.receipt_messages import CLEAN, Finding
+from holdfast.model.trace import CROSSED
 from holdfast.protocols.client_hub import ClientHub
 from holdfast.protocols.config import ClientConfig
+from holdfast.protocols.crossed import CrossedNumbers
 from holdfast.protocols.holes import HolesHeard, over
 from holdfast.protocols.hub import ACK_TIMER, BEAT_TIMER
 from holdfast.protocols.links import Link, LinkState
@@ -92,6 +95,8 @@ class ClientNode:
         self._table = RoutingTable()
         self._uneaten: dict[tuple[str, int], SessionMessage] = {}
         self._holes = HolesHeard()
+        self.crossed = CrossedNumbers()
+        """Which of our publications take no part in the total order of their keys, as far as our broker has said."""
         self._witness = Witness(self.name, lambda answer: self._hub.send(self._broker, answer))
         self._published_at = PublishTimes()
         self._now = 0.0
@@ -435,6 +440,8 @@ class ClientNode:
             self._on_done(message.token)
         elif isinstance(message, Confirm):
             self._witness.on_confirm(message, self._now, self._spilling)
+        elif isinstance(message, Crossed):
+            self._on_crossed(link, message)
         elif isinstance(message, Hole):
             # A subscription that is not confirmed yet is owed nothing; for one that spills somebody else stands in.
             self._hub.out += self._holes.hear(message, link.peer, bool(self._confirmed - self._spilling.keys()))
@@ -445,6 +452,15 @@ class ClientNode:
             self._hub.out.append(Failed(message.token, message.first, message.last, message.reason))
         else:
             raise PeerViolation(f"{link.peer} sent a client {type(message).__name__}, which only brokers take")
+
+    def _on_crossed(self, link: Link, message: Crossed) -> None:
+        first, last = message.first, message.last
+        if not first <= last < self.next_seq or last - first >= BATCH_COUNT_MAX:
+            raise PeerViolation(
+                f"{link.peer} said that #{first} to #{last} of {self.name} crossed others: no such batch"
+            )
+        self.crossed.note(message)
+        self._hub.out += [Report(CROSSED, seq=seq) for seq in range(first, last + 1)]
 
     def _on_publish(self, link: Link, message: Publish) -> None:
         self._hand_over(link, message, message.batch)

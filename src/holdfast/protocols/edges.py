@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from holdfast.model.batches import SEQ_MAX, Batch
+from holdfast.model.crossed_messages import Crossed
 from holdfast.model.errors import PeerViolation
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.model.hole_messages import Hole
@@ -36,6 +37,7 @@ from holdfast.model.terms import Contact
 from holdfast.protocols.allowances import Allowances
 from holdfast.protocols.border import FROM_CLIENTS, Border, Place, check_place
 from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.crossed import CrossedMessages
 from holdfast.protocols.durable import Notebook
 from holdfast.protocols.given_up import ON_ITS_WAY_S, GivenUp
 from holdfast.protocols.holes import HoleNotices
@@ -81,6 +83,7 @@ class EdgeBroker(ABC):
             config.name, incarnation, self._send, self._told_of_holes, self.hub.report, lambda: self._now
         )
         self.given_up = GivenUp()
+        self.crossed = CrossedMessages(self.hub.report, self._tell_publisher)
         self._detached_at: dict[str, float] = {}
         self._congested_at: dict[str, float] = {}
         self._now = 0.0
@@ -352,11 +355,18 @@ class EdgeBroker(ABC):
         """What that peer wants; receipts name it by that if its session is given up."""
         return ()
 
+    def _tell_publisher(self, publisher: str, crossed: Crossed) -> None:
+        """To a publisher that has its session elsewhere its receipts tell it, if it asks."""
+        link = self.hub.links.get(publisher)
+        if link is not None and link.kind == "client":
+            self._send(publisher, crossed)
+
     def _account(self, asked: Confirm, age_s: float) -> Finding:
         """What this broker knows against a confirmation besides what those behind it say: see `confirmations`."""
         if age_s == UNKNOWN_AGE_S:
             return CLEAN
-        hole = Finding(broken=self.holes.since(age_s + ON_ITS_WAY_S))
+        crossed = self.crossed.has(asked.publisher, asked.seq)
+        hole = Finding(broken=self.holes.since(age_s + ON_ITS_WAY_S), crossed=crossed)
         return self.given_up.since(asked, age_s, self._now).joined(hole)
 
     def ready(self) -> bool:

@@ -123,9 +123,13 @@ class Accepted(Struct, frozen=True, gc=False):
 
 
 class Completed(Struct, frozen=True, gc=False):
-    """The request with that token is done: subscribed, unsubscribed or confirmed."""
+    """The request with that token is done: subscribed, unsubscribed or confirmed.
+
+    What was confirmed may have `crossed` a total message: then it takes no part in the total order of its keys.
+    """
 
     token: int
+    crossed: bool = False
 
 
 class Failed(Struct, frozen=True, gc=False):

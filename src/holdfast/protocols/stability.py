@@ -101,7 +101,7 @@ class StabilityLog:
 
     def change(self, record: Record, batch: Batch) -> None:
         """The record is of this batch: what a client has asked for one by one may be released together."""
-        if batch.count != record.batch.count:
+        if batch.count != record.batch.count or batch.crossed > record.batch.crossed:
             self.bytes += record.copies * (batch.cost_bytes - record.batch.cost_bytes)
             record.batch = batch
 

@@ -19,6 +19,7 @@ from holdfast.model.filters import parse_filter
 from holdfast.model.messages import Confirm, ConfirmAck, Interest
 from holdfast.model.receipt_messages import CLEAN, Finding
 from holdfast.model.topics import matches
+from holdfast.model.trace import CROSSED
 from holdfast.protocols.node import Completed, Effects, Report, Unconfirmed
 
 RUNS_MAX = 8192
@@ -189,5 +190,6 @@ class PublishTimes:
 def answered(token: int, topic: str, seq: int, finding: Finding) -> Effects:
     """What a publisher's client does with the answer to its question."""
     if finding.clean:
-        return [Report("confirmed", pattern=topic, seq=seq), Completed(token)]
+        crossed = [Report(CROSSED, pattern=topic, seq=seq)] if finding.crossed else []
+        return [*crossed, Report("confirmed", pattern=topic, seq=seq), Completed(token, finding.crossed)]
     return [Report("unconfirmed", pattern=topic, seq=seq, detail=str(finding)), Unconfirmed(token, seq, finding)]

@@ -131,10 +131,17 @@ def test_a_weaker_message_that_is_reported_to_have_crossed_takes_no_part_in_tota
     seen = [replace(event, run="seen") for event in story.events]
     [published] = [event for event in seen if event.event == "publish" and event.publisher == "bob"]
     report = replace(published, run="reported", node="broker", event="crossed", index=0)
-    write_parquet_trace(tmp_path, [*seen, *(replace(event, run="reported") for event in seen), report])
+    # A subscriber that got it with that word is enough.
+    flagged = [
+        replace(event, detail="crossed") if (event.event, event.node, event.seq) == ("deliver", "yan", 1) else event
+        for event in (replace(event, run="flagged") for event in seen)
+    ]
+    write_parquet_trace(tmp_path, [*seen, *(replace(event, run="reported") for event in seen), report, *flagged])
     found = audit(spark, tmp_path)
     assert found.runs["seen"].faults["total"] == 1
     assert found.runs["reported"].ok
+    assert found.runs["flagged"].ok
+    assert check(flagged).ok
     assert check([event for event in [*seen, report] if event.run == "seen"]).faults["total"] == 1
     assert check([*(replace(event, run="reported") for event in seen), report]).ok
 

@@ -293,3 +293,29 @@ def test_confirmed_by_the_application_without_asyncio():
             assert await asyncio.to_thread(blocking) == "taken"
 
     holdfast.run(story())
+
+
+def test_what_has_crossed_comes_with_that_word_and_its_receipt_and_trace_say_so():
+    async def story() -> None:
+        rows: list[Event] = []
+        # One of three brokers is no majority: elsewhere total messages may be ordered without it.
+        async with (
+            broker_here(tolerance=1, brokers=3) as broker,
+            holdfast.connect(address_of(broker), name="sub", trace=rows.append) as subscriber,
+            holdfast.connect(address_of(broker), name="pub", trace=rows.append) as publisher,
+        ):
+            inbox = await subscriber.subscribe("t")
+            receipts = [
+                await publisher.publish("t", b"k", "fifo", keys=["k"]),
+                await publisher.publish("t", b"", "fifo"),
+            ]
+            await receipts[1].confirmed()
+            await receipts[0].accepted()
+            assert [receipt.crossed for receipt in receipts] == [True, False]
+            assert [(await inbox.get(5)).crossed for _ in receipts] == [True, False]
+            assert (await receipts[0].confirmed()).level == "confirmed"
+        assert [row.detail for row in rows if row.event == "deliver"] == ["crossed", ""]
+        first = next((row.node, row.publisher, row.seq) for row in rows if row.event == "publish")
+        assert {(row.node, row.publisher, row.seq) for row in rows if row.event == "crossed"} == {first}
+
+    holdfast.run(story())

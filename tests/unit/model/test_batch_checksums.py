@@ -27,6 +27,7 @@ OTHERS = {
     "attributes": ({"n": 2},),
     "count": 3,
     "lengths": b"",
+    "crossed": True,
 }
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast.model.batches import BATCH_BYTES_MAX, BATCH_COUNT_MAX, PAYLOAD_BYTES_MAX, Batch, make_batch
+from holdfast.model.crossed_messages import Crossed
 from holdfast.model.errors import FilterError, LocalMisuse, TopicError
 from holdfast.model.filters import Value
 from holdfast.model.guarantees import CAUSAL, FIFO, TOTAL
@@ -558,3 +559,24 @@ def test_invariants_notice_what_was_accepted_and_never_published():
     client.accepted_seq = 5
     with pytest.raises(AssertionError, match="alice: accepted what was never published"):
         client.check_invariants()
+
+
+@pytest.mark.parametrize(("first", "last"), [(2, 1), (1, 3), (3, 3)])
+def test_a_broker_that_says_of_numbers_that_nobody_published_that_they_crossed_breaks_the_rules(first: int, last: int):
+    client = attached()
+    broker = Broker(client)
+    for _ in range(2):
+        client.publish("t", b"x", FIFO, ("k",))
+    client.settle(0.0)
+    assert "violation" in [one.event for one in broker.send(Crossed(first, last)) if isinstance(one, Report)]
+    assert 1 not in client.crossed
+
+
+def test_a_client_is_told_which_of_its_publications_crossed_a_total_one():
+    client = attached()
+    broker = Broker(client)
+    for _ in range(2):
+        client.publish("t", b"x", FIFO, ("k",))
+    client.settle(0.0)
+    assert broker.send(Crossed(1, 2)) == [Report("crossed", seq=1), Report("crossed", seq=2)]
+    assert 2 in client.crossed

@@ -184,3 +184,14 @@ def test_a_publisher_is_told_what_is_known_against_it(finding: Finding, words: s
 
 def test_a_publisher_is_told_that_there_is_nothing_against_it():
     assert answered(4, "t", 9, CLEAN) == [Report("confirmed", pattern="t", seq=9), Completed(4)]
+
+
+def test_that_it_has_crossed_a_total_message_is_nothing_against_a_confirmation_and_is_told():
+    found = CLEAN.joined(Finding(crossed=True))
+    assert found.clean
+    assert answered(4, "t", 9, found) == [
+        Report("crossed", pattern="t", seq=9),
+        Report("confirmed", pattern="t", seq=9),
+        Completed(4, crossed=True),
+    ]
+    assert LACKS.joined(found) == Finding(lacking=1, lack=("dan",), crossed=True)

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls them
 
 from holdfast.model.guarantees import GUARANTEES, Guarantee
+from holdfast.model.trace import CROSSED
 from holdfast.pipeline.audit import blocks, pasts
 from holdfast.pipeline.audit.blocks import EVERYWHERE
 from holdfast.pipeline.audit.inbox import (
@@ -28,7 +29,6 @@ from holdfast.pipeline.audit.inbox import (
 )
 from holdfast.pipeline.trace_frames import PROMISES, SUBSCRIPTIONS, is_malformed
 
-CROSSED = "crossed"
 _RARE = (
     *("run", "node", "index", "time", "event", "publisher", "seq"),
     *("topic", "where", "attributes", "guarantee", "keys", "past"),
@@ -61,10 +61,16 @@ def survey(events: DataFrame) -> DataFrame:
         F.count_if(is_publish).alias("publications"),
         F.count_if(F.col("event").isin(*PROMISES)).alias("promises"),
         F.count_if(causal).alias("causal"),
-        F.count_if(F.col("event") == CROSSED).alias("crossed"),
+        F.count_if(is_crossed()).alias("crossed"),
         F.count_if(F.col("event").isin(*SUBSCRIPTIONS) & (F.col("where") != "")).alias("filters"),
         F.count_if(is_malformed()).alias("malformed"),
     )
+
+
+def is_crossed() -> Column:
+    """Whether a row says of its message that it has crossed a total one: a report, or a delivery with that word."""
+    flagged = (F.col("event") == "deliver") & (F.col("detail") == CROSSED)
+    return (F.col("event") == CROSSED) | flagged
 
 
 def renumbered(events: DataFrame) -> DataFrame:
@@ -112,7 +118,7 @@ class Sender:
         self._events, self._surveyed, self._layout = events, surveyed, layout
         self._filtered, self._crossed = filtered, crossed
         # What is not a delivery is little, and asked for several times.
-        self._rare = events.where(F.col("event").isin("publish", CROSSED, *SUBSCRIPTIONS)).select(*_RARE)
+        self._rare = events.where(F.col("event").isin("publish", *SUBSCRIPTIONS)).select(*_RARE)
         self._rare = self._rare.persist(StorageLevel.MEMORY_AND_DISK)
         told = self._names().union(self._topics()).union(self._subscriptions()).union(self._publications())
         self._told, self._delivered = (
@@ -186,7 +192,7 @@ class Sender:
         published = self._rare.where(F.col("event") == "publish")
         if self._crossed:
             identity = ["run", "publisher", "seq"]
-            crossed = self._rare.where(F.col("event") == CROSSED).select(*identity).distinct()
+            crossed = self._events.where(is_crossed()).select(*identity).distinct()
             published = published.join(F.broadcast(crossed.withColumn("crossed", F.lit(True))), identity, "left")
             exempt = F.col("crossed").isNotNull() & (F.col("guarantee") != Guarantee.TOTAL.value)
             keys = F.when(exempt, F.array().cast("array<bigint>")).otherwise(keys)

@@ -10,14 +10,46 @@ while the merge is settled, and crosses what is handed over:
 
 The same can happen further down, between a broker and its neighbour: what that has not got when the batch comes from
 there may stand behind the batch there.
+
+3 finds that out when the message has long been delivered there, and is on its way to 0. So 0 looks out for it, too:
+until 3 has said that it has processed all that was handed over, what comes from there on the keys of a total batch
+that it has not confirmed stands before that batch at 3, and would stand behind it from 0 on. There it arrives with
+that word.
 """
+
+from collections.abc import Iterable
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
+from holdfast.protocols.records import Flow
 from holdfast.protocols.stability import StabilityLog
 
 BEHIND_MAX = 10_000
 """So many batches are watched while a link is settled; beyond that the oldest is taken for one that has crossed."""
+
+
+class _Handing:
+    """What was handed over to a neighbour, until all that it has sent before it had that has come.
+
+    The word that it has something overtakes what waits for credit; it says how much the neighbour had sent by then.
+    """
+
+    __slots__ = ("mark", "places", "until")
+
+    def __init__(self, mark: int, places: set[tuple[str, str]]) -> None:
+        self.mark, self.places = mark, places
+        self.until: int | None = None
+
+    def is_over(self, flow: Flow | None) -> bool:
+        if flow is None:
+            return True
+        if self.until is None and flow.acked[0] >= self.mark:
+            self.until = flow.marked[0]
+        return self.until is not None and flow.received >= self.until
+
+
+def _places(batch: Batch) -> list[tuple[str, str]]:
+    return [(batch.topic, key) for key in batch.key_set()]
 
 
 class Crossings:
@@ -28,6 +60,33 @@ class Crossings:
         self._behind: dict[tuple[str, int], Batch] = {}
         """What went to the parent since we have asked it to take us in. The log may forget it before all is settled:
         that it was received is told at once, what is handed over waits for a window."""
+
+        self._handing: dict[str, _Handing] = {}
+
+    def reunited(self, peers: Iterable[str]) -> None:
+        """All that these lack has gone to them by now."""
+        for peer in peers:
+            totals = (one for one in self._log.unheard_of(peer) if one.guarantee == TOTAL)
+            places = {place for one in totals for place in _places(one)}
+            if places:
+                self._handing[peer] = _Handing(self._log.flows[peer].sent, places)
+
+    def over(self, weaker: Batch, source: str, apart: bool) -> bool:
+        """Whether this batch, which comes from there, may stand there before a total one that it is behind here.
+
+        `apart`: there may be more such total ones on their way to that neighbour than those of a merge.
+        """
+        if weaker.guarantee == TOTAL:
+            return False
+        handing = self._handing.get(source)
+        if handing is not None and handing.is_over(self._log.flows.get(source)):
+            del self._handing[source]
+            handing = None
+        places = {*_places(weaker)}
+        if handing is not None and not places.isdisjoint(handing.places):
+            return True
+        totals = (one for one in self._log.unheard_of(source) if one.guarantee == TOTAL) if apart else ()
+        return any(not places.isdisjoint(_places(one)) for one in totals)
 
     def went(self, batch: Batch) -> Batch | None:
         """It goes to a parent that has yet to hand over what settles the repair; returns what is watched no more."""

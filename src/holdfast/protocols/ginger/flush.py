@@ -354,7 +354,7 @@ class Settlement:
         known = [batch] if before is None else [batch, before]
         if record is not None and (not record.pending or (before is None and not whole)):
             known.append(record.batch)
-        self.batches[record_id] = max(known, key=lambda one: one.count)
+        self.batches[record_id] = max(known, key=lambda one: (one.count, one.crossed))
         if record is not None:
             self._log.change(record, self.batches[record_id])
 

@@ -127,9 +127,11 @@ class PartitionBroker(HealingBroker):
         if self._apart or self.healing_cuts.in_doubt:
             self._apart = False
             self.healing_cuts.clear_doubt()
-            for peer in self.interests.neighbours:
-                if peer != source:
-                    self._send(peer, Merged())
+            others = [peer for peer in self.interests.neighbours if peer != source]
+            # What they send before they have got all of it crosses it.
+            self._crossings.reunited(others)
+            for peer in others:
+                self._send(peer, Merged())
 
     def _is_merging(self, batch: Batch) -> bool:
         return self._settling_merge or super()._is_merging(batch)
@@ -144,6 +146,8 @@ class PartitionBroker(HealingBroker):
     def _finish_flush(self, flush: Flush) -> None:
         super()._finish_flush(flush)
         brokers = [name for name, joiner in flush.joined.items() if not joiner.is_client]
+        if flush.reunion:
+            self._crossings.reunited(brokers)
         if flush.reunion and not self._apart and not self.healing_cuts.in_doubt:
             for name in brokers:
                 self._send(name, Merged())
@@ -157,7 +161,7 @@ class PartitionBroker(HealingBroker):
         batch = taken.batch
         if batch.guarantee != TOTAL and batch.keys:
             # It takes no part in the total order of its keys: elsewhere that may go on without it.
-            self.hub.out.append(Report("crossed", batch=batch))
+            return Publish(self.crossed.note(batch))
         if batch.guarantee != TOTAL or not self.census.minority or client not in self._impatient:
             return taken
         reason = f"{self.name} reaches no majority of the {self.census.brokers} brokers: total is not served here now"
@@ -171,7 +175,9 @@ class PartitionBroker(HealingBroker):
             settling = bool(self._hold) and arrived_from == self.parent
             if settling or self._apart:
                 for crossed in self._crossings.of(batch, arrived_from, settling):
-                    self.hub.out.append(Report("crossed", batch=crossed))
+                    self.crossed.note(crossed)
+        elif batch.keys and not batch.crossed and self._crossings.over(batch, arrived_from, self._apart):
+            message = Publish(self.crossed.note(batch))
         super()._pass_on(message, arrived_from)
 
     def _spread(self, record: Record, arrived_from: str) -> None:
@@ -179,7 +185,7 @@ class PartitionBroker(HealingBroker):
         if (self._fenced or self._hold) and self.parent in record.outs:
             crossed = self._crossings.went(record.batch)
             if crossed is not None:
-                self.hub.out.append(Report("crossed", batch=crossed))
+                self.crossed.note(crossed)
 
     def _join(self, link: Link) -> None:
         self._crossings.clear()

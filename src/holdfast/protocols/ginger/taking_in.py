@@ -79,6 +79,7 @@ class TakingInBroker(ExpectingBroker):
         )
         if settlement.forced:
             self.hub.out.append(Report("forced", detail=f"{settlement.forced} records out of a certain order"))
+        self._flag_crossed(settlement)
         if key:
             self._note_absence(flush, mine)
         self.settling = True
@@ -216,8 +217,14 @@ class TakingInBroker(ExpectingBroker):
             detail = f"{given} messages handed over, {len(joiner.records)} brought, {len(settlement.crossed)} crossed"
             self.hub.out.append(Report("merge", peer=name, detail=detail))
         self._ask_for_less()
+
+    def _flag_crossed(self, settlement: Settlement) -> None:
+        """What stands on different sides of a total message now is handed over, and kept, with that word."""
         for record_id in sorted(settlement.crossed):
-            self.hub.out.append(Report("crossed", batch=settlement.batches[record_id]))
+            batch = settlement.batches[record_id] = self.crossed.note(settlement.batches[record_id])
+            record = self.log.find(record_id)
+            if record is not None:
+                self.log.change(record, batch)
 
     def _tell_of_holes(self, flush: Flush) -> None:
         """Tell those to whom something may be missing that nobody keeps any more.

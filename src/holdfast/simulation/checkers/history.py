@@ -7,7 +7,7 @@ from operator import attrgetter
 from holdfast.model.errors import FilterError
 from holdfast.model.filters import Filter, Value, parse_filter
 from holdfast.model.guarantees import RANKS
-from holdfast.model.trace import Event, TraceError, check_event
+from holdfast.model.trace import CROSSED, Event, TraceError, check_event
 
 Identity = tuple[str, int]
 Step = tuple[bool, "Publication"]
@@ -91,9 +91,9 @@ def read_runs(events: Iterable[Event]) -> list[Run]:
     rows: dict[str, dict[str, list[Event]]] = {}
     crossed: dict[str, set[Identity]] = {}
     for event in events:
-        if event.event == "crossed":
+        if event.event == CROSSED or (event.event == "deliver" and event.detail == CROSSED):
             crossed.setdefault(event.run, set()).add((event.publisher, event.seq))
-        elif event.event in ("publish", "deliver", "subscribe", "unsubscribe"):
+        if event.event in ("publish", "deliver", "subscribe", "unsubscribe"):
             rows.setdefault(event.run, {}).setdefault(event.node, []).append(event)
     return [_read_run(name, rows[name], frozenset(crossed.get(name, ()))) for name in sorted(rows)]
 
