@@ -23,25 +23,34 @@ class CrossedMessages:
 
     def __init__(self, report: Callable[[Report], None], tell: Callable[[str, Crossed], None]) -> None:
         self._report, self._tell = report, tell
-        self._last: dict[tuple[str, int], int] = {}
-        """The last number of each run, by publisher and first number."""
+        self._last: dict[str, dict[int, int]] = {}
+        """By publisher, the last number of each run by its first."""
+        self._order: deque[tuple[str, int]] = deque()
 
     def note(self, batch: Batch) -> Batch:
         """This batch has crossed a total one, or may; returns it as it is to be passed on."""
-        new = [run for run in _keyed_runs(batch) if self._last.get((batch.publisher, run.first), 0) < run.last]
+        known = self._last.get(batch.publisher, {})
+        new = [run for run in _keyed_runs(batch) if known.get(run.first, 0) < run.last]
         for run in new:
-            self._last.pop((batch.publisher, run.first), None)
-            self._last[batch.publisher, run.first] = run.last
-            if len(self._last) > REMEMBERED_MAX:
-                del self._last[next(iter(self._last))]
+            self._remember(batch.publisher, run)
             self._tell(batch.publisher, run)
         if new:
             self._report(Report("crossed", batch=batch))
         return batch.as_crossed()
 
+    def _remember(self, publisher: str, run: Crossed) -> None:
+        runs = self._last.setdefault(publisher, {})
+        if run.first not in runs:
+            self._order.append((publisher, run.first))
+        runs[run.first] = run.last
+        if len(self._order) > REMEMBERED_MAX:
+            oldest, first = self._order.popleft()
+            del self._last[oldest][first]
+            if not self._last[oldest]:
+                del self._last[oldest]
+
     def has(self, publisher: str, seq: int) -> bool:
-        own = (place for place in self._last.items() if place[0][0] == publisher)
-        return any(first <= seq <= last for (_, first), last in own)
+        return any(first <= seq <= last for first, last in self._last.get(publisher, {}).items())
 
 
 def _keyed_runs(batch: Batch) -> list[Crossed]:

@@ -63,7 +63,8 @@ class Received:
 
     def has(self, publisher: str, seq: int) -> bool | None:
         """Whether that message came; `None` if it may have, too long ago."""
-        if any(first <= seq <= last for first, last in self._runs.get(publisher, ())):
+        # Mostly it is asked about what came last.
+        if any(first <= seq <= last for first, last in reversed(self._runs.get(publisher, ()))):
             return True
         return None if seq <= self._floors.get(publisher, 0) else False
 
