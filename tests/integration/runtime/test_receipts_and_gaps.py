@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 import holdfast
 from holdfast.model.batches import Batch
@@ -233,11 +232,9 @@ def forget(broker: BrokerProcess, payload: bytes) -> None:
 def test_a_receipt_names_a_subscriber_that_was_given_up(tolerance: int):
     async def story() -> None:
         async with (
-            broker_here(tolerance=tolerance) as broker,
+            broker_here(tolerance=tolerance, session_s=0.3) as broker,
             holdfast.connect(address_of(broker), name="pub") as publisher,
         ):
-            assert isinstance(broker.node, EdgeBroker)
-            broker.node.config = replace(broker.node.config, session_keep_s=0.3)
             subscriber = await holdfast.connect(address_of(broker), name="sub", give_up_s=0.2)
             await subscriber.subscribe("t")
             await subscriber._driver.close(linger=False)  # As if it had been killed.
@@ -317,5 +314,31 @@ def test_what_has_crossed_comes_with_that_word_and_its_receipt_and_trace_say_so(
         assert [row.detail for row in rows if row.event == "deliver"] == ["crossed", ""]
         first = next((row.node, row.publisher, row.seq) for row in rows if row.event == "publish")
         assert {(row.node, row.publisher, row.seq) for row in rows if row.event == "crossed"} == {first}
+
+    holdfast.run(story())
+
+
+@pytest.mark.parametrize("tolerance", [0, 1])
+def test_a_receipt_names_a_subscriber_whose_process_was_killed(tmp_path: Path, tolerance: int):
+    async def story() -> None:
+        async with (
+            serving_child(tmp_path, tolerance=tolerance, session_s=1.0) as broker,
+            holdfast.connect(address_of(broker), name="pub") as publisher,
+        ):
+            options = ["--raw", "--name", "reader", "--address", address_of(broker)]
+            reader = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "holdfast", "sub", "t", *options),
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            assert reader.stderr is not None
+            await line_with(reader.stderr, b"is subscribed")
+            assert (await (await publisher.publish("t", b"1")).confirmed(by="application")).level == "taken"
+            reader.kill()
+            await reader.communicate()
+            receipt = await publisher.publish("t", b"2")
+            with pytest.raises(holdfast.NotConfirmed, match="reader has been given up since") as doubt:
+                await receipt.confirmed()
+            assert doubt.value.gone == ("reader",)
 
     holdfast.run(story())
