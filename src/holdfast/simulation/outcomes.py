@@ -30,9 +30,9 @@ class Outcome(Struct, frozen=True):
 
     def what(self) -> str:
         """The kinds of what went wrong, in a word each; empty if nothing did."""
-        if self.error:
-            return _NUMBERS.sub("N", self.error.split("\n")[0].split(":")[0])[:40]
-        return ",".join(kind for kind, count in self.verdict.faults.items() if count) if self.verdict else ""
+        words = [_NUMBERS.sub("N", self.error.split("\n")[0].split(":")[0])[:40]] if self.error else []
+        faults = self.verdict.faults if self.verdict is not None else {}
+        return ",".join([*words, *(kind for kind, count in faults.items() if count)])
 
     def complaint(self) -> str:
         """What went wrong, and the command that shows it again."""
