@@ -8,6 +8,7 @@ parts of the tree that do not reach each other. Some leave before the next one c
 from collections.abc import Iterator
 from random import Random
 
+from holdfast.model.guarantees import GUARANTEES
 from holdfast.model.identities import CHANCE_BITS, make_identity
 from holdfast.simulation.failures import FLAPPING, MOVING, NAMES, TOLERANCE_MIN, FailureClass, classes_for
 from holdfast.simulation.faults import Attach, Command, Detach, Publish, Subscribe, Unsubscribe
@@ -38,11 +39,12 @@ class NamesakeAuthor:
         chance: Random,
         brokers: list[str],
         topics: list[str],
-        guarantees: tuple[str, ...],
+        ranks: tuple[int, ...],
         begin_s: float,
         span_s: float,
     ) -> None:
-        self.chance, self.brokers, self.topics, self.guarantees = chance, brokers, topics, guarantees
+        self.chance, self.brokers, self.topics = chance, brokers, topics
+        self.guarantees = tuple(GUARANTEES[rank].value for rank in ranks)
         self.begin_s, self.span_s = begin_s, span_s
 
     def entries(self) -> Iterator[tuple[float, Command]]:

@@ -160,8 +160,7 @@ def judge(
         clients = {name: sim.client(name) for name in sim.clients}
         rows, accepted = judged_rows(sim.events, clients), sim.accepted_by_lost_sessions()
         names = judge_names(sim.events, [one for client in clients.values() for one in client.session()])
-        altered = alterations(sim.reports)
-        error = "; ".join([*sim.unrepaired(), *complaints(rows, accepted), *names, *altered])
+        error = "; ".join([*sim.unrepaired(), *complaints(rows, accepted), *names, *alterations(sim.reports)])
         if scenario.gaps:
             # What is missing without a word is a complaint; a session that is lost has told its application.
             verdict = replace(verdict, lost=0)
@@ -215,9 +214,8 @@ class _Author:
         self.seed, self.protocol, self.trouble = seed, protocol, trouble
         self.info = find_protocol(protocol)
         self.ranks = self.info.guarantees
-        self.namesakes = trouble.failure == NAMES
         self.failure = trouble.failure
-        if self.namesakes:
+        if self.failure == NAMES:
             self.failure = background_of(protocol, trouble.tolerance, stream(seed, "background"))
         self.hasty = self.info.grows and self.failure is not None
         shape = stream(seed, "shape")
@@ -275,7 +273,7 @@ class _Author:
         self._failures()
         self._comings_and_goings()
         self._faults(self.trouble.faults)
-        if self.namesakes:
+        if self.trouble.failure == NAMES:
             self._namesakes()
         if "flip" in self.trouble.faults:
             self.entries = list(with_payloads(stream(self.seed, "payloads"), self.entries))
@@ -427,13 +425,9 @@ class _Author:
             self._add(end_s + chance.choice((0.0, 0.05)), Detach(brief))
 
     def _namesakes(self) -> None:
-        guarantees = tuple(GUARANTEES[rank].value for rank in self.ranks)
-        places = self._lasting() or self._staying()
-        author = NamesakeAuthor(
-            stream(self.seed, "namesakes"), places, self.topics, guarantees, self.begin_s, self.span_s
-        )
-        for time_s, command in author.entries():
-            self._add(time_s, command)
+        chance, places = stream(self.seed, "namesakes"), self._lasting() or self._staying()
+        for one in NamesakeAuthor(chance, places, self.topics, self.ranks, self.begin_s, self.span_s).entries():
+            self._add(*one)
 
     def _lasting(self) -> list[str]:
         """Brokers that nothing befalls: whoever knows one address alone cannot come by another."""
