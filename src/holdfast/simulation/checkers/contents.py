@@ -11,18 +11,21 @@ SHOWN_BYTES = 40
 
 
 def alterations(reports: Iterable[Told]) -> list[str]:
-    """A sentence for every delivery whose message is not, to the byte, the one published under its identity."""
+    """A sentence for every delivery whose message is not, to the byte, the one published under its identity.
+
+    That is the publisher's, not its name: a session that took a name over may use a number that never left the other.
+    """
     rows = [(name, report.event, report.batch) for _, name, report in reports if report.batch is not None]
     published: dict[tuple[str, int], Message] = {}
     for _, event, batch in rows:
         if event == "publish":
-            published |= {(one.publisher, one.seq): one for one in batch.messages()}
+            published |= {(batch.publisher, one.seq): one for one in batch.messages()}
     return [
-        _sentence(name, came, published.get((came.publisher, came.seq)))
+        _sentence(name, came, published.get((batch.publisher, came.seq)))
         for name, event, batch in rows
         if event == "deliver"
         for came in batch.messages()
-        if not _same(came, published.get((came.publisher, came.seq)))
+        if not _same(came, published.get((batch.publisher, came.seq)))
     ]
 
 

@@ -32,7 +32,7 @@ def as_survivors_see_it(
     for row in rows:
         unseen = row.publisher in dead and (row.publisher, row.seq) not in seen
         unseen = unseen and row.seq > kept_up_to.get(row.publisher, 0)
-        if row.event in ("publish", "deliver") and unseen:
+        if row.event in ("publish", "deliver", "confirmed") and unseen:
             continue
         left.append(row)
         if row.node in dead:
