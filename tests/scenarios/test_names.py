@@ -11,7 +11,7 @@ from holdfast.protocols.registry import find_protocol
 from holdfast.simulation.applications import judged_rows
 from holdfast.simulation.checkers.honesty import complaints
 from holdfast.simulation.checkers.names import judge_names
-from holdfast.simulation.faults import Attach, Crash, Cut, Detach, Freeze, Heal, Part, Publish, Subscribe, Thaw
+from holdfast.simulation.faults import Attach, Confirm, Crash, Cut, Detach, Freeze, Heal, Part, Publish, Subscribe, Thaw
 from holdfast.simulation.latencies import Constant
 from holdfast.simulation.network import NetworkConfig
 from holdfast.simulation.world import Simulation
@@ -200,3 +200,19 @@ def test_a_client_that_moves_from_a_lost_broker_is_the_same_session():
     finish(sim)
     assert told(sim, EARLY) == ""
     assert numbers(sim) == list(range(1, 41))
+
+
+@pytest.mark.parametrize("tolerance", [0, 1])
+def test_a_receipt_names_the_subscriber_whose_name_was_taken_before_it_had_the_message(tolerance: int):
+    sim = cluster(tolerance=tolerance)
+    sim.at(5.0, Attach(f"{EARLY}@A"))
+    sim.at(5.0, Subscribe(EARLY, "t"))
+    sim.at(6.0, Freeze(EARLY))
+    sim.at(6.1, Publish("e@E", "t", b"x", "fifo"))
+    sim.at(6.2, Confirm("e@E", "t"))
+    sim.at(6.5, Attach(f"{LATE}@C"))
+    sim.at(9.0, Thaw(EARLY))
+    sim.run_until_quiet(limit_s=60, quiet_s=3.0)
+    [unconfirmed] = [report.detail for _, name, report in sim.reports if report.event == "unconfirmed"]
+    assert unconfirmed == f"{EARLY} has been given up since"
+    assert told(sim, EARLY).endswith("another client connected as alice at C")

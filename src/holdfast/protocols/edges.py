@@ -76,7 +76,9 @@ class EdgeBroker(ABC):
         self.hub.uncertain = self.publishers.uncertain
         self.allowances = Allowances(config.subscriptions_max, config.subscription_characters_max)
         self.notebook = Notebook(config.durable)
-        self.names = NameBook(self.name, self._brokers, self._send, taking_from(self.hub), self._highest)
+        self.names = NameBook(
+            self.name, self._brokers, self._send, taking_from(self.hub, self._note_given_up), self._highest
+        )
         self.hub.taken = self.names.refusal
         self.spilling = Spilling(self.hub.links, config.link.backlog_bytes_max // 2)
         self.holes = HoleNotices(
@@ -350,6 +352,10 @@ class EdgeBroker(ABC):
             if link.kind == "client" and idle_s >= config.stall_s:
                 self.given_up.note(peer, self._interests_of(peer), now)
                 self.hub.end(peer, f"{peer} took nothing from a full buffer for {idle_s:.1f} s")
+
+    def _note_given_up(self, peer: str) -> None:
+        """Nobody can say any more what its application has got: receipts name it."""
+        self.given_up.note(peer, self._interests_of(peer), self._now)
 
     def _interests_of(self, peer: str) -> Iterable[Interest]:  # noqa: ARG002
         """What that peer wants; receipts name it by that if its session is given up."""

@@ -173,10 +173,11 @@ class NameBook:
                 )
 
 
-def taking_from(hub: Hub) -> Callable[[str, Refusal], None]:
-    """How sessions of this hub end when a later one has their name."""
+def taking_from(hub: Hub, before: Callable[[str], None] = lambda _: None) -> Callable[[str, Refusal], None]:
+    """How sessions of this hub end when a later one has their name; `before` that, somebody hears of it."""
 
     def end(client: str, refusal: Refusal) -> None:
+        before(client)
         hub.out.append(Report("taken", peer=client, detail=refusal.reason))
         hub.end(client, refusal.reason, refusal=refusal)
 
