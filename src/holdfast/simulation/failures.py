@@ -52,6 +52,7 @@ FailureClass = Literal[
     "flap",
     "remerge",
     "names",
+    "late",
 ]
 NAMES: FailureClass = "names"
 """Clients share names, whatever else happens: see `simulation.namesakes`. It is for every protocol."""
@@ -89,6 +90,11 @@ MERGE_S = 3.0
 """How long after a heal the parts may take to begin to come together."""
 MERGE_WORDS = ("Seek", "Found", "Join", "Join", "Unstable", "Open", "Open", "Publish", "Merged", "ViewAck")
 """Messages of a merge; a second fault befalls the broker that sends one."""
+LATE_S = (0.5, 3.0, 6.0, 12.0, 20.0)
+"""How long a client is busy while its broker dies."""
+LATE_MIDST_S = 0.5
+LATE_SPAN_S = 15.0
+"""How long the traffic lasts there."""
 NEWCOMER_BELOW_NEWCOMER = 0.4
 VISITS_S = (0.2, 1.0, 3.0)
 STORM_GAP_S = 8.0
@@ -185,6 +191,26 @@ class FailureAuthor:
         yield time_s, Crash(first)
         if others:
             yield self._soon(time_s), Crash(self.chance.choice(others))
+
+    def _late(self) -> Iterator[tuple[float, Command]]:
+        """A broker dies, and clients of it, or others, are busy just then."""
+        homes = sorted({client.partition("@")[2] for client in self.clients})
+        node, time_s = self.chance.choice(homes), self._moment()
+        own = [client for client in self.clients if client.partition("@")[2] == node]
+        others = [client for client in self.clients if client not in own]
+        busy = self.chance.sample(own, self.chance.randint(1, min(3, len(own))))
+        if others and self.chance.random() < 0.3:
+            busy.append(self.chance.choice(others))
+        if self.chance.random() < 0.5:
+            yield time_s, Crash(node)
+        else:
+            kind, count = self.chance.choice(self.midst), self.chance.randint(1, 6)
+            yield max(self.begin_s, time_s - LATE_MIDST_S), When(node, kind, Crash(node), count)
+        for client in busy:
+            since_s = time_s + self.chance.choice((-0.3, -0.05, -0.01, 0.0, 0.005, 0.05)) * self.chance.random()
+            yield since_s, Freeze(client)
+            until_s = since_s + self.chance.choice(LATE_S) * self.chance.uniform(0.7, 1.2)
+            yield until_s, Thaw(client)
 
     def _adjacent(self) -> Iterator[tuple[float, Command]]:
         """Two neighbours at once."""
@@ -391,4 +417,5 @@ class FailureAuthor:
         "storm": _storm,
         "flap": _flap,
         "remerge": _remerge,
+        "late": _late,
     }

@@ -30,6 +30,7 @@ from holdfast.simulation.failures import (
     BROKERS_MIN,
     FLAP_S,
     FLAPPING,
+    LATE_SPAN_S,
     MIDST,
     NAMES,
     PARTED,
@@ -246,6 +247,8 @@ class _Author:
             self.span_s = STORM_S
         if self.failure in FLAPPING:
             self.span_s = FLAP_S
+        if self.failure == "late":
+            self.span_s = LATE_SPAN_S
         if self.failure in RETURNING_CLASSES or self.hasty:
             self.span_s = shape.choice((0.1, 1.0, 2.5 if self.hasty else 4.0))
         self.entries: list[Timed] = []

@@ -6,7 +6,7 @@ from holdfast.model.messages import Data, Join, Open, TotalProcessed, Twig, Unst
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.expecting import THE_ABSENT
-from holdfast.protocols.ginger.flush import Joiner
+from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.ginger.shaping import ShapingBroker
 from holdfast.protocols.interests import ALL
 

@@ -13,13 +13,15 @@ from msgspec.structs import replace
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import Dead, Frame, Hello, Interest, Join, Refusal, Subscribe, Twig, View
+from holdfast.model.messages import Dead, Frame, Hello, Interest, Join, Refusal, Subscribe, Twig, Unstable, View
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.absences import Absence, Absences, epochs_in
-from holdfast.protocols.ginger.flush import Flush, Joiner
+from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing_cuts import HealingCuts
+from holdfast.protocols.ginger.joiners import Joiner
+from holdfast.protocols.ginger.late_clients import LateCase, LateClients
 from holdfast.protocols.ginger.recording import RecordingBroker
 from holdfast.protocols.given_up import UNACCOUNTED
 from holdfast.protocols.interests import ALL
@@ -59,6 +61,7 @@ class ExpectingBroker(RecordingBroker):
         self._early: dict[str, tuple[Link, Join, list[Ahead]]] = {}
         self._insisting: set[str] = set()
         """Roots of parts for which nothing is kept here, and which join all the same."""
+        self.late = LateClients(config.link.away_bytes_max, config.session_keep_s)
         self._admitting: Flush | None = None
         """Whom a closed cut keeps waiting at the door."""
 
@@ -130,7 +133,7 @@ class ExpectingBroker(RecordingBroker):
                 self.view.children.setdefault(twig.name, twig)
 
     def _join_overdue(self, key: str) -> None:
-        """Whoever is expected and has not come is given up; a client is merely not waited for.
+        """Whoever is expected and has not come is given up; a client is merely not waited for (see `late_clients`).
 
         That is, if the lost broker's connection was closed: then it is dead. If it fell silent, it may be out of reach
         together with those who have not come.
@@ -141,9 +144,7 @@ class ExpectingBroker(RecordingBroker):
                 continue
             for name, twig in list(flush.waiting.items()):
                 if twig.kind == "client":
-                    # What it wanted died with its broker: it may have wanted anything.
-                    self.given_up.note(name, [ALL], self._now)
-                    flush.waiting.pop(name, None)
+                    flush.late[name] = flush.waiting.pop(name)
                     self.view.lose(name, twig.epoch)
                 else:
                     self.suspect(name, twig.epoch, "it did not join in time")
@@ -204,8 +205,49 @@ class ExpectingBroker(RecordingBroker):
 
     def _note(self, record: Record) -> None:
         self.absences.note(record.batch, record.number)
+        if len(self.late):
+            route = self.interests.table.route(record.batch.topic)
+            wanted = {peer: True for peer, filters in route.items() if record.batch.wanted_by(filters)}
+            self.late.note(record.batch, record.number, wanted)
         if self.healing_cuts.in_doubt:
             self.healing_cuts.clear_doubt(record.record_id)
+
+    # ----------------------------------------------------------------------------------------------- late clients
+
+    def _late_case(self, name: str, join: Join, ahead: list[Ahead]) -> LateCase | None:
+        """Where that client is waited for, if its session can go on."""
+        case = self.late.of(name, join.twig.epoch)
+        if case is not None and case.contradicts((one for one in ahead if isinstance(one, Unstable)), self.processed):
+            self._give_up_late(case, name)
+            return None
+        return case
+
+    def _give_up_late(self, case: LateCase, client: str) -> None:
+        """That client's session is lost, and it will be told so if it comes."""
+        case.clients.pop(client, None)
+        self.given_up.note(client, case.interests, self._now)
+        if not case.clients:
+            self._end_late(case)
+
+    def _end_late(self, case: LateCase) -> None:
+        """Nothing is kept for the clients of that case any more."""
+        for name in sorted(case.clients):
+            self.given_up.note(name, case.interests, self._now)
+            detail = f"what {name} may lack since {case.lost} was lost is kept no longer"
+            self.hub.out.append(Report("gap", peer=name, detail=detail))
+        self.late.end(case)
+        self.interests.drop(case.stand_in)
+        self.confirmations.drop(case.stand_in)
+        self.cuts.pump()
+
+    def settle(self, now: float) -> Effects:
+        if len(self.late):
+            under_way = [flush.case for flush in self._flushes]
+            for case in self.late.over(now):
+                if case not in under_way:
+                    self._now = now
+                    self._end_late(case)
+        return super().settle(now)
 
     # ------------------------------------------------------------------------------------------------- visitors
 
@@ -250,7 +292,8 @@ class ExpectingBroker(RecordingBroker):
         self._hear_of(join.dead, name)
         if self.phase is Phase.GONE or self.hub.links.get(name) is not link or self._is_for_another(name, join):
             return
-        if join.old and not self._is_expected(name) and name not in self._insisting:
+        case = self._late_case(name, join, ahead)
+        if join.old and case is None and not self._is_expected(name) and name not in self._insisting:
             if any(join.old in flush.waiting for flush in self._flushes):
                 # Its broker is expected here itself: if that does not come, this one is.
                 self._early[name] = (link, join, ahead)
@@ -284,6 +327,7 @@ class ExpectingBroker(RecordingBroker):
         flush.known[name] = join.twig.twigs
         records, numbers = put_together(ahead, join.processed)
         flush.joined[name] = Joiner(replace(join, processed=numbers), records)
+        flush.case = None if flush.key else case
         flush.insisting |= self._insisting & {name}
         self._insisting.discard(name)
         for below in join.twig.twigs:
@@ -325,7 +369,10 @@ class ExpectingBroker(RecordingBroker):
                 # The lost one itself is back. Until it is let in, those behind it want what they wanted.
                 flush.wait_no_longer()
                 self._ask_for_all()
-        waited_for = any(name in flush.waiting or flush.key == name or name in flush.missing for flush in self._flushes)
+        waited_for = any(
+            name in flush.waiting or flush.key == name or name in flush.missing or name in flush.late
+            for flush in self._flushes
+        )
         return waited_for or self.absences.of(name) is not None
 
     def _stranger(self, old: str, epoch: int) -> Refusal:
@@ -341,7 +388,7 @@ class ExpectingBroker(RecordingBroker):
     def _flush_for(self, name: str, join: Join) -> Flush | None:
         dead = dict(join.dead)
         for flush in self._flushes:
-            if name in flush.waiting:
+            if name in flush.waiting or flush.late.pop(name, None) is not None:
                 return flush
         for flush in self._flushes:
             if flush.concerns(dead) and flush.key != name:
@@ -438,6 +485,9 @@ class ExpectingBroker(RecordingBroker):
                 self._send(peer, for_clients)
 
     # ---------------------------------------------------------------------------------------------- inspection
+
+    def status(self) -> dict[str, object]:
+        return {**super().status(), "late": self.late.status()}
 
     def waiting_for(self) -> list[str]:
         reasons = super().waiting_for()

@@ -5,156 +5,21 @@ the change. Until then nothing travels between the coordinator and the joiners b
 other links flow on. A `Settlement` works out what is to be passed to whom, and in which order.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import Join, Twig, Unstable
+from holdfast.model.messages import Twig
 from holdfast.protocols.ginger.absences import OwnHistory
+from holdfast.protocols.ginger.joiners import Joiner, last_of
+from holdfast.protocols.ginger.late_clients import LateCase
 from holdfast.protocols.ginger.merge import Contribution, Flag, History, Merge
 from holdfast.protocols.ginger.passing import PassingOrder
 from holdfast.protocols.records import Record, RecordId
 from holdfast.protocols.stability import StabilityLog
 
 Lacks = Callable[[str, Batch], bool]
-
-
-class Joiner:
-    """Somebody who asks to be taken in, with what it knows."""
-
-    __slots__ = ("_held", "_held_last", "_not_for_it", "join", "records", "taken")
-
-    def __init__(self, join: Join, records: list[Unstable]) -> None:
-        self.join, self.records = join, records
-        own = [one.batch.last for one in records if one.batch.publisher == join.twig.name]
-        self.taken = max([join.published, *own])
-        """Of a client: everything that it published up to this number is taken."""
-        self._note_held()
-
-    def _note_held(self) -> None:
-        self._held = {(one.batch.publisher, one.batch.first) for one in self.records}
-        done = [one.batch for one in self.records if one.flag == "d" and self.is_client]
-        self._not_for_it = {(batch.publisher, batch.first) for batch in done}
-        """Of a client: what it published, and what was released when it did not want it. It may want it now."""
-        self._held_last = last_of(one.batch for one in self.records)
-
-    def see_wholes(self, wholes: Mapping[str, list[Batch]]) -> None:
-        """Of a client: what it has of a total batch stands for all of it.
-
-        1. A batch of c3#1 and c3#2 is released by its root, which dies. Its client wanted c3#2 alone, and has it.
-        2. The others know of the batch by its first message. To them c3#2 must show that c3#1 is released, too.
-
-        And if it has the first messages alone, the others are owed the rest as well.
-        """
-        seen: set[RecordId] = set()
-        for place, one in enumerate(self.records):
-            batch = one.batch
-            if batch.guarantee != TOTAL or batch.publisher == self.join.twig.name:
-                continue
-            whole = next((all_ for all_ in wholes.get(batch.publisher, ()) if _is_part(batch, all_)), None)
-            if whole is None or (batch.publisher, whole.first) in seen:
-                continue
-            if whole.first == batch.first or (batch.publisher, whole.first) not in self._held:
-                self.records[place] = Unstable(one.flag, whole, one.after, one.number)
-                seen.add((batch.publisher, whole.first))
-        self._note_held()
-
-    def see_own_wholes(self, wholes: Iterable[Batch]) -> None:
-        """Of a client: what it had asked for one by one, and its broker in one batch that was released, is that batch.
-
-        1. c5 publishes c5#9, then c5#10. Its broker, 6, asks 7 for both in one batch. It is released, and 6 dies.
-        2. 7 knows that the batch which begins with c5#9 is done. If c5#10 is not seen to be a part of that, c5 sends it
-           again, and it is released a second time: to those who subscribed since, behind what others have after it.
-        """
-        own = [whole for whole in wholes if whole.publisher == self.join.twig.name]
-        for place, one in enumerate(self.records):
-            batch = one.batch
-            found = [whole for whole in own if whole.first <= batch.first and batch.last <= whole.last]
-            if found and one.flag in ("t", "d"):
-                self.records[place] = Unstable(one.flag, found[0], one.after, one.number)
-        self._note_held()
-
-    @property
-    def is_client(self) -> bool:
-        return self.join.twig.kind == "client"
-
-    def has_processed(self, batch: Batch) -> bool:
-        return self.join.processed.get(batch.publisher, 0) >= batch.last
-
-    def has_begun(self, batch: Batch) -> bool:
-        """Whether it has some of the batch: a client may want no more of it."""
-        return self.join.processed.get(batch.publisher, 0) >= batch.first
-
-    def has_forgotten(self, batch: Batch) -> bool:
-        """Whether this joiner shows that everybody who was to have the batch has it.
-
-        It has forgotten something of that publisher, the batch itself or a later one, and nobody forgets that before
-        all that the dead broker had passed earlier is stable. Whoever lacks it has not wanted it in time.
-        """
-        publisher = batch.publisher
-        if (publisher, batch.first) in self._held:
-            return False
-        if self.is_client and publisher == self.join.twig.name:
-            return batch.last <= self.join.published
-        return self.has_processed(batch) and batch.last > self._held_last.get(publisher, 0)
-
-    def done_by_the_lost(self) -> list[Batch]:
-        """Of a broker: what it had asked the lost one for, and knows to be done.
-
-        1. 10, which is outside the topic's subtree, asks 6, its root, for a total batch.
-        2. 6 delivers it, tells 10 that it is done, and dies; its clients have not got it yet.
-        3. Only 10 has the batch, and will not ask for it again.
-        """
-        done = [one.batch for place, one in enumerate(self.records) if one.flag == "d" and one.after <= place]
-        return [] if self.is_client else done
-
-    def asked_in_vain(self) -> list[RecordId]:
-        """Of a broker: what the lost one had asked it for, and what was done without it."""
-        done = [one for place, one in enumerate(self.records) if one.flag == "d" and one.after > place]
-        return [(one.batch.publisher, one.batch.first) for one in done]
-
-    def uses(self, one: Unstable) -> bool:
-        """Whether a contribution is taken; a client sends again what is not."""
-        return not self.is_client or one.batch.publisher != self.join.twig.name or one.batch.last <= self.taken
-
-    def places(self) -> dict[RecordId, tuple[int, bool]]:
-        """The place of each of its records on the new link, and whether only its request is there."""
-        found: dict[RecordId, tuple[int, bool]] = {}
-        for place, one in enumerate(self.records, 1):
-            if self.uses(one):
-                # Several records of a client may be parts of one batch: the first has its place.
-                asked = not self.is_client and Flag(one.flag).is_request
-                found.setdefault((one.batch.publisher, one.batch.first), (place, asked))
-        return found
-
-    def lacks_of(self, batch: Batch, reunion: bool = False) -> Batch | None:
-        """What of a batch it has not processed; a total one only if it was in its cut, or is its publisher's.
-
-        Who was out of reach was in no cut: in a reunion total batches are handed over like all others.
-        """
-        own = self.is_client and self.join.twig.name == batch.publisher
-        if own and (batch.publisher, batch.first) in self._not_for_it:
-            return None
-        outside = not self.is_client and (batch.publisher, batch.first) not in self.join.cuts
-        if batch.guarantee == TOTAL and outside and not reunion:
-            return None
-        last = self.join.processed.get(batch.publisher, 0)
-        if own or last < batch.first:
-            return batch if last < batch.last else None
-        return batch.part(last + 1, batch.last) if last < batch.last else None
-
-
-def _is_part(batch: Batch, whole: Batch) -> bool:
-    return whole.first <= batch.first <= whole.last and batch.count < whole.count
-
-
-def last_of(batches: Iterable[Batch]) -> dict[str, int]:
-    """The highest number of each publisher."""
-    last: dict[str, int] = {}
-    for batch in batches:
-        last[batch.publisher] = max(batch.last, last.get(batch.publisher, 0))
-    return last
 
 
 class Flush:
@@ -171,6 +36,10 @@ class Flush:
         """Those who were below the lost broker itself."""
         self.missing: dict[str, Twig] = {}
         """Those who were expected and have not come."""
+        self.late: dict[str, Twig] = {}
+        """Clients that are busy, it seems: the repair ends without them, and they are settled with when they come."""
+        self.case: LateCase | None = None
+        """The case of a late client that has come, if this is its turn."""
         self.overdue = False
         """Whether somebody may be out of reach rather than on the way."""
         self.insisting: set[str] = set()
@@ -181,6 +50,7 @@ class Flush:
 
     def lose(self, name: str, epoch: int) -> bool:
         """Somebody is dead in that epoch: whether it was expected, or had joined, in that one."""
+        self.late.pop(name, None)
         waiting, joined = self.waiting.get(name), self.joined.get(name)
         if waiting is not None and waiting.epoch <= epoch:
             lost = self.waiting.pop(name)
@@ -234,9 +104,13 @@ class Settlement:
         reunion: bool = False,
         heard: Mapping[str, int] = MappingProxyType({}),
         unheard: Iterable[RecordId] = (),
+        witnesses: Mapping[str, Joiner] = MappingProxyType({}),
+        kept: Collection[RecordId] = (),
     ) -> None:
+        """`witnesses` have joined before, and are handed nothing more; `kept` was not forgotten, though the log has."""
+        taken_in, joined = joined, {**witnesses, **joined}
         self.batches: dict[RecordId, Batch] = dict(mine.batches)
-        self._log = log
+        self._kept, self._log = kept, log
         self._see_wholes(joined)
         self.asked: list[tuple[str, Batch]] = []
         self.done: list[tuple[str, Batch]] = []
@@ -270,7 +144,7 @@ class Settlement:
             record = log.find(record_id)
             known = record_id in self.batches or record_id in done_here or record_id in done_there
             known = known or (record is not None and not record.pending)
-            known = known or batch.last < asked_for.get(batch.publisher, 0)
+            known |= batch.last < asked_for.get(batch.publisher, 0)
             return known or is_processed(batch) or any(joiner.has_begun(batch) for joiner in joined.values())
 
         for name, joiner in joined.items():
@@ -279,19 +153,14 @@ class Settlement:
             # What the lost one is not known to have processed it has passed to nobody before what it has passed on.
             awaited.update(rid for rid in unheard if rid in self.batches and lacks(name, self.batches[rid]))
             histories[name] = History(entries, not joiner.is_client, frozenset(awaited))
-        numbers = {
-            **mine.numbers,
-            **{one.record_id: one.number for one in map(log.find, self.batches) if one is not None},
-        }
-        settled = sorted(
-            (one for one, number in numbers.items() if number > 0 and one in self.batches), key=numbers.__getitem__
-        )
+        self._ask_nothing_for(witnesses)
+        settled = self._settled(mine)
         forgotten = set() if reunion else self._forgotten(joined, is_processed)
         passing = PassingOrder({who: history.entries for who, history in histories.items()}, heard)
         forgotten |= passing.before(forgotten)
         # What was asked for by way of the lost broker, and done without it, was wanted by nobody there.
         forgotten.update(rid for rid, flag, *_ in mine.entries if flag is Flag.DONE and rid not in mine.batches)
-        self.in_vain = {rid for who in joined.values() for rid in who.asked_in_vain()}
+        self.in_vain = {rid for who in taken_in.values() for rid in who.asked_in_vain()}
         """Total batches that a joiner was asked for by the lost broker, and that were released without it."""
         forgotten |= self.in_vain
         self._lacks: Lacks = lambda who, batch: (batch.publisher, batch.first) not in forgotten and lacks(who, batch)
@@ -306,6 +175,20 @@ class Settlement:
         """What those outside are not owed, or may not have any more, though they want it now."""
         self.crossed = merge.crossed if reunion else set()
         """Of a reunion: weaker messages that one side has before, and the other after, a total one on their key."""
+
+    def _settled(self, mine: OwnHistory) -> list[RecordId]:
+        """What the coordinator has processed, in order."""
+        held = [one for one in map(self._log.find, self.batches) if one is not None]
+        numbers = {**mine.numbers, **{one.record_id: one.number for one in held}}
+        return sorted(
+            (one for one, number in numbers.items() if number > 0 and one in self.batches), key=numbers.__getitem__
+        )
+
+    def _ask_nothing_for(self, witnesses: Collection[str]) -> None:
+        """What those had asked for was asked for when they were taken in."""
+        self.asked = [one for one in self.asked if one[0] not in witnesses]
+        self.done = [one for one in self.done if one[0] not in witnesses]
+        self.beyond = {rid: who for rid, who in self.beyond.items() if who not in witnesses}
 
     def _last_asked_for(self, joined: Mapping[str, Joiner]) -> dict[str, int]:
         """Of each publisher the last total batch that brokers were asked for: all before it are released.
@@ -365,7 +248,12 @@ class Settlement:
             record_id
             for record_id, batch in self.batches.items()
             if any(joiner.has_forgotten(batch) for joiner in joined.values())
-            or (self._log.find(record_id) is None and is_processed(batch) and batch.last > held.get(batch.publisher, 0))
+            or (
+                record_id not in self._kept
+                and self._log.find(record_id) is None
+                and is_processed(batch)
+                and batch.last > held.get(batch.publisher, 0)
+            )
         }
 
     def owes(self, name: str, record_id: RecordId) -> bool:

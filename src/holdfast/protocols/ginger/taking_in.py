@@ -5,7 +5,7 @@ settled, and the links are opened: those that joined are its children from then 
 with in the same way, only that it is this broker's diary that says what it may lack (`absences`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
 from holdfast.model.batches import Batch
@@ -20,7 +20,9 @@ from holdfast.model.receipt_messages import NAMES_MAX, Finding
 from holdfast.protocols.ginger.absences import NOTHING, Absence, OwnHistory
 from holdfast.protocols.ginger.cuts import BatchId
 from holdfast.protocols.ginger.expecting import THE_ABSENT, ExpectingBroker
-from holdfast.protocols.ginger.flush import Flush, Joiner, Settlement, own_history
+from holdfast.protocols.ginger.flush import Flush, Settlement, own_history
+from holdfast.protocols.ginger.joiners import Joiner
+from holdfast.protocols.ginger.late_clients import LateCase
 from holdfast.protocols.interests import ALL
 from holdfast.protocols.node import Report
 from holdfast.protocols.records import Record, RecordId
@@ -36,47 +38,17 @@ class TakingInBroker(ExpectingBroker):
     # ------------------------------------------------------------------------------------------------- settling
 
     def _finish_flush(self, flush: Flush) -> None:
-        key, joined = flush.key, flush.joined
-        table = self.interests.table
+        key, joined, case = flush.key, flush.joined, flush.case
         for name, joiner in joined.items():
             for interest in joiner.join.interests:
-                table.add(*interest, name)
+                self.interests.table.add(*interest, name)
         absence = None if key else self._absence_of(flush)
+        late = self._stand_in_for(flush) if flush.late else None
         flush.reunion = absence is not None or bool(flush.insisting) or self._is_broken_merge(flush)
         if flush.reunion:
             self._admitting = flush
-
-        owed = RoutingTable()
-        for name, joiner in joined.items():
-            for interest in set(joiner.join.interests) - set(joiner.join.unconfirmed):
-                owed.add(*interest, name)
-        outside = table.route if flush.reunion else self.interests.confirmed_route()
-
-        def lacks(who: str, batch: Batch) -> bool:
-            if who == self.name:
-                # Of a cut everybody is part who wanted the topic when it started.
-                known = table.route if batch.guarantee == TOTAL else outside
-                return self._lacks(flush, batch, known(batch.topic))
-            part, in_cut = (
-                joined[who].lacks_of(batch, flush.reunion),
-                (batch.publisher, batch.first) in joined[who].join.cuts,
-            )
-            route = table.route(batch.topic) if flush.reunion or in_cut else owed.route(batch.topic)
-            return part is not None and who in route and part.wanted_by(route[who])
-
-        mine = own_history(self.log.history(key), key) if key else self._kept_for(absence)
-        heard = {} if flush.reunion else self._heard(flush)
-        settlement = Settlement(
-            self.name,
-            mine,
-            joined,
-            lacks,
-            self.log,
-            lambda batch: self.is_processed(batch.publisher, batch.last),
-            flush.reunion,
-            heard,
-            self._unheard(key) if heard else (),
-        )
+        mine = own_history(self.log.history(key), key) if key else self._kept_for(absence, case)
+        settlement = self._settlement(flush, mine, late)
         if settlement.forced:
             self.hub.out.append(Report("forced", detail=f"{settlement.forced} records out of a certain order"))
         self._flag_crossed(settlement)
@@ -86,9 +58,14 @@ class TakingInBroker(ExpectingBroker):
         self._open_links(flush, settlement)
         self._pass_settlement(flush, settlement, mine)
         self._begin_use(joined, flush.reunion)
+        if late is not None:
+            found = [record for record in map(self.log.find, settlement.order) if record is not None]
+            late.keep(mine, joined, settlement.batches, {record.record_id: record.number for record in found})
         self.healing_cuts.lie_beyond(settlement.beyond)
         self.healing_cuts.done_beyond(settlement.in_vain, key if absence is None else absence.key)
-        self._replace(flush)
+        self._replace(flush, late)
+        if case is not None:
+            self._no_longer_late(case, joined)
         self.settling = False
         if self._admitting is flush:
             self._admitting = None
@@ -116,6 +93,46 @@ class TakingInBroker(ExpectingBroker):
             elif name in self.log.flows:
                 self.names.opened(name)
 
+    def _settlement(self, flush: Flush, mine: OwnHistory, late: LateCase | None) -> Settlement:
+        joined, table, case = flush.joined, self.interests.table, flush.case
+        owed = RoutingTable()
+        for name, joiner in joined.items():
+            for interest in set(joiner.join.interests) - set(joiner.join.unconfirmed):
+                owed.add(*interest, name)
+        outside = table.route if flush.reunion else self.interests.confirmed_route()
+
+        def lacks(who: str, batch: Batch) -> bool:
+            if who == self.name:
+                # Of a cut everybody is part who wanted the topic when it started.
+                known = table.route if batch.guarantee == TOTAL else outside
+                return self._lacks(flush, batch, known(batch.topic))
+            if who not in joined:
+                return False
+            part, in_cut = (
+                joined[who].lacks_of(batch, flush.reunion),
+                (batch.publisher, batch.first) in joined[who].join.cuts,
+            )
+            route = table.route(batch.topic) if flush.reunion or in_cut else owed.route(batch.topic)
+            return part is not None and who in route and part.wanted_by(route[who])
+
+        heard = {} if flush.reunion else self._heard(flush)
+        unheard = tuple(self._unheard(flush.key)) if flush.key and heard else () if case is None else case.unheard
+        if late is not None:
+            late.heard, late.unheard = heard, unheard
+        return Settlement(
+            self.name,
+            mine,
+            joined,
+            lacks,
+            self.log,
+            lambda batch: self.is_processed(batch.publisher, batch.last),
+            flush.reunion,
+            heard,
+            unheard,
+            {} if case is None else case.joined,
+            () if case is None else case.known,
+        )
+
     def _begin_use(self, joined: Iterable[str], reunion: bool) -> None:
         for name in joined:
             self.log.begin(name)
@@ -138,12 +155,15 @@ class TakingInBroker(ExpectingBroker):
         Where several are lost nothing is said: each had an order of its own. So only those count whose link with the
         lost broker itself was in use, and nobody does if ours was not.
         """
-        flow = self.log.flows.get(flush.key)
-        if flow is None or flow.begun is None or flush.dead != {flush.key}:
+        case, flow = flush.case, self.log.flows.get(flush.key)
+        if case is not None:
+            lost, heard = case.lost, dict(case.heard)
+        elif flow is None or flow.begun is None or flush.dead != {flush.key}:
             return {}
-        heard = {self.name: self.log.inherited(flush.key)}
-        for name, joiner in flush.joined.items():
-            if joiner.join.old == flush.key if joiner.is_client else name in flush.direct:
+        else:
+            lost, heard = flush.key, {self.name: self.log.inherited(flush.key)}
+        for name, joiner in flush.joined.items() if heard else ():
+            if joiner.join.old == lost if joiner.is_client else name in flush.direct:
                 heard[name] = joiner.join.inherited
         return heard
 
@@ -152,10 +172,55 @@ class TakingInBroker(ExpectingBroker):
         batches = [batch for batch in self.log.unheard_of(lost) if batch.guarantee == TOTAL]
         return [(batch.publisher, batch.first) for batch in batches]
 
-    # ------------------------------------------------------------------------------------------ those who were missed
-
-    def _kept_for(self, absence: Absence | None) -> OwnHistory:
+    def _kept_for(self, absence: Absence | None, case: LateCase | None) -> OwnHistory:
+        if case is not None and case.history is not None:
+            return case.history
         return self.absences.history(absence) if absence is not None else NOTHING
+
+    # -------------------------------------------------------------------------------------------------- late clients
+
+    def _stand_in_for(self, flush: Flush) -> LateCase:
+        """Somebody wants from now on what the lost broker wanted, in the place of its clients that have not come."""
+        table = self.interests.table
+        case = self.late.begin(flush.key, flush.late, table.interests(flush.key), self._now)
+        for interest in case.interests:
+            table.add(*interest, case.stand_in)
+        self.hub.out.append(Report("late", peer=flush.key, detail=", ".join(sorted(flush.late))))
+        return case
+
+    def _hand_over_since(self, case: LateCase, joined: Mapping[str, Joiner]) -> None:
+        """What was processed since the repair that these clients have missed."""
+        for name in joined:
+            for batch in case.crossed(joined[name].records, self.processed):
+                self.hub.out.append(Report("crossed", batch=batch))
+        for name in joined:
+            for batch, number, parts in self._missed(case, name):
+                record = self.log.find((batch.publisher, batch.first))
+                if record is None:
+                    record = self.log.append_unplaced(batch)
+                    record.number = number
+                else:
+                    self.log.append_again(record)
+                self._deliver_record(name, record, parts)
+
+    def _missed(self, case: LateCase, client: str) -> list[tuple[Batch, int, list[Batch]]]:
+        """What was processed since the repair and what that client wants of it."""
+        found = []
+        for batch, number in case.since:
+            parts = batch.matching(self.interests.table.route(batch.topic).get(client, ()))
+            if parts:
+                found.append((batch, number, parts))
+        return found
+
+    def _no_longer_late(self, case: LateCase, joined: Collection[str]) -> None:
+        for name in joined:
+            case.clients.pop(name, None)
+        wants = self.interests.table.wants
+        self.confirmations.replace(case.stand_in, tuple(joined), wants, bool(case.clients))
+        if not case.clients:
+            self._end_late(case)
+
+    # ------------------------------------------------------------------------------------------ those who were missed
 
     def _note_absence(self, flush: Flush, mine: OwnHistory) -> None:
         absence = self.absences.find(flush.key)
@@ -269,6 +334,8 @@ class TakingInBroker(ExpectingBroker):
             self.log.link(name, received=len(joiner.records))
             given = [settlement.batches[one] for one in settlement.order if settlement.owes(name, one)]
             hold = sum(self._messages_of(name, joiner, batch, flush.reunion) for batch in given)
+            if flush.case is not None:
+                hold += sum(len(parts) for _, _, parts in self._missed(flush.case, name))
             wanted = () if joiner.is_client else self._wanted_besides(name, flush.key)
             kept = self.healing_cuts.kept_by(joiner.join.cuts, flush.key)
             for message in opens(self._opening(name, joiner, wanted, hold, kept)):
@@ -292,31 +359,49 @@ class TakingInBroker(ExpectingBroker):
 
     def _pass_settlement(self, flush: Flush, settlement: Settlement, mine: OwnHistory) -> None:
         self._given_apart = frozenset((flush.key, *flush.joined))
+        order, case = settlement.order, flush.case
         places = {name: joiner.places() for name, joiner in flush.joined.items()}
-        for record_id in settlement.order:
-            batch = settlement.batches[record_id]
-            new = not self.is_processed(batch.publisher, batch.last)
-            record = self.log.find(record_id)
-            if record is None:
-                # What nobody here is given has no place in our processing order: it may belong before what has one.
-                placed = new and record_id not in settlement.untimely
-                record = self.log.append(batch) if placed else self.log.append_unplaced(batch)
-                record.number = mine.numbers.get(record_id, record.number)
-            else:
-                self.log.append_again(record)
-            for name, place in places.items():
-                if record_id in place:
-                    position, only_asked = place[record_id]
-                    self.log.place(record, name, position)
-                    if only_asked:
-                        record.requested += (name,)
-                    self.log.stamp(record, name)
-            if new:
-                self._settle_new(record, flush.reunion, record_id in settlement.untimely)
-            for name, joiner in flush.joined.items():
-                if settlement.owes(name, record_id):
-                    self._give(name, joiner, record, flush.reunion)
+        if case is not None:
+            # What only the late client has is new: it comes behind all that was processed since the repair.
+            for record_id in order:
+                if record_id in case.known:
+                    self._pass_record(record_id, flush, settlement, mine, places)
+            self._hand_over_since(case, flush.joined)
+            order = [record_id for record_id in order if record_id not in case.known]
+        for record_id in order:
+            self._pass_record(record_id, flush, settlement, mine, places)
         self._given_apart = frozenset()
+
+    def _pass_record(
+        self,
+        record_id: RecordId,
+        flush: Flush,
+        settlement: Settlement,
+        mine: OwnHistory,
+        places: Mapping[str, Mapping[RecordId, tuple[int, bool]]],
+    ) -> None:
+        batch = settlement.batches[record_id]
+        new = not self.is_processed(batch.publisher, batch.last)
+        record = self.log.find(record_id)
+        if record is None:
+            # What nobody here is given has no place in our processing order: it may belong before what has one.
+            placed = new and record_id not in settlement.untimely
+            record = self.log.append(batch) if placed else self.log.append_unplaced(batch)
+            record.number = mine.numbers.get(record_id, record.number)
+        else:
+            self.log.append_again(record)
+        for name, place in places.items():
+            if record_id in place:
+                position, only_asked = place[record_id]
+                self.log.place(record, name, position)
+                if only_asked:
+                    record.requested += (name,)
+                self.log.stamp(record, name)
+        if new:
+            self._settle_new(record, flush.reunion, record_id in settlement.untimely)
+        for name, joiner in flush.joined.items():
+            if settlement.owes(name, record_id):
+                self._give(name, joiner, record, flush.reunion)
 
     def _settle_new(self, record: Record, reunion: bool, untimely: bool) -> None:
         self._note_processed(record.batch)
@@ -353,7 +438,7 @@ class TakingInBroker(ExpectingBroker):
         total = part.guarantee == TOTAL and not reunion
         self.hub.send(name, TotalProcessed(part.publisher, part.first, part) if total else Publish(part))
 
-    def _replace(self, flush: Flush) -> None:
+    def _replace(self, flush: Flush, late: LateCase | None) -> None:
         """Those that joined are our neighbours and clients now, in the place of the dead one."""
         brokers = {name: one for name, one in flush.joined.items() if not one.is_client}
         if flush.key:
@@ -364,12 +449,13 @@ class TakingInBroker(ExpectingBroker):
             self.healing_cuts.reopened(flush.key, (), bool(flush.missing))
         in_doubt = bool(flush.missing)
         self.healing_cuts.replace(flush.key, {name: joiner.join.cuts for name, joiner in brokers.items()}, in_doubt)
-        self.confirmations.replace(flush.key, tuple(flush.joined), self.interests.table.wants, in_doubt)
-        self.confirmations.rename(flush.key, THE_ABSENT)
+        doubt, wants = in_doubt or late is not None, self.interests.table.wants
+        self.confirmations.replace(flush.key, tuple(flush.joined), wants, doubt)
+        self.confirmations.rename(flush.key, THE_ABSENT if late is None else late.stand_in)
 
     def _account_for(self, flush: Flush) -> None:
         """What was wanted behind the lost broker, and by nobody who has come in its place."""
-        if flush.missing:
+        if flush.missing or flush.late:
             # Those who have not come are known to be missing, and are asked when they come.
             return
         back = {interest for joiner in flush.joined.values() for interest in joiner.join.interests}

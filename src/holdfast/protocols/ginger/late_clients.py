@@ -1,0 +1,153 @@
+"""Clients that were busy while their broker died, and what is kept for them until they come.
+
+The problem: a client whose broker died has to join the repair, and the repair cannot wait for long: until it has ended,
+nothing passes on the links under repair. But a client that computes for five seconds, or a laptop that was suspended,
+is ordinary, and its session is good for half a minute. The idea: the repair ends without it (after `join_s`), and the
+coordinator keeps all that it went by: its own side of the lost link, and what each joiner has said. When the client
+comes, the same settlement is worked out once more with what the client says added to it, as if it had been there, and
+the client alone is handed what it lacks. What was processed since follows, in the order in which it was processed.
+
+In its place a stand-in wants what the lost broker wanted: so the messages still come here, and a publisher's question
+whether everybody has a message is not answered before the client has come or is given up. Only two things are not
+certain any more when the client comes:
+- the lost broker may have released a total batch to it alone, which others have asked for again, and got in another
+  order: then its session is lost, and it is told so;
+- a weaker message may have reached it alone, and stand behind a total one on its key for everybody else: that message
+  is reported as `crossed`, like those of a minority.
+
+Bounds: a case ends with the time that sessions are kept, or when `bytes_max` are kept for it.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+
+from holdfast.model.batches import Batch
+from holdfast.model.guarantees import TOTAL
+from holdfast.model.messages import Interest, Twig, Unstable
+from holdfast.protocols.ginger.absences import OwnHistory
+from holdfast.protocols.ginger.joiners import Joiner
+from holdfast.protocols.records import RecordId
+
+CASES_MAX = 64
+
+
+class LateCase:
+    """One lost broker, whose loss is repaired, and its clients that have not come."""
+
+    def __init__(self, lost: str, stand_in: str, clients: Mapping[str, Twig], until_s: float) -> None:
+        self.lost, self.stand_in, self.clients, self.until_s = lost, stand_in, dict(clients), until_s
+        self.joined: dict[str, Joiner] = {}
+        """Those who came in time, with what they said."""
+        self.history: OwnHistory | None = None
+        self.known: dict[RecordId, Batch] = {}
+        """What the repair was about."""
+        self.heard: dict[str, int] = {}
+        self.unheard: tuple[RecordId, ...] = ()
+        self.interests: tuple[Interest, ...] = ()
+        self.since: deque[tuple[Batch, int]] = deque()
+        """What was processed since, with its place in the processing order."""
+        self._ids: set[RecordId] = set()
+        self.bytes = 0
+
+    def keep(
+        self,
+        mine: OwnHistory,
+        joined: Mapping[str, Joiner],
+        known: Mapping[RecordId, Batch],
+        numbers: dict[RecordId, int],
+    ) -> None:
+        """What the repair, which ends now, went by; `numbers` are the places that it has given to its records."""
+        self.joined, self.known = dict(joined), dict(known)
+        self.history = OwnHistory(mine.entries, mine.batches, {**mine.numbers, **numbers}, mine.requests)
+        self.bytes = sum(batch.cost_bytes for batch in known.values())
+
+    def note(self, batch: Batch, number: int) -> None:
+        self.since.append((batch, number))
+        self._ids.add((batch.publisher, batch.first))
+        self.bytes += batch.cost_bytes
+
+    def contradicts(self, records: Iterable[Unstable], processed: Mapping[str, int]) -> bool:
+        """Whether the client has a total batch that everybody else has got in another order, or may get."""
+        for one in records:
+            batch, record_id = one.batch, (one.batch.publisher, one.batch.first)
+            if one.flag == "r" and batch.guarantee == TOTAL:
+                unknown = batch.last > processed.get(batch.publisher, 0) and record_id not in self.known
+                if unknown or record_id in self._ids:
+                    return True
+        return False
+
+    def crossed(self, records: Iterable[Unstable], processed: Mapping[str, int]) -> list[Batch]:
+        """Weaker messages that the client has before a total one on their key, and everybody else behind it."""
+        found = []
+        for one in records:
+            batch = one.batch
+            weaker = one.flag == "r" and batch.guarantee != TOTAL and bool(batch.keys)
+            here = (batch.publisher, batch.first) in self._ids or batch.last > processed.get(batch.publisher, 0)
+            if weaker and here and any(_share_a_key(batch, other) for other in self._totals_before(batch)):
+                found.append(batch)
+        return found
+
+    def _totals_before(self, batch: Batch) -> Iterator[Batch]:
+        """The total batches that were processed since the repair, and before that batch."""
+        for other, _ in self.since:
+            if (other.publisher, other.first) == (batch.publisher, batch.first):
+                return
+            if other.guarantee == TOTAL:
+                yield other
+
+
+class LateClients:
+    """The cases of one broker."""
+
+    def __init__(self, bytes_max: int, keep_s: float) -> None:
+        self._bytes_max, self.keep_s = bytes_max, keep_s
+        self._cases: dict[str, LateCase] = {}
+        self._serial = 0
+
+    def __len__(self) -> int:
+        return len(self._cases)
+
+    def begin(self, lost: str, clients: Mapping[str, Twig], interests: Iterable[Interest], now: float) -> LateCase:
+        """These clients of a lost broker have not come."""
+        self._serial += 1
+        stand_in = f"(late clients of {lost}, {self._serial})"
+        case = self._cases[stand_in] = LateCase(lost, stand_in, clients, now + self.keep_s)
+        case.interests = tuple(interests)
+        return case
+
+    def of(self, client: str, epoch: int) -> LateCase | None:
+        """Where that client is waited for."""
+        for case in self._cases.values():
+            twig = case.clients.get(client)
+            if twig is not None and twig.epoch == epoch:
+                return case
+        return None
+
+    def note(self, batch: Batch, number: int, wanted: Mapping[str, object]) -> None:
+        """A batch is processed; `wanted` has the stand-ins that want it."""
+        for stand_in, case in self._cases.items():
+            if stand_in in wanted and case.history is not None:
+                case.note(batch, number)
+
+    def over(self, now: float) -> list[LateCase]:
+        """Cases that have lasted too long, or cost too much; of too many, the first."""
+        found = [one for one in self._cases.values() if now >= one.until_s or one.bytes > self._bytes_max]
+        more = len(self._cases) - len(found) - CASES_MAX
+        return found + [one for one in self._cases.values() if one not in found][: max(0, more)]
+
+    @property
+    def is_too_much(self) -> bool:
+        return any(case.bytes > self._bytes_max for case in self._cases.values())
+
+    def end(self, case: LateCase) -> None:
+        self._cases.pop(case.stand_in, None)
+
+    def status(self) -> dict[str, dict[str, object]]:
+        """By client: the broker that it has lost, and how much is kept for it and the others of that one."""
+        return {
+            name: {"lost": case.lost, "bytes": case.bytes} for case in self._cases.values() for name in case.clients
+        }
+
+
+def _share_a_key(one: Batch, other: Batch) -> bool:
+    return one.topic == other.topic and not set(one.key_set()).isdisjoint(other.key_set())

@@ -1,0 +1,106 @@
+"""What is kept for clients that were busy while their broker died."""
+
+from holdfast.model.batches import Batch, make_batch
+from holdfast.model.guarantees import CAUSAL, FIFO, TOTAL
+from holdfast.model.messages import Twig, Unstable
+from holdfast.protocols.ginger.absences import NOTHING
+from holdfast.protocols.ginger.late_clients import CASES_MAX, LateCase, LateClients
+
+KEEP_S = 30.0
+
+
+def batch(publisher: str, seq: int, guarantee: int = CAUSAL, key: str = "") -> Batch:
+    return make_batch(publisher, seq, "t", guarantee, [b"x"], [(key,)] if key else [])
+
+
+def client(name: str, epoch: int = 1) -> Twig:
+    return Twig(name, "client", epoch, "")
+
+
+def began(late: LateClients, lost: str = "b", now: float = 0.0) -> LateCase:
+    case = late.begin(lost, {"c": client("c")}, [("t", "")], now)
+    case.keep(NOTHING, {}, {}, {})
+    return case
+
+
+def received(one: Batch) -> Unstable:
+    return Unstable("r", one, 0, 0)
+
+
+def test_a_client_is_waited_for_in_its_epoch():
+    late = LateClients(1000, KEEP_S)
+    case = began(late)
+    assert late.of("c", 1) is case
+    assert late.of("c", 2) is None
+    assert late.of("d", 1) is None
+
+
+def test_what_was_processed_since_is_kept_if_the_stand_in_wants_it():
+    late = LateClients(1000, KEEP_S)
+    case = began(late)
+    late.note(batch("p", 1), 5, {case.stand_in: True})
+    late.note(batch("p", 2), 6, {"somebody": True})
+    assert list(case.since) == [(batch("p", 1), 5)]
+    assert late.status() == {"c": {"lost": "b", "bytes": batch("p", 1).cost_bytes}}
+
+
+def test_nothing_is_noted_before_the_repair_has_ended():
+    late = LateClients(1000, KEEP_S)
+    case = late.begin("b", {"c": client("c")}, [("t", "")], 0.0)
+    late.note(batch("p", 1), 5, {case.stand_in: True})
+    assert not case.since
+
+
+def test_a_case_is_over_when_the_time_of_a_session_is():
+    late = LateClients(1000, KEEP_S)
+    case = began(late, now=1.0)
+    assert late.over(30.9) == []
+    assert late.over(31.0) == [case]
+    late.end(case)
+    assert len(late) == 0
+
+
+def test_a_case_is_over_when_it_costs_too_much():
+    one = batch("p", 1)
+    late = LateClients(one.cost_bytes, KEEP_S)
+    case = began(late)
+    late.note(one, 5, {case.stand_in: True})
+    assert late.over(1.0) == []
+    late.note(batch("p", 2), 6, {case.stand_in: True})
+    assert late.over(1.0) == [case]
+
+
+def test_of_too_many_cases_the_first_is_over():
+    late = LateClients(1000, KEEP_S)
+    cases = [began(late, f"b{number}") for number in range(CASES_MAX + 1)]
+    assert late.over(1.0) == cases[:1]
+
+
+def test_a_total_batch_that_others_got_anew_contradicts():
+    case = began(LateClients(10_000, KEEP_S))
+    total = batch("p", 1, TOTAL, "k")
+    assert case.contradicts([received(total)], {})
+    assert not case.contradicts([received(total)], {"p": 1})
+    case.note(total, 5)
+    assert case.contradicts([received(total)], {"p": 1})
+
+
+def test_a_total_batch_that_the_repair_was_about_does_not_contradict():
+    case, total = LateClients(10_000, KEEP_S).begin("b", {}, [], 0.0), batch("p", 1, TOTAL, "k")
+    case.keep(NOTHING, {}, {("p", 1): total}, {})
+    assert not case.contradicts([received(total), Unstable("t", batch("c", 7, TOTAL, "k"), 0, 0)], {})
+
+
+def test_a_weaker_message_that_reached_the_client_alone_has_crossed_a_total_one_on_its_key():
+    case = began(LateClients(10_000, KEEP_S))
+    case.note(batch("p", 1, TOTAL, "k"), 5)
+    weaker, other = batch("c", 1, FIFO, "k"), batch("c", 2, FIFO, "else")
+    assert case.crossed([received(weaker), received(other), received(batch("c", 3))], {}) == [weaker]
+    assert case.crossed([received(weaker)], {"c": 3}) == []
+
+
+def test_one_that_others_have_before_the_total_one_as_well_has_not():
+    case, weaker = began(LateClients(10_000, KEEP_S)), batch("c", 1, FIFO, "k")
+    case.note(weaker, 5)
+    case.note(batch("p", 1, TOTAL, "k"), 6)
+    assert case.crossed([received(weaker)], {"c": 1}) == []
