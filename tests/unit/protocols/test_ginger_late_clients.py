@@ -33,6 +33,8 @@ def test_a_client_is_waited_for_in_its_epoch():
     assert late.of("c", 1) is case
     assert late.of("c", 2) is None
     assert late.of("d", 1) is None
+    assert late.before("c", 2) is case
+    assert late.before("c", 1) is None
 
 
 def test_what_was_processed_since_is_kept_if_the_stand_in_wants_it():

@@ -216,6 +216,9 @@ class ExpectingBroker(RecordingBroker):
 
     def _late_case(self, name: str, join: Join, ahead: list[Ahead]) -> LateCase | None:
         """Where that client is waited for, if its session can go on."""
+        outlived = self.late.before(name, join.twig.epoch)
+        if outlived is not None:
+            self._give_up_late(outlived, name)
         case = self.late.of(name, join.twig.epoch)
         if case is not None and case.contradicts((one for one in ahead if isinstance(one, Unstable)), self.processed):
             self._give_up_late(case, name)

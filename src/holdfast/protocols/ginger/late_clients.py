@@ -123,6 +123,14 @@ class LateClients:
                 return case
         return None
 
+    def before(self, client: str, epoch: int) -> LateCase | None:
+        """Where an earlier life of that client is waited for, which has begun anew."""
+        for case in self._cases.values():
+            twig = case.clients.get(client)
+            if twig is not None and twig.epoch < epoch:
+                return case
+        return None
+
     def note(self, batch: Batch, number: int, wanted: Mapping[str, object]) -> None:
         """A batch is processed; `wanted` has the stand-ins that want it."""
         for stand_in, case in self._cases.items():
