@@ -30,7 +30,9 @@ from holdfast.protocols.durable import Kept, kept_in
 from holdfast.protocols.node import BrokerNode, Report, Restart, Restorable
 from holdfast.protocols.registry import find_protocol, make_broker
 from holdfast.protocols.treeview import TreeView
+from holdfast.runtime.broker_metrics import broker_metrics
 from holdfast.runtime.driver import Driver, Sink
+from holdfast.runtime.exposition import exposition
 from holdfast.runtime.health import Health
 from holdfast.runtime.introducing import Introduction, introduction_of, who_is_there
 from holdfast.runtime.joining import Candidates
@@ -91,7 +93,7 @@ class BrokerProcess:
         )
         self._looking: asyncio.Task[None] | None = None
         commands = {"/cut": self._cut, "/heal": self._heal, "/leave": self._leave} if settings.experiments else {}
-        self._health = Health(settings.name, self.ready, self.status, commands)
+        self._health = Health(settings.name, self.ready, self.status, commands, self.metrics)
 
     # ---------------------------------------------------------------------------------------------- being somebody
 
@@ -222,6 +224,10 @@ class BrokerProcess:
             **view_of(self.node),
             "waiting_for": self.node.waiting_for(),
         }
+
+    def metrics(self) -> str:
+        """What `status` says, as figures for Prometheus."""
+        return exposition(broker_metrics(self.status()))
 
     async def start(self) -> None:
         """Listen, then start the node. Raises `ListenError` if a port cannot be had."""

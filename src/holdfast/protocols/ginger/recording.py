@@ -159,6 +159,9 @@ class RecordingBroker(GingerBroker):
             return []
         return super().timer(name, now)
 
+    def status(self) -> dict[str, object]:
+        return {**super().status(), "kept": len(self.log), "kept_bytes": self.log.bytes}
+
     def check_invariants(self) -> None:
         super().check_invariants()
         self.log.check_invariants()
