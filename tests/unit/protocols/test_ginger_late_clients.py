@@ -27,6 +27,10 @@ def received(one: Batch) -> Unstable:
     return Unstable("r", one, 0, 0)
 
 
+def anybody(_: Batch) -> bool:
+    return True
+
+
 def test_a_client_is_waited_for_in_its_epoch():
     late = LateClients(1000, KEEP_S)
     case = began(late)
@@ -78,19 +82,36 @@ def test_of_too_many_cases_the_first_is_over():
     assert late.over(1.0) == cases[:1]
 
 
-def test_a_total_batch_that_others_got_anew_contradicts():
-    case = began(LateClients(10_000, KEEP_S))
-    total = batch("p", 1, TOTAL, "k")
-    assert case.contradicts([received(total)], {})
-    assert not case.contradicts([received(total)], {"p": 1})
-    case.note(total, 5)
-    assert case.contradicts([received(total)], {"p": 1})
+def test_a_total_batch_that_others_got_behind_something_on_its_key_contradicts():
+    case, total = began(LateClients(10_000, KEEP_S)), batch("p", 1, TOTAL, "k")
+    case.note(batch("q", 1, FIFO, "else"), 4)
+    assert not case.contradicts([received(total)], {"p": 1}, anybody)
+    case.note(batch("q", 2, FIFO, "k"), 5)
+    case.note(total, 6)
+    assert case.contradicts([received(total)], {"p": 1}, anybody)
+
+
+def test_one_that_others_got_before_anything_on_its_key_does_not():
+    case, total = began(LateClients(10_000, KEEP_S)), batch("p", 1, TOTAL, "k")
+    case.note(total, 4)
+    case.note(batch("q", 2, TOTAL, "k"), 5)
+    assert not case.contradicts([received(total)], {"p": 1}, anybody)
+
+
+def test_one_that_nobody_else_knows_contradicts_if_others_would_get_it_behind_something_on_its_key():
+    case, total = began(LateClients(10_000, KEEP_S)), batch("p", 1, TOTAL, "k")
+    assert not case.contradicts([received(total)], {}, anybody)
+    case.note(batch("q", 2, TOTAL, "k"), 5)
+    assert case.contradicts([received(total)], {}, anybody)
+    assert not case.contradicts([received(total)], {}, lambda _: False)
+    assert not case.contradicts([received(total)], {"p": 1}, anybody)
 
 
 def test_a_total_batch_that_the_repair_was_about_does_not_contradict():
     case, total = LateClients(10_000, KEEP_S).begin("b", {}, [], 0.0), batch("p", 1, TOTAL, "k")
     case.keep(NOTHING, {}, {("p", 1): total}, {})
-    assert not case.contradicts([received(total), Unstable("t", batch("c", 7, TOTAL, "k"), 0, 0)], {})
+    case.note(batch("q", 2, TOTAL, "k"), 5)
+    assert not case.contradicts([received(total), Unstable("t", batch("c", 7, TOTAL, "k"), 0, 0)], {}, anybody)
 
 
 def test_a_weaker_message_that_reached_the_client_alone_has_crossed_a_total_one_on_its_key():

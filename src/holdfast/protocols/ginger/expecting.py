@@ -220,7 +220,16 @@ class ExpectingBroker(RecordingBroker):
         if outlived is not None:
             self._give_up_late(outlived, name)
         case = self.late.of(name, join.twig.epoch)
-        if case is not None and case.contradicts((one for one in ahead if isinstance(one, Unstable)), self.processed):
+        if case is None:
+            return None
+
+        def is_wanted(batch: Batch) -> bool:
+            """By somebody else."""
+            route = self.interests.table.route(batch.topic)
+            return any(batch.wanted_by(route[peer]) for peer in route.keys() - {name, case.stand_in})
+
+        records = [one for one in ahead if isinstance(one, Unstable)]
+        if case.contradicts(records, self.processed, is_wanted):
             self._give_up_late(case, name)
             return None
         return case

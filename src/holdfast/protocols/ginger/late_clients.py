@@ -10,8 +10,8 @@ the client alone is handed what it lacks. What was processed since follows, in t
 In its place a stand-in wants what the lost broker wanted: so the messages still come here, and a publisher's question
 whether everybody has a message is not answered before the client has come or is given up. Only two things are not
 certain any more when the client comes:
-- the lost broker may have released a total batch to it alone, which others have asked for again, and got in another
-  order: then its session is lost, and it is told so;
+- the lost broker may have released a total batch to it alone. If others have got, or would get, that batch behind
+  something on its keys that was processed since, the client's session is lost, and it is told so;
 - a weaker message may have reached it alone, and stand behind a total one on its key for everybody else: that message
   is reported as `crossed`, like those of a minority.
 
@@ -19,7 +19,7 @@ Bounds: a case ends with the time that sessions are kept, or when `bytes_max` ar
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
@@ -66,13 +66,16 @@ class LateCase:
         self._ids.add((batch.publisher, batch.first))
         self.bytes += batch.cost_bytes
 
-    def contradicts(self, records: Iterable[Unstable], processed: Mapping[str, int]) -> bool:
-        """Whether the client has a total batch that everybody else has got in another order, or may get."""
+    def contradicts(
+        self, records: Iterable[Unstable], processed: Mapping[str, int], is_wanted: Callable[[Batch], bool]
+    ) -> bool:
+        """Whether the client has a total batch that everybody else has got in another order, or would get now."""
         for one in records:
             batch, record_id = one.batch, (one.batch.publisher, one.batch.first)
             if one.flag == "r" and batch.guarantee == TOTAL:
                 unknown = batch.last > processed.get(batch.publisher, 0) and record_id not in self.known
-                if unknown or record_id in self._ids:
+                differs = record_id in self._ids or (unknown and is_wanted(batch))
+                if differs and any(_share_a_key(batch, other) for other in self._before(batch)):
                     return True
         return False
 
@@ -83,17 +86,17 @@ class LateCase:
             batch = one.batch
             weaker = one.flag == "r" and batch.guarantee != TOTAL and bool(batch.keys)
             here = (batch.publisher, batch.first) in self._ids or batch.last > processed.get(batch.publisher, 0)
-            if weaker and here and any(_share_a_key(batch, other) for other in self._totals_before(batch)):
+            totals = (other for other in self._before(batch) if other.guarantee == TOTAL)
+            if weaker and here and any(_share_a_key(batch, other) for other in totals):
                 found.append(batch)
         return found
 
-    def _totals_before(self, batch: Batch) -> Iterator[Batch]:
-        """The total batches that were processed since the repair, and before that batch."""
+    def _before(self, batch: Batch) -> Iterator[Batch]:
+        """What was processed since the repair, and before that batch."""
         for other, _ in self.since:
             if (other.publisher, other.first) == (batch.publisher, batch.first):
                 return
-            if other.guarantee == TOTAL:
-                yield other
+            yield other
 
 
 class LateClients:

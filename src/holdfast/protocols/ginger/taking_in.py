@@ -314,7 +314,7 @@ class TakingInBroker(ExpectingBroker):
         if self.is_processed(batch.publisher, batch.last):
             return False
         cut = self.healing_cuts.is_cut((batch.publisher, batch.first))
-        if batch.guarantee == TOTAL and not cut and not flush.reunion:
+        if batch.guarantee == TOTAL and not cut and not flush.reunion and flush.case is None:
             return False
         return any(
             destination != flush.key and destination not in flush.joined and batch.wanted_by(filters)
@@ -398,7 +398,9 @@ class TakingInBroker(ExpectingBroker):
                     record.requested += (name,)
                 self.log.stamp(record, name)
         if new:
-            self._settle_new(record, flush.reunion, record_id in settlement.untimely)
+            # A total batch that only a late client has was released without us.
+            elsewhere = flush.reunion or flush.case is not None
+            self._settle_new(record, elsewhere, record_id in settlement.untimely)
         for name, joiner in flush.joined.items():
             if settlement.owes(name, record_id):
                 self._give(name, joiner, record, flush.reunion)
