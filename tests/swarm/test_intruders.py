@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.protocols.registry import PROTOCOLS
 from tests.support.intruders import BROKERS, MALLORY, IntrudedWorld
+from tests.support.reliable_intruders import IntrudedBundle
 from tests.swarm.seeds import FIRST, RUNS
 
 SEEDS = range(FIRST, FIRST + max(2, RUNS // 300))
@@ -63,3 +64,9 @@ def test_the_intruder_is_heard():
 def test_a_run_is_a_function_of_its_seed():
     first, again = (IntrudedWorld("ginger", 1, "client", 2).run() for _ in range(2))
     assert first.sim.events == again.sim.events
+
+
+def test_control_events_of_any_kind_end_no_participant_of_a_reliable_topic():
+    for seed in (*SEEDS, *(seed + len(SEEDS) for seed in SEEDS)):
+        bundle = IntrudedBundle(seed).run()
+        assert bundle.said > 200

@@ -37,6 +37,7 @@ from msgspec import Struct
 from holdfast.model.batches import Batch
 from holdfast.model.reliable import Entry, Level
 from holdfast.protocols.narada.events import ControlEvent, decode
+from holdfast.protocols.narada.sense import makes_sense
 from holdfast.protocols.node import CancelTimer, Persist, Report, SetTimer
 
 # ------------------------------------------------------------------------------------------------------ effects
@@ -248,7 +249,7 @@ def control_events(batch: Batch, effects: Effects) -> Iterator[ControlEvent]:
     """What is said in a batch on a communication topic; nonsense goes to `effects`, as a report."""
     for payload in batch.payload_list():
         event = decode(payload)
-        if event is None:
+        if event is None or not makes_sense(event):
             effects.append(Report("nonsense", detail=f"on {batch.topic} from {batch.publisher}"))
         else:
             yield event
