@@ -238,6 +238,14 @@ class Intruder:
         return []
 
 
+def learn_words(intruder: Intruder, protocol: str, tolerance: int) -> None:
+    """Let the intruder know what brokers of that protocol say to each other."""
+    intruder.tolerance = tolerance
+    table = _border_of(protocol, tolerance)
+    intruder.from_neighbours = _sorted(table[Place.NEIGHBOUR])
+    intruder.from_visitors = _sorted(table.get(Place.VISITOR, table[Place.NEIGHBOUR]))
+
+
 def _border_of(protocol: str, tolerance: int) -> Border:
     edges = (("0", "1"),)
     config = BrokerConfig("0", tolerance=tolerance, edges=edges if find_protocol(protocol).hops else ())
@@ -270,10 +278,7 @@ class IntrudedWorld:
         brokers = list(self.sim.tree)
         self.intruder = Intruder(self._chance, forger, kind, brokers, list(names))
         sim = self.sim
-        self.intruder.tolerance = tolerance
-        table = _border_of(protocol, tolerance)
-        self.intruder.from_neighbours = _sorted(table[Place.NEIGHBOUR])
-        self.intruder.from_visitors = _sorted(table.get(Place.VISITOR, table[Place.NEIGHBOUR]))
+        learn_words(self.intruder, protocol, tolerance)
         self._host = Host(
             MALLORY,
             sim.network,
