@@ -4,7 +4,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.model.errors import ConfigError
-from holdfast.protocols.config import BrokerConfig, LinkConfig, degree_problem
+from holdfast.protocols.config import SUBSCRIPTIONS_MAX, BrokerConfig, LinkConfig, degree_problem
 from holdfast.protocols.registry import find_protocol
 from holdfast.runtime.connection import ConnectionLimits
 from holdfast.runtime.tracing import RUN
@@ -57,6 +57,8 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How long a client that lost its connection, or its broker, may take to return to its session."""
     session_bytes_max: int = SESSION_BYTES_MAX
     """How much is kept for such a client."""
+    subscriptions_max: int = SUBSCRIPTIONS_MAX
+    """How many subscriptions a client may have at a time; more are refused."""
     degree_max: int = 0
     """How many neighbours this broker keeps: it moves children beyond that below others. 0: as many as there are."""
     experiments: bool = False
@@ -81,6 +83,8 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 f"broker {self.name}: tolerance {self.tolerance} cannot be; 0 repairs nothing, 1 survives the loss of "
                 f"one broker at a time, {TOLERANCE_MAX} that of two adjacent ones at once"
             )
+        if self.subscriptions_max < 1:
+            raise ConfigError(f"broker {self.name}: subscriptions_max {self.subscriptions_max} lets nobody subscribe")
         if problem := degree_problem(self.degree_max, self.tolerance):
             raise ConfigError(f"broker {self.name}: degree_max {problem}")
         if self.tolerance and not self.advertised and self.host in ANY_HOST:
@@ -137,6 +141,7 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             brokers=self.brokers,
             durable=bool(self.state_dir),
             degree_max=self.degree_max,
+            subscriptions_max=self.subscriptions_max,
             edges=self.edges,
             places=tuple((name, address_text(*place)) for name, place in self.addresses.items())
             if self.is_fixed

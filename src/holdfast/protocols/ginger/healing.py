@@ -54,6 +54,7 @@ from holdfast.protocols.wanted_parts import wanted_by
 FIRST_QUESTION = 1 << 32
 """Pings with larger numbers are ours, not the hub's."""
 QUESTIONS_MAX = 1000
+CHECKED_AT_THE_BORDER = frozenset((Join, Unstable, Numbers, Interests, View, Open))
 
 
 class HealingBroker(OrphanBroker):
@@ -252,7 +253,7 @@ class HealingBroker(OrphanBroker):
 
     def _is_neighbour(self, peer: str) -> bool:
         """Not a parent that has yet to open the link, nor a newcomer under the name of one whose loss is repaired."""
-        return peer != self._fenced and all(flush.key != peer for flush in self._flushes)
+        return peer != self._fenced and (not self._flushes or all(flush.key != peer for flush in self._flushes))
 
     def _sees_everybody(self) -> bool:
         under_repair = self._fenced or any(flush.key for flush in self._flushes)
@@ -269,7 +270,7 @@ class HealingBroker(OrphanBroker):
 
     def _place_of(self, link: Link) -> Place:
         peer = link.peer
-        if peer in self._early or any(peer in flush.joined for flush in self._flushes):
+        if peer in self._early or (self._flushes and any(peer in flush.joined for flush in self._flushes)):
             return Place.JOINER
         if link.kind == "client":
             return Place.CLIENT if peer in self.log.flows else Place.CALLER
@@ -279,6 +280,10 @@ class HealingBroker(OrphanBroker):
 
     def _cross_border(self, link: Link, message: SessionMessage) -> None:
         super()._cross_border(link, message)
+        if type(message) in CHECKED_AT_THE_BORDER:
+            self._check_contents(link, message)
+
+    def _check_contents(self, link: Link, message: SessionMessage) -> None:
         if isinstance(message, Join):
             ahead = self._ahead_of.get(link.peer, ())
             check_join(link, message, ahead)
