@@ -32,7 +32,7 @@ from holdfast.model.relay_messages import Relay
 
 SMALL_COST_BYTES = 64
 SMALL_ENTRY_BYTES = 8
-FILTER_CHARACTER_BYTES = 16
+FILTER_CHARACTER_BYTES = 32
 """A character of a filter takes as long to read as so many bytes to pass on: a window holds a few long ones, so that
 whoever takes them in does something else in between."""
 URGENT = (Open, View, ViewAck, Seek, Found, Census, Counted)

@@ -7,7 +7,8 @@ has already counts once.
 
 from collections.abc import Iterable
 
-from holdfast.model.messages import Interest
+from holdfast.model.messages import Confirm, Interest, Subscribe, Unsubscribe
+from holdfast.protocols.publishers import request_problem
 
 
 class Allowances:
@@ -34,6 +35,18 @@ class Allowances:
         if interest in held:
             held.discard(interest)
             self._characters[client] -= _characters(interest)
+
+    def problem_with(self, client: str, message: Subscribe | Unsubscribe | Confirm) -> str:
+        """Count what a client asks for; why that cannot be, if it cannot. A filter that is one too many is not read."""
+        if isinstance(message, Confirm):
+            return request_problem(message)
+        interest = (message.pattern, message.where)
+        problem = self.take(client, interest) if isinstance(message, Subscribe) else ""
+        if not problem:
+            problem = request_problem(message)
+            if problem or isinstance(message, Unsubscribe):
+                self.give_back(client, interest)
+        return problem
 
     def reset(self, client: str, interests: Iterable[Interest]) -> None:
         """The client comes from elsewhere with these; they were counted there."""

@@ -257,7 +257,7 @@ class EdgeBroker(ABC):
             self._recall(link.peer, Recall(message.token, link.peer, message.stride))
             taken = None
         elif isinstance(message, Subscribe | Unsubscribe | Confirm):
-            problem = request_problem(message) or self._allowance_problem(link.peer, message)
+            problem = self.allowances.problem_with(link.peer, message)
             if problem:
                 self._send(link.peer, Rejected(message.token, 0, 0, problem))
                 taken = None
@@ -267,14 +267,6 @@ class EdgeBroker(ABC):
             self._take(link, taken, message)
         else:
             self.hub.consumed(link, message)
-
-    def _allowance_problem(self, client: str, message: Subscribe | Unsubscribe | Confirm) -> str:
-        """Count a subscription, or one less; why the client may not have it, if it may not."""
-        if isinstance(message, Subscribe):
-            return self.allowances.take(client, (message.pattern, message.where))
-        if isinstance(message, Unsubscribe):
-            self.allowances.give_back(client, (message.pattern, message.where))
-        return ""
 
     def _recall(self, peer: str, recall: Recall) -> None:
         """Say which numbers are used under a client's name; whoever asks goes on behind them. The edge knows its own.

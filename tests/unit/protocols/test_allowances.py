@@ -62,8 +62,8 @@ def test_a_subscription_beyond_the_bound_is_refused_and_the_others_stay(protocol
 )
 def test_a_window_holds_a_few_long_filters_and_many_short_ones(message: Subscribe | Unsubscribe | Interests):
     window = LinkConfig().window_bytes
-    assert 10 <= window // cost_bytes(message) <= 40
-    assert window // cost_bytes(Subscribe(1, "orders/#", "amount > 100")) > 2_000
+    assert 5 <= window // cost_bytes(message) <= 20
+    assert window // cost_bytes(Subscribe(1, "orders/#", "amount > 100")) > 1_000
     assert cost_bytes(SubscribeAck(1)) == cost_bytes(Rejected(1, 0, 0, "no"))
 
 
@@ -82,3 +82,12 @@ def test_a_newcomer_is_told_what_is_wanted_in_small_pieces():
     characters = [sum(len(pattern) + len(where) for pattern, where in one.entries) for one in pieces]
     assert max(characters) <= INTEREST_CHARACTERS_PER_MESSAGE + 4096
     assert [one.complete for one in pieces] == [False] * (len(pieces) - 1) + [True]
+
+
+def test_a_filter_that_is_refused_does_not_count_and_one_too_many_is_not_read():
+    allowances = Allowances(1, 1000)
+    assert "condition" in allowances.problem_with("m", Subscribe(1, "a", "and"))
+    assert allowances.problem_with("m", Subscribe(2, "a", "x = 1")) == ""
+    assert allowances.problem_with("m", Subscribe(3, "b", "and")).startswith("client m may have 1 subscriptions")
+    assert allowances.problem_with("m", Unsubscribe(4, "a", "x = 1")) == ""
+    assert allowances.problem_with("m", Subscribe(5, "b", "")) == ""

@@ -45,7 +45,7 @@ from holdfast.protocols.locamu.journal import (
     Welcomed,
 )
 from holdfast.protocols.neighbourhoods import Neighbourhood
-from holdfast.protocols.publishers import PublicationRefused, PublisherMemory, accept_publication, request_problem
+from holdfast.protocols.publishers import PublicationRefused, PublisherMemory, accept_publication
 
 
 class Durable:
@@ -169,9 +169,7 @@ class Durable:
         elif isinstance(message, Recall):
             self._recall(client, message)
         elif isinstance(message, Subscribe | Unsubscribe | Confirm):
-            problem = request_problem(message)
-            if isinstance(message, Subscribe) and not problem:
-                problem = self.allowances.take(client, (message.pattern, message.where))
+            problem = self.allowances.problem_with(client, message)
             if problem:
                 self._tell(client, Rejected(message.token, 0, 0, problem))
             else:
@@ -206,7 +204,6 @@ class Durable:
             return
         interest = (message.pattern, message.where)
         if isinstance(message, Unsubscribe):
-            self.allowances.give_back(client, interest)
             self._unsubscribe(client, interest)
             self._tell(client, UnsubscribeAck(message.token))
             return
