@@ -9,6 +9,7 @@ suspect_s = 0.03         # and one without a connection after this time and a fe
 join_s = 1.0             # how long those below a lost broker may take to turn to another one
 session_s = 30           # how long a client may be away, or busy, and still go on where it was
 session_bytes_max = 16777216 # how much is kept for it meanwhile
+subscriptions_max = 10000 # how many subscriptions a client may have at a time
 state_dir = "state"      # where brokers write down what they have to know after a crash; else beside their logs
 degree_max = 8           # neighbours that a broker keeps: children beyond that are moved below others; 0: any number
 
@@ -116,6 +117,7 @@ class Cluster(Struct, frozen=True):
     degree_max: int = 0
     session_s: float | None = None
     session_bytes_max: int | None = None
+    subscriptions_max: int | None = None
 
     @property
     def root(self) -> Broker:
@@ -218,6 +220,7 @@ class _File(Struct, frozen=True):
     degree_max: int = 0
     session_s: Seconds | None = None
     session_bytes_max: Annotated[int, Meta(ge=1)] | None = None
+    subscriptions_max: Annotated[int, Meta(ge=1)] | None = None
 
 
 def load_cluster(path: Path) -> Cluster:
@@ -268,6 +271,7 @@ def parse_cluster(text: str, source: str = "cluster file") -> Cluster:
         degree_max=file.degree_max,
         session_s=file.session_s,
         session_bytes_max=file.session_bytes_max,
+        subscriptions_max=file.subscriptions_max,
     )
     next_port = max(broker.health_port for broker in brokers) + 1
     repositories, reliable = repositories_of(file.repositories, file.reliable, next_port, source)

@@ -24,7 +24,7 @@ from holdfast.cluster.reliable_config import Repository
 from holdfast.cluster.status import broker_status, health_of
 from holdfast.cluster.workers import log_tail
 from holdfast.model.errors import ConfigError, HoldfastError
-from holdfast.protocols.config import LinkConfig
+from holdfast.protocols.config import SUBSCRIPTIONS_MAX, LinkConfig
 from holdfast.runtime.serving import EXIT_MISUSE
 from holdfast.runtime.settings import JOIN_S, SESSION_BYTES_MAX, SESSION_S, SUSPECT_S, WATCHFUL_LINK, BrokerSettings
 from holdfast.runtime.tracing import RUN
@@ -101,6 +101,7 @@ def broker_settings(
         join_s=cluster.join_s or JOIN_S,
         session_s=cluster.session_s or SESSION_S,
         session_bytes_max=cluster.session_bytes_max or SESSION_BYTES_MAX,
+        subscriptions_max=cluster.subscriptions_max or SUBSCRIPTIONS_MAX,
         degree_max=cluster.degree_max,
         experiments=broker.host == LOOPBACK,
         trace=trace,
