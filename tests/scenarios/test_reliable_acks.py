@@ -2,8 +2,9 @@
 
 import pytest
 
+from holdfast.model.reliable import Retention
 from holdfast.protocols.narada import manual
-from holdfast.protocols.narada.events import SubscriberAck, number_of
+from holdfast.protocols.narada.events import Gossip, Rectify, Resent, SubscriberAck, Tidings, number_of
 from holdfast.simulation.reliable.harm import HarmedStore
 from holdfast.simulation.reliable.manual_hosts import Habits, ManualHost
 from holdfast.simulation.reliable.world import ReliableWorld
@@ -164,3 +165,74 @@ def redelivered_after_a_crash_of_everybody() -> list[tuple[int, int]]:
 
 def test_a_confirmed_acknowledgement_outlives_its_repository_and_its_reader():
     assert [number for number, _ in redelivered_after_a_crash_of_everybody()] == [1, 2, 3, 4, 6, 7, 8, 9, 10]
+
+
+def test_what_is_confirmed_by_a_repository_that_lags_does_not_come_again_from_it():
+    """
+    1. r1 steers bob and hears all his acknowledgements but one; r2 hears none of them, and begins again, so that it
+       does not know by heart where the messages lie that follow those.
+    2. r1 dies. r2 takes over where it believes bob to be, and confirms the one.
+    3. bob dies before he has come by what he acknowledged before, and begins again at r2.
+    """
+    world = world_of(2)
+    alice = world.publisher("alice")
+    bob = world.manual_subscriber("bob", subscriber("bob"), habits=NEVER)
+    world.run(1.0)
+    first = str(bob.machine.status()["steering"])
+    [second] = {"r1", "r2"} - {first}
+    ear = Ear(world)
+    # r2 hears nothing of bob and of what r1 says of him, until it steers him; and it answers no question about rows.
+    ear.lose = lambda who, whom, event: (
+        (whom == second and isinstance(event, SubscriberAck) and event.steering == first)
+        or (whom == second and isinstance(event, Gossip | Tidings))
+        or (whom == "bob" and who in (first, "alice") and world.kernel.now > 4.5)
+        or (whom == "bob" and isinstance(event, Rectify | Resent) and who == second and not event_begins(event))
+    )
+    publish(world, alice, 1, 9, 1.1)
+    world.run(2.0)
+    for number in range(1, 10):
+        answer(bob, number)
+    world.run(3.0)
+    assert confirmed(world) == list(range(1, 10))
+    publish(world, world.publisher("carol"), 1, 1, 3.2)
+    publish(world, alice, 10, 12, 4.6)
+    world.run(5.0)
+    world.crash(second)()
+    world.recover(second)()
+    world.run(6.0)
+    world.crash(first)()
+    answer(bob, 1)
+    while len(confirmed(world)) < 10:
+        world.run(world.kernel.now + 0.01)
+    bob.crash()
+    ear.lose = lambda *_: False
+    bob.start()
+    world.run(world.kernel.now + 5.0)
+    assert str(bob.machine.status()["steering"]) == second
+    assert handed(world)[10:] == [(10, 1), (11, 1), (12, 1)]
+
+
+def event_begins(event: Rectify | Resent) -> bool:
+    return isinstance(event, Rectify) and event.begins
+
+
+def test_a_message_that_retention_takes_while_it_is_out_is_a_gap_for_the_next_reader():
+    world = ReliableWorld(1)
+    for name in ("r1", "r2"):
+        world.repository(name, retention=Retention(keep_s=1.0, keep_unread=False))
+    world.run(0.5)
+    alice = world.publisher("alice")
+    bob = world.manual_subscriber("bob", subscriber("bob"), habits=NEVER)
+    publish(world, alice, 1, 5, 1.0)
+    world.run(1.5)
+    for number in (1, 2, 4, 5):
+        answer(bob, number)
+    world.run(2.0)
+    bob.crash()
+    # Siblings tell each other that bob lacks 3; that it was handed out, and not told as a gap, is told with it.
+    world.run(8.0)
+    publish(world, alice, 6, 6, 8.1)
+    bob.start()
+    world.run(9.0)
+    assert [(number_of(gap.first), number_of(gap.last), gap.forgotten) for _, gap in bob.gaps] == [(3, 3, True)]
+    assert handed(world)[5:] == [(6, 1)]

@@ -32,6 +32,7 @@ from holdfast.protocols.narada.events import (
     Sync,
     encode,
     life_of,
+    number_of,
 )
 from holdfast.protocols.narada.had import NOTHING, Had, account, both, had, had_upto
 from holdfast.protocols.narada.keeping import Keeping
@@ -164,12 +165,25 @@ class Dissemination:
         return tuple((chain.publisher, chain.cat(chain.top)) for chain in chains if chain.top)
 
     def jump(self, one: Subscription, cut: Cut, lacks: Lacks = ()) -> None:
-        """The subscriber, or a sibling, says what it has: our sync may go on to the first message not among that."""
-        upto = had_upto(self.keeping, cut, lacks) if cut else 0
+        """The subscriber, or a sibling, says what it has: our sync may go on to the first message not among that.
+
+        What it lacks it was told as a gap, unless it was handed out and not acknowledged. If that is forgotten here,
+        the sync stays before it: the next reader is to hear that it will not come.
+        """
+        upto = had_upto(self.keeping, cut, lacks) if cut and not self._has_forgotten(one, lacks) else 0
         if upto > one.sync:
             one.acked.add(1, upto)
             self._pass_voids(one)
             self.save(one)
+
+    def _has_forgotten(self, one: Subscription, lacks: Lacks) -> bool:
+        """Whether something that is out, and is lacking, lay below what is kept."""
+        for publisher, first, last, _ in one.out:
+            chain = self.keeping.chains.get((publisher, life_of(first)))
+            gone = chain is not None and number_of(first) <= chain.expired
+            if gone and any(who == publisher and low <= last and first <= high for who, low, high in lacks):
+                return True
+        return False
 
     def note_had(self, one: Subscription, cut: Cut = ()) -> None:
         """Its sync has moved: note which messages those are; `cut` is what it says itself."""

@@ -370,6 +370,8 @@ class Tidings(Struct, frozen=True, array_like=True, tag=37):
     cut: Cut
     lacks: Lacks
     subscriptions: Annotated[tuple[tuple[Name, Number], ...], Meta(max_length=RANGES_MAX)]
+    out: Out = ()
+    """What of the messages that they lack was handed out: a subscriber that is told no more of these gets a gap."""
 
 
 class Explain(Struct, frozen=True, array_like=True, tag=31):

@@ -207,7 +207,11 @@ class ManualSubscriber(Subscriber):
         return [*effects, Acknowledged(self.config.stream, tuple(stored))] if stored else effects
 
     def _begin(self, event: Rectify, now: float) -> Effects:
-        if not self._begun:
+        if self._begun:
+            # 1. Everything is acknowledged, to r1; an account tells of nothing above its sync.
+            # 2. r2 steers, which has missed much of it: its sync lies far below, and the account has to tell of all.
+            self._lives.update(self.released.lives())
+        else:
             self.handouts.know(event.out)
             self._lives.update((publisher, life_of(cat)) for publisher, cat in event.beyond)
         self.handouts.begin()

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from holdfast.protocols.narada.config import RepositoryConfig
-from holdfast.protocols.narada.events import SET_ASIDE, Gossip, Row
+from holdfast.protocols.narada.events import SET_ASIDE, Gossip, Out, Row
 from holdfast.protocols.narada.had import Had
 from holdfast.protocols.narada.rows import RowTable
 from holdfast.protocols.trackers import Range, RangeTracker, WindowFull
@@ -43,7 +43,7 @@ class Member:
         """Of the subscriptions that it knows."""
         self.told_at = self.told_all_at = NEVER
         """When it was last told of those that we know, and of all of them."""
-        self.told: dict[str, Had] = {}
+        self.told: dict[str, tuple[Had, Out]] = {}
         """By subscription: what it had had when it was told of."""
         self.turn = 0
         """Which of our questions comes first the next time."""

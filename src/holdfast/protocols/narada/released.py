@@ -120,6 +120,10 @@ class Released:
                 cut[who] = min(cut[who], entry.cat - 1)
         return tuple((publisher, cat) for (publisher, _), cat in cut.items())
 
+    def lives(self) -> Iterable[Life]:
+        """Those of which something was released, or is not wanted."""
+        return self._lives.keys()
+
     def account(self, lives: Iterable[Life], fresh: Iterable[Entry], out: Iterable[Entry]) -> tuple[Cut, Lacks]:
         """Of these lives what was acknowledged: up to where something was, and what below that was not.
 

@@ -65,6 +65,16 @@ class Subscription:
     def sync(self) -> int:
         return self.acked.prefix
 
+    def hear_out(self, out: Out) -> None:
+        """A sibling says what was handed out; what is known of the same messages stays."""
+        known = [(publisher, first, last) for publisher, first, last, _ in self.out]
+        new = [
+            one
+            for one in out
+            if not any(who == one[0] and first <= one[2] and one[1] <= last for who, first, last in known)
+        ]
+        self.out = (*self.out, *new)[:RANGES_MAX]
+
     def known(self, by_sync: Had) -> Had:
         """All that it is known to have had: by its sync, by what others said, and by its own account."""
         return both(self.beyond, both(by_sync, self.had), RANGES_MAX)

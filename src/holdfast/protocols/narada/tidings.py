@@ -14,11 +14,13 @@ it steers it: what it believes may be from before.
 from collections.abc import Mapping
 
 from holdfast.protocols.narada.dissemination import Dissemination
-from holdfast.protocols.narada.events import Tidings
+from holdfast.protocols.narada.events import Out, Tidings
 from holdfast.protocols.narada.had import NOTHING, Had, both
 from holdfast.protocols.narada.members import Member
 from holdfast.protocols.narada.participant import Effects
 from holdfast.protocols.narada.subscription import Subscription
+
+Told = tuple[Had, Out]
 
 NAMES_MAX, ACCOUNTS_MAX = 1024, 8
 """What is told at once: so many subscriptions that have had the same, and so many that have not."""
@@ -44,17 +46,17 @@ class Telling:
         member.told_at = now
         keeping = self._keeping
         return [
-            keeping.say_to(repository, Tidings(keeping.stream, keeping.name, *account, tuple(names)))
-            for account, names in self._news(member.told).items()
+            keeping.say_to(repository, Tidings(keeping.stream, keeping.name, *account, tuple(names), out))
+            for (account, out), names in self._news(member.told).items()
         ]
 
     def tell_all(self, now: float) -> Effects:
         """We are about to go: tell everybody everything."""
         return [effect for name in list(self._members) for effect in self.tell(name, now, begins=True)]
 
-    def _news(self, told: dict[str, Had]) -> dict[Had, list[tuple[str, int]]]:
+    def _news(self, told: dict[str, Told]) -> dict[Told, list[tuple[str, int]]]:
         """By what they have had, those of whom it was not told yet."""
-        found: dict[Had, list[tuple[str, int]]] = {}
+        found: dict[Told, list[tuple[str, int]]] = {}
         for one in self._dissemination.subscriptions.values():
             account = self._account(one)
             if told.get(one.name) == account:
@@ -67,11 +69,11 @@ class Telling:
                 told[one.name] = account
         return found
 
-    def _account(self, one: Subscription) -> Had:
+    def _account(self, one: Subscription) -> Told:
         if one.anew and one.steering != self._keeping.name:
-            return NOTHING
+            return NOTHING, ()
         self._dissemination.note_had(one)
-        return both(one.had, one.beyond)
+        return both(one.had, one.beyond), one.out
 
     # --------------------------------------------------------------------------------------------------------- hearing
 
@@ -82,6 +84,7 @@ class Telling:
                 continue  # It has not heard of that yet.
             one = table.subscriptions.get(name) or table.hear_of(name, since_ns, event.repository)
             if one is not None and (not one.anew or one.steering == event.repository):
+                one.hear_out(event.out)
                 table.hear_had(one, (event.cut, event.lacks))
 
     def look_again(self) -> None:

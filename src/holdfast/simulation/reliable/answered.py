@@ -38,6 +38,7 @@ class _Judge:
     def __init__(self, add: Add, history: History, name: str, by_key: bool, keeps: bool) -> None:
         self._add, self._name, self._by_key, self._keeps = add, name, by_key, keeps
         self._began_at = {life: repository for life, repository, _ in reversed(history.beginnings[name])}
+        self._gaps = history.gapped(name)
         self._life = 0
         self._acked: set[Identity] = set()
         self._confirmed: dict[Identity, str] = {}
@@ -77,7 +78,10 @@ class _Judge:
             self._add(
                 "disorder", f"{self._name} was handed {who} at {one.time_s:.3f} s, before {self._owed[who]:.3f} s."
             )
-        before = [other for other in self._owed if other[:2] == who[:2] and other[2] < who[2]]
+        # What was told as a gap and comes late is behind what follows it.
+        before = [
+            other for other in self._owed if other[:2] == who[:2] and other[2] < who[2] and other not in self._gaps
+        ]
         if before and not self._by_key:
             self._add("disorder", f"{self._name} was handed {who} before {min(before)}, which it had given back.")
         self._owed.pop(who, None)

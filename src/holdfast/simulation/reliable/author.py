@@ -54,6 +54,12 @@ MIXED: tuple[ReliableClass, ...] = (
 )
 """What is mixed with one or two others of these."""
 
+BESIDE_ACKS: tuple[ReliableClass, ...] = (
+    *("publisher", "all-but-one", "ruin", "flips", "retention", "retention"),
+    *("join", "leave", "given-up", "bounds"),
+)
+"""What befalls those who acknowledge each message beside that."""
+
 SEVERAL: tuple[ReliableClass, ...] = ("all-but-one", "disk", "damage", "flips", "partition", "leave", "join", "away")
 """What takes more than one repository."""
 
@@ -81,12 +87,19 @@ def _mixed(chance: Random) -> tuple[ReliableClass, ...]:
     return tuple(one for one in parts if not left_out.get(one, set()).intersection(parts))
 
 
+def _parts(chance: Random, failure: ReliableClass) -> tuple[ReliableClass, ...]:
+    if failure == "mixed":
+        return _mixed(chance)
+    # Half of those who acknowledge each message have other troubles beside.
+    return (failure, chance.choice(BESIDE_ACKS)) if failure == "acks" and chance.random() < 0.5 else (failure,)
+
+
 class Author:
     """Makes up one run."""
 
     def __init__(self, seed: int, failure: ReliableClass, check_invariants: bool, make: WorldFactory) -> None:
         self.chance = chance = stream(seed, f"reliable {failure}")
-        self.parts = (failure,) if failure != "mixed" else _mixed(chance)
+        self.parts = _parts(chance, failure)
         self.span_s = chance.choice(SPANS_S)
         self.world = make(seed, STREAM, self._bus(chance), check_invariants)
         least = 2 if self._is_any(*SEVERAL) else 1
