@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from holdfast.client.manual import ManualSubscription
 from holdfast.model.errors import LocalMisuse, Refused
+from tests.integration.cluster.test_examples import output_of
 from tests.integration.reliable.bundles import (
     PATIENCE_S,
     bundle_of_processes,
@@ -22,6 +23,7 @@ from tests.integration.reliable.bundles import (
 from tests.integration.reliable.bundles import publish as publish_from
 from tests.integration.reliable.test_durable import publish
 from tests.integration.support_brokers import address_of, broker_here
+from tests.tidy.sources import ROOT
 
 READER = Path(__file__).with_name("acking_reader.py")
 
@@ -246,3 +248,16 @@ def test_a_reader_that_is_killed_leaves_to_the_next_what_it_had_not_acknowledged
             assert [one.payload for one in await take(orders, 1)] == [payload_of("alice", count + 1)]
 
     holdfast.run(story())
+
+
+def test_the_worker_of_the_examples_does_every_order_and_one_of_them_at_the_second_attempt():
+    async def story() -> list[str]:
+        async with broker_here() as broker, repository_here(broker):
+            return await asyncio.to_thread(output_of, ROOT / "examples" / "worker.py", address_of(broker))
+
+    assert holdfast.run(story()) == [
+        "one: done, attempt 1",
+        "two: the printer has no paper",
+        "two: done, attempt 2",
+        "three: done, attempt 1",
+    ]
