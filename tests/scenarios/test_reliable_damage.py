@@ -158,3 +158,29 @@ def test_a_repository_that_joins_one_with_lost_messages_does_not_wait_for_them()
     assert stored(world, "r2") == [*numbers(1, 2), *numbers(4, 10)]
     assert world.payloads("carol") == [*numbers(1, 2), *numbers(4, 10)]
     assert [(at, number_of(gap.first)) for at, gap in carol.gaps] == [(2, 3)]
+
+
+def test_readers_at_a_sibling_get_a_gap_for_the_last_messages_of_a_publisher_that_are_damaged_where_they_were():
+    """Nothing follows them, so the sibling, which never had them, would not know that something is missing."""
+    world = world_of(2, config=RepositoryConfig("*", mend_s=1.0))
+    alice = world.publisher("alice")
+    publish(world, alice, 1, 3, 1.0)
+    world.run(2.0)
+    world.crash("r2")()
+    publish(world, alice, 4, 5, 2.5)
+    world.run(4.0)
+    first = world.repositories["r1"]
+    first.store = HarmedStore(first.store, "orders", [4, 5])
+    first.look_after("orders")
+    # It has forgotten by heart what lay there.
+    first.crash()
+    first.start()
+    first.look_after("orders")
+    world.crash("alice")()
+    world.recover("r2")()
+    world.run(12.0)
+    world.crash("r1")()
+    bob = world.subscriber("bob", subscriber("bob"))
+    world.run(16.0)
+    assert world.payloads("bob") == numbers(1, 3)
+    assert [(at, number_of(gap.first), number_of(gap.last)) for at, gap in bob.gaps] == [(3, 4, 5)]

@@ -46,9 +46,10 @@ def never_rows(keeping: Keeping, asked: Iterable[Range]) -> list[Row]:
 def lost_for_siblings(lost: Iterable[Row]) -> list[Row]:
     """What is damaged here and lost, as another repository is told of it: it will not come from us.
 
-    As with what was forgotten, that one gives its places up when nobody else who is there has the messages.
+    It sets places aside for it, and as with what was forgotten gives them up when nobody else who is there has it: so
+    its readers are told of a gap, too. Whose it was has to be known for that.
     """
-    return [Row(row.first, row.count, row.publisher, row.cat, FORGOTTEN if row.publisher else SKIPPED) for row in lost]
+    return [row if row.publisher else Row(row.first, row.count, "", 0, SKIPPED) for row in lost]
 
 
 def resent(keeping: Keeping, asker: str, entries: list[Entry]) -> Effects:

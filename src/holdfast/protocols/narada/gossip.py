@@ -19,6 +19,7 @@ from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.answers import expired, lost_for_siblings, never_rows, read_upto, resent, void_rows
 from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.events import (
+    DAMAGED,
     FORGOTTEN,
     GIVEN_UP,
     MESSAGES,
@@ -42,6 +43,7 @@ from holdfast.protocols.trackers import Range
 ROWS_PAGE = 1024
 FETCH_RANGES_MAX = 64
 MEMBERS_MAX = 64
+MESSAGES_OR_LOST = (MESSAGES, DAMAGED)
 GONE_BEATS = 5
 """After so many missed signs of life a repository does not count as there."""
 
@@ -90,14 +92,7 @@ class Bundle:
             if len(member.table) >= member.table.rows_max:
                 self._advance(member)  # What we have of it need not be remembered.
             member.learn(row)
-            if row.kind == MESSAGES and keeping.state not in ("learning", "leaving"):
-                # Whichever of a publisher's lives we hear of first, the earlier one comes first.
-                keeping.chain(row.publisher, life_of(row.cat), row.after)
-            self._adopt_gap(row)
-            if row.kind == FORGOTTEN and row.publisher:
-                # A third one has forgotten it, and it never came there.
-                number = number_of(row.cat)
-                member.note_forgotten((row.publisher, life_of(row.cat)), number, number + row.count - 1)
+            self._hear_row(member, row)
         self.dissemination.on_gossip(member.name, event.syncs, member.table)
         if event.asks:
             self._answer_due = True
@@ -122,6 +117,18 @@ class Bundle:
             self.dissemination.forget_repository(name)
             self._save(member)
         return member
+
+    def _hear_row(self, member: Member, row: Row) -> None:
+        keeping, life, last = self.keeping, life_of(row.cat), number_of(row.cat) + row.count - 1
+        if row.publisher and row.kind in MESSAGES_OR_LOST and keeping.state not in ("learning", "leaving"):
+            # Whichever of a publisher's lives we hear of first, the earlier one comes first.
+            chain = keeping.chain(row.publisher, life, row.after)
+            if row.kind == DAMAGED and chain is not None and last > chain.top and keeping.has_room():
+                keeping.set_aside(chain, last)  # It was stored. If it comes from nobody, readers are told so.
+        self._adopt_gap(row)
+        if row.publisher and row.kind in (FORGOTTEN, DAMAGED):
+            # A third one has forgotten it, and it never came there; or it is damaged there.
+            member.note_forgotten((row.publisher, life), number_of(row.cat), last)
 
     def _adopt_gap(self, row: Row) -> None:
         """What was given up elsewhere is given up here, if it is not here."""
@@ -435,7 +442,7 @@ class Bundle:
             self._explained_upto = max(self._explained_upto, event.upto)
         for row in event.rows:
             self.learned_rows += 1
-            if row.kind != MESSAGES:
+            if row.kind not in MESSAGES_OR_LOST:
                 continue
             chain = keeping.chain(row.publisher, life_of(row.cat), row.after)
             last = number_of(row.cat) + row.count - 1
