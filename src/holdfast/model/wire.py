@@ -212,10 +212,12 @@ def check_form(frame: Frame, said: memoryview) -> None:
     if type(frame) is Data and type(frame.message) is Publish:
         batch = frame.message.batch
         if len(batch.payloads) < COPIED_BYTES_MAX:
-            same = said == _encode(batch.said())
+            # Bytes that have the checksum with which ours go on will do.
+            same = crc32(_encode(batch.said())) == batch.checksum
         else:
             before, payloads, behind = batch.pieces()
-            same = said[: len(before)] == before and said[len(before) + len(payloads) :] == behind
+            # A memoryview is compared byte by byte, thirty times as slowly.
+            same = bytes(said[: len(before)]) == before and bytes(said[len(before) + len(payloads) :]) == behind
         if not same:
             raise WireError("the peer sent a batch in other bytes than the shortest that say the same")
 

@@ -268,7 +268,7 @@ class Publisher:
     def emitted(self, token: int, first: int, now: float) -> Effects:
         """The session has published the messages of that `Emit`, the first of them under the number `first`."""
         kept = self._emitting.pop(token)
-        kept.batch = replace(kept.batch, first=first)
+        kept.batch = replace(kept.batch, first=first, checksum=None)
         kept.emitted = True
         if self.state == "refused":
             return []
