@@ -29,7 +29,7 @@ from holdfast.model.messages import (
     Twig,
     Welcome,
 )
-from holdfast.model.wire import FRAME_BYTES_MIN, FrameReader, encode, head
+from holdfast.model.wire import FRAME_BYTES_MIN, MARKS, FrameReader, encode, head
 from holdfast.runtime.connection import ConnectionLimits
 from tests.integration.support_brokers import address_of, broker_here, chain_here, until
 
@@ -114,6 +114,29 @@ def test_a_peer_that_sends_garbage_after_its_hello_is_closed(caplog: pytest.LogC
         holdfast.run(story())
     (fields,) = [getattr(record, "fields", {}) for record in caplog.records if record.message == "connection closed"]
     assert (fields["peer"], fields["fault"]) == ("mallory", "peer")
+
+
+def test_a_client_whose_batches_are_not_in_our_bytes_is_closed(caplog: pytest.LogCaptureFixture):
+    """Its broker would pass them on in our bytes with the client's checksum, and the next broker would refuse them."""
+    said = b"".join(make_batch("mallory", 300, "a", 0, [b"x"]).pieces()).replace(b"\xcd\x01\x2c", b"\xd1\x01\x2c")
+    assert b"\xd1\x01\x2c" in said, "a signed number of 16 bits instead of an unsigned one"
+
+    async def story():
+        async with neighbours_at_work() as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(encode(HELLO))
+            frame = frames(await asyncio.wait_for(reader.read(4096), 5))[0]
+            assert isinstance(frame, Welcome)
+            writer.write(head(1 + len(said), crc32(said) ^ MARKS[1]) + b"\x01" + said)
+            while await asyncio.wait_for(reader.read(4096), 5):
+                pass
+            writer.close()
+
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        holdfast.run(story())
+    (fields,) = [getattr(record, "fields", {}) for record in caplog.records if record.message == "connection closed"]
+    assert fields["peer"].startswith("mallory")
+    assert "other bytes than the shortest" in fields["reason"]
 
 
 @pytest.mark.parametrize(
