@@ -123,16 +123,16 @@ def test_a_part_whose_keeper_dies_in_the_midst_of_the_merge_is_told(seed: int, w
 @pytest.mark.parametrize("who", ["keeper", "part"])
 def test_whoever_keeps_too_much_lets_go_of_it_and_the_other_side_is_told(seed: int, who: str):
     sim = parted(seed=seed, broker=BrokerConfig("*", absent_s=6.0))
-    if who == "part":
-        # B, which has lost no parent, is more patient than C.
-        sim.run_for(0.1)
-        keeper = sim.node("B")
-        assert isinstance(keeper, PartitionBroker)
-        keeper.config = replace(keeper.config, absent_s=300.0)
     listen(sim, a_A="t", e_E="t")
     at(sim, 2.0, Part(("A", "B")))
     mixed(sim, 3, 18)
     at(sim, 22.0, Heal())
+    if who == "part":
+        # B, which has lost no parent, is more patient than C.
+        run_until(sim, 1.0)
+        keeper = sim.node("B")
+        assert isinstance(keeper, PartitionBroker)
+        keeper.config = replace(keeper.config, absent_s=300.0)
     one_tree(sim)
     assert complaints(sim.events) == []
     assert sim.client("a").gaps
