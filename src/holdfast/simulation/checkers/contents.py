@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from holdfast.model.batches import Message
 from holdfast.protocols.node import Report
 
@@ -30,8 +32,12 @@ def alterations(reports: Iterable[Told]) -> list[str]:
 
 
 def _same(came: Message, wanted: Message | None) -> bool:
+    if wanted is None:
+        return False
+    # What has crossed a total message on its way says so when it comes, and nothing else of it may be another.
     # 1, 1.0 and True are equal, and a filter tells them apart.
-    return came == wanted and repr(came.attributes) == repr(wanted.attributes)
+    same = replace(came, crossed=False) == replace(wanted, crossed=False)
+    return same and repr(came.attributes) == repr(wanted.attributes)
 
 
 def _sentence(name: str, came: Message, wanted: Message | None) -> str:
