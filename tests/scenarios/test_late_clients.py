@@ -66,6 +66,21 @@ def test_several_late_clients_come_one_after_the_other_and_have_the_same_order(s
     assert len(got(sim, "c1")) == len(got(sim, "c3")) == len(got(sim, "c2")) == 61
 
 
+@seeds
+def test_what_only_the_late_client_has_comes_behind_all_that_was_ordered_meanwhile(seed: int):
+    # c1's message is on its way when B dies. Everybody gets it behind the total ones that were released since, c1, too.
+    sim = tree("P-B B-C", slow("c1", "B"), seed=seed)
+    listen(sim, c1_B="t", c2_C="t")
+    say(sim, 0.99, "c1@B", "t:own", key="k")
+    at(sim, 1.0, Freeze("c1"))
+    at(sim, 1.01, Crash("B"))
+    for step in range(5):
+        say(sim, 6.0 + step, "c2@C", f"t:x{step}", guarantee="total", key="k")
+    at(sim, 12.0, Thaw("c1"))
+    finish(sim)
+    assert got(sim, "c1") == got(sim, "c2") == ["x0", "x1", "x2", "x3", "x4", "own"]
+
+
 def test_a_publisher_is_answered_when_the_late_client_has_the_message():
     sim = tree("P-B B-C", seed=3)
     listen(sim, c1_B="t", p_P="u")

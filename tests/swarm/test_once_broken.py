@@ -7,6 +7,8 @@ from holdfast.simulation.workloads import Trouble
 from tests.swarm.seeds import complaints
 
 RUNS: list[tuple[FailureClass, int, int, str]] = [
+    ("late", 1, 9640381, "a total batch that a late client alone had made it lose its session, for weaker messages"),
+    ("late", 2, 9610155, "a late client that alone had a total batch, which nobody else wanted, lost its session"),
     ("crash", 1, 100129, "a batch whose request only had passed the dead broker was handed to a new subscriber"),
     ("storm", 2, 1200586, "a parent that had begun anew elsewhere was taken for absent by the root in its place"),
     ("partition", 1, 2200767, "the timer of a connection that was over ended the search for a lost parent, every time"),

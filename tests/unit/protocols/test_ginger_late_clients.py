@@ -4,7 +4,7 @@ from holdfast.model.batches import Batch, make_batch
 from holdfast.model.guarantees import CAUSAL, FIFO, TOTAL
 from holdfast.model.messages import Twig, Unstable
 from holdfast.protocols.ginger.absences import NOTHING
-from holdfast.protocols.ginger.late_clients import CASES_MAX, LateCase, LateClients
+from holdfast.protocols.ginger.late_clients import CASES_MAX, Account, LateCase, LateClients
 
 KEEP_S = 30.0
 
@@ -25,6 +25,10 @@ def began(late: LateClients, lost: str = "b", now: float = 0.0) -> LateCase:
 
 def received(one: Batch) -> Unstable:
     return Unstable("r", one, 0, 0)
+
+
+def account(*records: Unstable, **processed: int) -> Account:
+    return Account(list(records), processed)
 
 
 def anybody(_: Batch) -> bool:
@@ -82,48 +86,68 @@ def test_of_too_many_cases_the_first_is_over():
     assert late.over(1.0) == cases[:1]
 
 
-def test_a_total_batch_that_others_got_behind_something_on_its_key_contradicts():
+def test_a_total_batch_that_others_got_behind_another_one_on_its_key_contradicts():
     case, total = began(LateClients(10_000, KEEP_S)), batch("p", 1, TOTAL, "k")
-    case.note(batch("q", 1, FIFO, "else"), 4)
-    assert not case.contradicts([received(total)], {"p": 1}, anybody)
-    case.note(batch("q", 2, FIFO, "k"), 5)
+    case.note(batch("q", 1, TOTAL, "else"), 4)
+    case.note(batch("q", 2, TOTAL, "k"), 5)
     case.note(total, 6)
-    assert case.contradicts([received(total)], {"p": 1}, anybody)
+    assert case.contradicts(account(received(total)), {"p": 1}, anybody)
 
 
-def test_one_that_others_got_before_anything_on_its_key_does_not():
+def test_one_that_others_got_behind_weaker_messages_on_its_key_makes_those_cross():
+    case, total, weaker = began(LateClients(10_000, KEEP_S)), batch("p", 1, TOTAL, "k"), batch("q", 2, FIFO, "k")
+    case.note(batch("q", 1, TOTAL, "else"), 4)
+    case.note(weaker, 5)
+    case.note(total, 6)
+    assert not case.contradicts(account(received(total)), {"p": 1}, anybody)
+    assert case.crossed(account(received(total)), {"p": 1}) == [weaker]
+
+
+def test_one_that_others_got_before_any_other_on_its_key_does_not():
     case, total = began(LateClients(10_000, KEEP_S)), batch("p", 1, TOTAL, "k")
     case.note(total, 4)
     case.note(batch("q", 2, TOTAL, "k"), 5)
-    assert not case.contradicts([received(total)], {"p": 1}, anybody)
+    assert not case.contradicts(account(received(total)), {"p": 1}, anybody)
 
 
-def test_one_that_nobody_else_knows_contradicts_if_others_would_get_it_behind_something_on_its_key():
+def test_one_that_nobody_else_knows_contradicts_if_others_would_get_it_behind_another_one_on_its_key():
     case, total = began(LateClients(10_000, KEEP_S)), batch("p", 1, TOTAL, "k")
-    assert not case.contradicts([received(total)], {}, anybody)
+    assert not case.contradicts(account(received(total)), {}, anybody)
     case.note(batch("q", 2, TOTAL, "k"), 5)
-    assert case.contradicts([received(total)], {}, anybody)
-    assert not case.contradicts([received(total)], {}, lambda _: False)
-    assert not case.contradicts([received(total)], {"p": 1}, anybody)
+    assert case.contradicts(account(received(total)), {}, anybody)
+    assert not case.contradicts(account(received(total)), {}, lambda _: False)
+    assert not case.contradicts(account(received(total)), {"p": 1}, anybody)
 
 
 def test_a_total_batch_that_the_repair_was_about_does_not_contradict():
     case, total = LateClients(10_000, KEEP_S).begin("b", {}, [], 0.0), batch("p", 1, TOTAL, "k")
     case.keep(NOTHING, {}, {("p", 1): total}, {})
     case.note(batch("q", 2, TOTAL, "k"), 5)
-    assert not case.contradicts([received(total), Unstable("t", batch("c", 7, TOTAL, "k"), 0, 0)], {}, anybody)
+    assert not case.contradicts(account(received(total), Unstable("t", batch("c", 7, TOTAL, "k"), 0, 0)), {}, anybody)
 
 
 def test_a_weaker_message_that_reached_the_client_alone_has_crossed_a_total_one_on_its_key():
     case = began(LateClients(10_000, KEEP_S))
     case.note(batch("p", 1, TOTAL, "k"), 5)
     weaker, other = batch("c", 1, FIFO, "k"), batch("c", 2, FIFO, "else")
-    assert case.crossed([received(weaker), received(other), received(batch("c", 3))], {}) == [weaker]
-    assert case.crossed([received(weaker)], {"c": 3}) == []
+    assert case.crossed(account(received(weaker), received(other), received(batch("c", 3))), {}) == [weaker]
+    assert case.crossed(account(received(weaker)), {"c": 3}) == []
 
 
 def test_one_that_others_have_before_the_total_one_as_well_has_not():
     case, weaker = began(LateClients(10_000, KEEP_S)), batch("c", 1, FIFO, "k")
     case.note(weaker, 5)
     case.note(batch("p", 1, TOTAL, "k"), 6)
-    assert case.crossed([received(weaker)], {"c": 1}) == []
+    assert case.crossed(account(received(weaker)), {"c": 1}) == []
+
+
+def test_what_the_repair_has_handed_to_others_and_the_client_lacks_counts_as_well():
+    case, total = LateClients(10_000, KEEP_S).begin("b", {}, [], 0.0), batch("p", 1, TOTAL, "k")
+    weaker = batch("q", 1, FIFO, "k")
+    case.keep(NOTHING, {}, {("q", 1): weaker}, {})
+    case.note(total, 5)
+    assert case.crossed(account(received(total)), {"p": 1}) == [weaker]
+    assert case.crossed(account(received(total), q=1), {"p": 1}) == []
+    case.keep(NOTHING, {}, {("r", 1): batch("r", 1, TOTAL, "k")}, {})
+    assert case.contradicts(account(received(total)), {"p": 1}, anybody)
+    assert not case.contradicts(account(received(total), r=1), {"p": 1}, anybody)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import Dead, Frame, Hello, Interest, Join, Refusal, Subscribe, Twig, Unstable, View
+from holdfast.model.messages import Dead, Frame, Hello, Interest, Join, Refusal, Subscribe, Twig, View
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
@@ -21,7 +21,7 @@ from holdfast.protocols.ginger.absences import Absence, Absences, epochs_in
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing_cuts import HealingCuts
 from holdfast.protocols.ginger.joiners import Joiner
-from holdfast.protocols.ginger.late_clients import LateCase, LateClients
+from holdfast.protocols.ginger.late_clients import Account, LateCase, LateClients
 from holdfast.protocols.ginger.recording import RecordingBroker
 from holdfast.protocols.given_up import UNACCOUNTED
 from holdfast.protocols.interests import ALL
@@ -228,8 +228,8 @@ class ExpectingBroker(RecordingBroker):
             route = self.interests.table.route(batch.topic)
             return any(batch.wanted_by(route[peer]) for peer in route.keys() - {name, case.stand_in})
 
-        records = [one for one in ahead if isinstance(one, Unstable)]
-        if case.contradicts(records, self.processed, is_wanted):
+        account = Account(*put_together(ahead, join.processed))
+        if case.contradicts(account, self.processed, is_wanted):
             self._give_up_late(case, name)
             return None
         return case

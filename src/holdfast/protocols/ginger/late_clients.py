@@ -11,15 +11,17 @@ In its place a stand-in wants what the lost broker wanted: so the messages still
 whether everybody has a message is not answered before the client has come or is given up. Only two things are not
 certain any more when the client comes:
 - the lost broker may have released a total batch to it alone. If others have got, or would get, that batch behind
-  something on its keys that was processed since, the client's session is lost, and it is told so;
-- a weaker message may have reached it alone, and stand behind a total one on its key for everybody else: that message
-  is reported as `crossed`, like those of a minority.
+  another total one on its keys, the client's session is lost, and it is told so;
+- that batch, or a weaker message that has reached the client alone, may stand on the other side of each other for
+  everybody else: weaker messages of which that is so are reported as `crossed`, like those of a minority.
 
 Bounds: a case ends with the time that sessions are kept, or when `bytes_max` are kept for it.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from msgspec import Struct
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
@@ -29,6 +31,13 @@ from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.records import RecordId
 
 CASES_MAX = 64
+
+
+class Account(Struct, frozen=True):
+    """What a late client says: its records, and what it has processed."""
+
+    records: list[Unstable]
+    processed: Mapping[str, int]
 
 
 class LateCase:
@@ -66,30 +75,37 @@ class LateCase:
         self._ids.add((batch.publisher, batch.first))
         self.bytes += batch.cost_bytes
 
-    def contradicts(
-        self, records: Iterable[Unstable], processed: Mapping[str, int], is_wanted: Callable[[Batch], bool]
-    ) -> bool:
-        """Whether the client has a total batch that everybody else has got in another order, or would get now."""
-        for one in records:
-            batch, record_id = one.batch, (one.batch.publisher, one.batch.first)
-            if one.flag == "r" and batch.guarantee == TOTAL:
-                unknown = batch.last > processed.get(batch.publisher, 0) and record_id not in self.known
-                differs = record_id in self._ids or (unknown and is_wanted(batch))
-                if differs and any(_share_a_key(batch, other) for other in self._before(batch)):
-                    return True
+    def contradicts(self, client: Account, processed: Mapping[str, int], is_wanted: Callable[[Batch], bool]) -> bool:
+        """Whether the client has a total batch that everybody else has got behind another one, or would get now."""
+        for batch in self._alone(client, processed):
+            differs = batch.guarantee == TOTAL and ((batch.publisher, batch.first) in self._ids or is_wanted(batch))
+            if differs and any(self._conflicts(batch, client, total=True)):
+                return True
         return False
 
-    def crossed(self, records: Iterable[Unstable], processed: Mapping[str, int]) -> list[Batch]:
-        """Weaker messages that the client has before a total one on their key, and everybody else behind it."""
-        found = []
-        for one in records:
-            batch = one.batch
-            weaker = one.flag == "r" and batch.guarantee != TOTAL and bool(batch.keys)
-            here = (batch.publisher, batch.first) in self._ids or batch.last > processed.get(batch.publisher, 0)
-            totals = (other for other in self._before(batch) if other.guarantee == TOTAL)
-            if weaker and here and any(_share_a_key(batch, other) for other in totals):
-                found.append(batch)
-        return found
+    def crossed(self, client: Account, processed: Mapping[str, int]) -> list[Batch]:
+        """Weaker messages that stand on another side of a total one for the client than for everybody else."""
+        found: dict[RecordId, Batch] = {}
+        for batch in self._alone(client, processed):
+            total = batch.guarantee == TOTAL
+            conflicts = list(self._conflicts(batch, client, total=not total))
+            for weaker in conflicts if total else [batch] if conflicts else []:
+                found[weaker.publisher, weaker.first] = weaker
+        return list(found.values())
+
+    def _alone(self, client: Account, processed: Mapping[str, int]) -> Iterator[Batch]:
+        """What the client has received with keys, and others have got since the repair, or have not got."""
+        for one in client.records:
+            batch, record_id = one.batch, (one.batch.publisher, one.batch.first)
+            unknown = batch.last > processed.get(batch.publisher, 0) and record_id not in self.known
+            if one.flag == "r" and batch.keys and (unknown or record_id in self._ids):
+                yield batch
+
+    def _conflicts(self, batch: Batch, client: Account, total: bool) -> Iterator[Batch]:
+        """What others have before that batch, on a key of it, and the client has not: total batches, or weaker ones."""
+        lacked = [one for one in self.known.values() if client.processed.get(one.publisher, 0) < one.last]
+        before = (*lacked, *self._before(batch))
+        return (one for one in before if (one.guarantee == TOTAL) is total and _share_a_key(batch, one))
 
     def _before(self, batch: Batch) -> Iterator[Batch]:
         """What was processed since the repair, and before that batch."""

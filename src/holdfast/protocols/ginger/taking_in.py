@@ -22,7 +22,7 @@ from holdfast.protocols.ginger.cuts import BatchId
 from holdfast.protocols.ginger.expecting import THE_ABSENT, ExpectingBroker
 from holdfast.protocols.ginger.flush import Flush, Settlement, own_history
 from holdfast.protocols.ginger.joiners import Joiner
-from holdfast.protocols.ginger.late_clients import LateCase
+from holdfast.protocols.ginger.late_clients import Account, LateCase
 from holdfast.protocols.interests import ALL
 from holdfast.protocols.node import Report
 from holdfast.protocols.records import Record, RecordId
@@ -191,7 +191,8 @@ class TakingInBroker(ExpectingBroker):
     def _hand_over_since(self, case: LateCase, joined: Mapping[str, Joiner]) -> None:
         """What was processed since the repair that these clients have missed."""
         for name in joined:
-            for batch in case.crossed(joined[name].records, self.processed):
+            account = Account(joined[name].records, joined[name].join.processed)
+            for batch in case.crossed(account, self.processed):
                 self.hub.out.append(Report("crossed", batch=batch))
         for name in joined:
             for batch, number, parts in self._missed(case, name):
