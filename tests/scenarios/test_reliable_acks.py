@@ -236,3 +236,23 @@ def test_a_message_that_retention_takes_while_it_is_out_is_a_gap_for_the_next_re
     world.run(9.0)
     assert [(number_of(gap.first), number_of(gap.last), gap.forgotten) for _, gap in bob.gaps] == [(3, 3, True)]
     assert handed(world)[5:] == [(6, 1)]
+
+
+def test_a_reader_that_dies_before_it_was_handed_anything_takes_nothing_away_from_the_next():
+    world, bob = ten_messages()
+    answer(bob, 2)
+    answer(bob, 5)
+    world.run(3.0)
+    assert confirmed(world) == [2, 5]
+    bob.crash()
+    ear = Ear(world)
+    # It begins, gives its first account, and gets no message.
+    ear.lose = lambda _, whom, event: whom == "bob" and isinstance(event, Resent)
+    bob.start()
+    world.run(5.0)
+    assert ear.count(SubscriberAck, "bob") > 0
+    bob.crash()
+    ear.lose = lambda *_: False
+    bob.start()
+    world.run(8.0)
+    assert handed(world)[10:] == [(number, 2) for number in (1, 3, 4, 6, 7, 8, 9, 10)]
