@@ -264,7 +264,10 @@ class IntrudedWorld:
     ) -> None:
         self._chance = Random(f"{protocol} {tolerance} {kind} {seed}")
         self.kind, self.names = kind, names
-        config = BrokerConfig("*", brokers=5 if protocol == "ginger" and tolerance else 0)
+        repairs = protocol == "ginger" and tolerance > 0
+        # A broker with too many neighbours moves children: the intruder may be one of those that a move concerns.
+        degree_max = self._chance.choice((0, 3)) if repairs else 0
+        config = BrokerConfig("*", brokers=5 if repairs else 0, degree_max=degree_max)
         self.sim = Simulation(
             TREE,
             protocol,

@@ -6,6 +6,7 @@ failure prints the expression that repeats it. `make swarm`, or `SWARM_RUNS`, ma
 
 import pytest
 
+from holdfast.protocols.cbcast import CbcastBroker
 from holdfast.protocols.registry import PROTOCOLS
 from tests.support.intruders import BROKERS, MALLORY, IntrudedWorld
 from tests.support.reliable_intruders import IntrudedBundle
@@ -70,3 +71,14 @@ def test_control_events_of_any_kind_end_no_participant_of_a_reliable_topic():
     for seed in (*SEEDS, *(seed + len(SEEDS) for seed in SEEDS)):
         bundle = IntrudedBundle(seed).run()
         assert bundle.said > 200
+
+
+def test_the_intruder_finds_a_check_that_is_left_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(CbcastBroker, "_check_roster", lambda *_: None)
+    ended = 0
+    for seed in range(1, 5):
+        try:
+            IntrudedWorld("cbcast", 1, "broker", seed).run()
+        except (ValueError, LookupError, StopIteration):
+            ended += 1
+    assert ended
