@@ -333,7 +333,11 @@ class EdgeBroker(ABC):
         links, config = self.hub.links, self.config
         self.given_up.forget_old(now)
         for peer, since in list(self._detached_at.items()):
-            if now - since >= config.session_keep_s:
+            link = links.get(peer)
+            if link is None or link.dialler or link.is_open:
+                # It was an earlier session of that peer that was away: it only asked something, and left.
+                del self._detached_at[peer]
+            elif now - since >= config.session_keep_s:
                 self.given_up.note(peer, self._interests_of(peer), now)
                 self.hub.end(peer, f"{peer} was away for {now - since:.1f} s", say=False)
         # Time counts from a full buffer on: who was idle for long before is not to blame.
