@@ -273,12 +273,14 @@ class Seek(Struct, frozen=True, array_like=True, tag=45, gc=False):
     """From the root of one part of a tree that was parted: are you one of these, whom I have lost?
 
     The one that was lost first, the `keeper`, would keep what the sender lacks. A root that nobody keeps anything for
-    `insists`: it joins all the same, and its subscribers hear of the hole.
+    `insists`: it joins all the same, and its subscribers hear of the hole. `root` is that of the sender's tree. Without
+    a keeper it only asks what became of the receiver.
     """
 
     lost: Dead
     insists: bool = False
     keeper: Text = ""
+    root: Text = ""
 
 
 class Found(Struct, frozen=True, array_like=True, tag=46, gc=False):
@@ -447,6 +449,7 @@ class Refusal(Struct, frozen=True, array_like=True, tag=3, gc=False):
         "moved",
         "late",
         "elsewhere",
+        "apart",
         "taken",
     ]
     reason: Reason

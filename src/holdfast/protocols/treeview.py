@@ -106,6 +106,10 @@ class TreeView:
         """Whether a broker of that name is, or was, somewhere around us."""
         return any(one.name == name for one in (self.contact(), *self.near(), *self.detour))
 
+    def root(self) -> str:
+        """The root of the tree that we are in, as far as we know."""
+        return self.chain[-1].name if self.chain else self.name
+
     def contact(self) -> Contact:
         return Contact(self.name, self.epoch, self.address)
 

@@ -49,6 +49,7 @@ from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing import HealingBroker
 from holdfast.protocols.ginger.search import Search, SearchState
 from holdfast.protocols.ginger.seek_answers import Standing, answer_to
+from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import CancelTimer, Disconnect, Effects, Report, Send, SetTimer
 from holdfast.protocols.records import Record
@@ -56,6 +57,8 @@ from holdfast.protocols.records import Record
 SEEK_TIMER = "seek"
 CONFIRM_SILENCES = 10
 """A question about a message waits for those out of reach as many times as long as a silence; then it is answered."""
+STRAYS_MAX = 32
+STRAY_TICKS = 8
 PROBE_TICKS = 4
 """Who only has to hear whether it was given up need not ask often."""
 
@@ -73,6 +76,8 @@ class PartitionBroker(HealingBroker):
         self._impatient: set[str] = set()
         self._settling_merge = False
         """Whether our new parent is handing over what was processed while we were out of its reach."""
+        self._strays: dict[str, Contact] = {}
+        """Brokers that were given up, where they were: one of them may be alive, in a tree of its own."""
         self._asked_before: frozenset[BatchId] = frozenset()
         """Total batches that were asked of the lost neighbour before we turned to its side."""
         self._tried: tuple[Contact, ...] = ()
@@ -241,6 +246,8 @@ class PartitionBroker(HealingBroker):
             if known:
                 self._resume_search(reason)
             return
+        if known:
+            self._note_stray(name)
         if known and name == self.parent:
             self._tried += self.view.contact_of(name)
             self._part_broke = self._part_broke or bool(self.view.lost)
@@ -249,6 +256,13 @@ class PartitionBroker(HealingBroker):
             if name != self.parent:
                 self._recount()
         super().suspect(name, epoch, reason)
+
+    def _note_stray(self, name: str) -> None:
+        for contact in (one for one in self.view.near() if one.name == name):
+            self._strays.pop(name, None)
+            self._strays[name] = contact
+        while len(self._strays) > STRAYS_MAX:
+            del self._strays[next(iter(self._strays))]
 
     # ----------------------------------------------------------------------------------------------------- going apart
 
@@ -343,6 +357,8 @@ class PartitionBroker(HealingBroker):
 
     def timer(self, name: str, now: float) -> Effects:
         if name != SEEK_TIMER:
+            if name == BEAT_TIMER and self._is_short():
+                self._keep_seeking()
             return super().timer(name, now)
         self._now = now
         self._seeking = False
@@ -357,9 +373,38 @@ class PartitionBroker(HealingBroker):
             self._seek(now)
         else:
             self._ask_all_lost(now)
-        if any(absence.missing for absence in self.absences):
+        if any(absence.missing for absence in self.absences) or self._is_short():
             self._keep_seeking()
         return self.hub.take()
+
+    def _is_short(self) -> bool:
+        """Whether this is a root that counts fewer brokers than there should be, and knows where some were."""
+        is_root = self.parent is None and self.phase is Phase.SERVING
+        return is_root and bool(self._strays) and self.census.brokers > self.census.size
+
+    def _ask_a_stray(self, now: float) -> None:
+        """Ask one of those that were given up whether it is in another tree.
+
+        1. 0 and 1 lose each other, and each finds the connection closed: each takes the other for dead.
+        2. Both are roots now. Nobody was missed, so nobody looks for anybody, and there are two trees for ever.
+        """
+        name, contact = next(iter(self._strays.items()))
+        del self._strays[name]
+        self._strays[name] = contact
+        if name not in self.hub.links and not self._flushes and self.absences.of_parent() is None:
+            self._probes.add(name)
+            self.hub.out.append(CancelTimer(SUSPECT_TIMER + name))
+            self.hub.dial(name, now, contact.address)
+
+    def _look_for_stray(self, name: str) -> None:
+        """It is alive, in another tree: join that, or have it join us. Nobody has kept anything for the other."""
+        contact = self._strays.get(name)
+        if contact is not None and self.parent is None and not self._flushes and self.absences.of_parent() is None:
+            self.hub.out.append(Report("stray", peer=name, detail="it is in another tree"))
+            self.view.lost = (contact,)
+            self._inherit((contact,))
+            self._begin_epoch()
+            self._tell_down()
 
     def _forget_overdue(self, now: float) -> None:
         for absence in self.absences.overdue(now, self.config.absent_s):
@@ -384,6 +429,8 @@ class PartitionBroker(HealingBroker):
             self._ask_all_lost(now)
 
     def _ask_all_lost(self, now: float) -> None:
+        if self._is_short() and self._ticks % STRAY_TICKS == 1:
+            self._ask_a_stray(now)
         if self._ticks % PROBE_TICKS == 1:
             for absence in self.absences:
                 if absence.missing and not absence.to_parent:
@@ -400,10 +447,12 @@ class PartitionBroker(HealingBroker):
     def link_opened(self, link: Link, fresh: bool) -> None:
         if link.dialler and self.search.is_asking(link.peer):
             self.search.say(self.absences.of_parent())
-        elif link.peer in self._probes and self.absences.find(link.peer) is not None:
+        elif link.peer in self._probes and (self.absences.find(link.peer) or link.peer in self._strays):
             # It does not take us for dead. Perhaps it is not the one any more whom we have lost.
-            lost = tuple((one.name, one.epoch) for absence in self.absences for one in absence.contacts)
-            self.hub.send(link.peer, Seek(lost))
+            lost = {one.name: one.epoch for absence in self.absences for one in absence.contacts}
+            for stray in self._strays.values():
+                lost.setdefault(stray.name, stray.epoch)
+            self.hub.send(link.peer, Seek(tuple(lost.items()), root=self.view.root()))
         else:
             super().link_opened(link, fresh)
 
@@ -419,11 +468,14 @@ class PartitionBroker(HealingBroker):
         return super().peer_down(peer, now)
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
-        if link.peer in self._probes and refusal.code in ("moved", "late", "elsewhere"):
+        if link.peer in self._probes and refusal.code in ("moved", "late", "elsewhere", "apart"):
             self._drop_probe(link.peer)
-            if refusal.code == "moved":
+            if refusal.code == "apart":
+                self._look_for_stray(link.peer)
+            elif refusal.code == "moved":
                 self._reborn(link.peer)
             else:
+                self._strays.pop(link.peer, None)
                 self._returned_elsewhere(link.peer)
             return
         if self.search.is_returning_to(link.peer):

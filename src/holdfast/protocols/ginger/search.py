@@ -90,7 +90,8 @@ class Search:
     def say(self, absence: Absence | None) -> None:
         """The contact is there: ask it."""
         lost = () if absence is None else tuple((one.name, one.epoch) for one in absence.contacts)
-        self._hub.send(self.contact, Seek(lost, self.insists, "" if absence is None else absence.parent))
+        keeper = "" if absence is None else absence.parent
+        self._hub.send(self.contact, Seek(lost, self.insists, keeper, self._hub.name))
 
     def unheard(self, absence: Absence | None) -> None:
         """The connection to the contact is gone, or there was none."""

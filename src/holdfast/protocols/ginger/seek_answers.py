@@ -6,6 +6,7 @@ is `Found`, if the root may join, or a refusal that says whether another broker 
 - `moved`: this broker has begun anew since it was lost, and keeps nothing from before.
 - `elsewhere`: the keeper, the broker that was lost first, may be alive, and would keep what the part lacks.
 - `late`: nobody keeps it any more.
+- `apart`: this broker is in another tree, whose root does not look for the one that asks.
 """
 
 from msgspec import Struct
@@ -33,6 +34,11 @@ def answer_to(seek: Seek, root: str, view: TreeView, standing: Standing) -> Foun
     if not seek.keeper and any(one.name == root for one in view.lost):
         # It only asks what became of us, and will hear from the root of our part.
         return Found()
+    if seek.root == view.root():
+        # Nobody has to look for it, nor keep anything for it.
+        return Refusal("moved" if seek.keeper else "late", f"{view.name} is in the same tree as {root}")
+    if not seek.keeper and seek.root:
+        return Refusal("apart", f"{view.name} is in the tree of {view.root()}, which does not look for {root}")
     if seek.insists and not _is_keeper_around(seek, view) and standing.settles and _may_adopt(root, view):
         return Found(kept=False)
     if epoch < standing.life:
@@ -50,8 +56,7 @@ def _may_adopt(root: str, view: TreeView) -> bool:
     """
     if any(one.name == root for one in view.chain):
         return False
-    own_root = view.chain[-1].name if view.chain else view.name
-    return not view.lost or own_root < root
+    return not view.lost or view.root() < root
 
 
 def _is_keeper_around(seek: Seek, view: TreeView) -> bool:
