@@ -452,17 +452,22 @@ class TakingInBroker(ExpectingBroker):
             self.healing_cuts.reopened(flush.key, (), bool(flush.missing))
         in_doubt = bool(flush.missing)
         self.healing_cuts.replace(flush.key, {name: joiner.join.cuts for name, joiner in brokers.items()}, in_doubt)
-        doubt, wants = in_doubt or late is not None, self.interests.table.wants
+        # The heir of a part's root waits, as that did, for those who are out of the part's reach.
+        apart = self.absences.of_parent() is not None
+        doubt, wants = in_doubt or apart or late is not None, self.interests.table.wants
         self.confirmations.replace(flush.key, tuple(flush.joined), wants, doubt)
         self.confirmations.rename(flush.key, THE_ABSENT if late is None else late.stand_in)
 
     def _account_for(self, flush: Flush) -> None:
-        """What was wanted behind the lost broker, and by nobody who has come in its place."""
+        """What was wanted behind the lost broker, and by nobody who has come in its place.
+
+        One that wanted everything kept it for others, who are out of reach.
+        """
         if flush.missing or flush.late:
             # Those who have not come are known to be missing, and are asked when they come.
             return
         back = {interest for joiner in flush.joined.values() for interest in joiner.join.interests}
-        gone = set(self.interests.table.interests(flush.key)) - back - {ALL}
+        gone = set(self.interests.table.interests(flush.key)) - back
         self._note_unaccounted(flush.key, sorted(gone))
 
     def _answer_requests(self, flush: Flush, settlement: Settlement) -> None:
