@@ -15,7 +15,7 @@ from holdfast.protocols.links import Link
 from holdfast.simulation.checkers.honesty import complaints, silent_losses
 from holdfast.simulation.faults import Crash, Cut, Fault, Heal, Part, When
 from holdfast.simulation.world import Simulation
-from tests.scenarios.repairs import SEEDS, at, finish, got, listen, reported, run_until, say
+from tests.scenarios.repairs import BOOT_S, SEEDS, at, finish, got, listen, reported, run_until, say
 from tests.scenarios.test_partitions import parted
 
 some_seeds = pytest.mark.parametrize("seed", SEEDS[:3])
@@ -153,6 +153,42 @@ def test_two_parts_become_one_though_each_root_looks_for_the_other():
         assert len(got(sim, client)) == 27
 
 
+def give_up(sim: Simulation, time_s: float, broker: str, peer: str) -> None:
+    """Let that broker take its neighbour for dead, as if the connection had been closed."""
+
+    def act(_: object) -> None:
+        host = sim.host(broker)
+        node = host.node
+        assert isinstance(node, PartitionBroker)
+        node.settle(host.now)  # So that it knows the time.
+        [epoch] = [one.epoch for one in node.view.near() if one.name == peer]
+        node.suspect(peer, epoch, "a test says so")
+        host.enter(node.hub.take())
+
+    sim.kernel.at(BOOT_S + time_s, lambda _: sim.host(broker).when_free(act))
+
+
+def two_trees(make: type[PartitionBroker]) -> Simulation:
+    """A and B give each other up, though both live: two roots that miss nobody."""
+    sim = parted("A-B B-C", make=make)
+    listen(sim, a_A="t", c_C="t")
+    at(sim, 2.0, Cut("A", "B"), Cut("A", "C"))
+    give_up(sim, 2.1, "A", "B")
+    give_up(sim, 2.1, "B", "A")
+    at(sim, 8.0, Heal())
+    say(sim, 40.0, "a", "t:1")
+    say(sim, 40.0, "c", "t:2")
+    run_until(sim, 45.0)
+    return sim
+
+
+def test_two_trees_that_miss_nobody_find_each_other():
+    sim = two_trees(PartitionBroker)
+    one_tree(sim)
+    assert sorted(got(sim, "a")) == sorted(got(sim, "c")) == ["1", "2"]
+    assert complaints(sim.events) == []
+
+
 # ------------------------------------------------------------------------------------------- each rule is necessary
 
 
@@ -179,6 +215,13 @@ class GoesOnWithoutItsHeir(PartitionBroker):
 
     def _inherit(self, lost: tuple[Contact, ...]) -> None:
         pass
+
+
+class AsksNoStray(PartitionBroker):
+    """Does not care that it counts too few brokers."""
+
+    def _is_short(self) -> bool:
+        return False
 
 
 class SaysNothing(PartitionBroker):
@@ -231,3 +274,7 @@ def test_total_batches_that_a_broken_merge_had_yet_to_pass_on_are_handed_over_ag
     assert len(got(sim, "d")) == 9
     assert reported(sim, "merge")
     assert len(got(broken_while_it_is_passed_on(ForgetsThatAMergeBroke), "d")) < 9
+
+
+def test_a_root_that_does_not_ask_the_brokers_it_gave_up_stays_alone():
+    assert any("several roots" in one for one in two_trees(AsksNoStray).unrepaired())

@@ -78,6 +78,8 @@ class PartitionBroker(HealingBroker):
         """Whether our new parent is handing over what was processed while we were out of its reach."""
         self._strays: dict[str, Contact] = {}
         """Brokers that were given up, where they were: one of them may be alive, in a tree of its own."""
+        self._stray = ""
+        """The one of them that was asked last."""
         self._asked_before: frozenset[BatchId] = frozenset()
         """Total batches that were asked of the lost neighbour before we turned to its side."""
         self._tried: tuple[Contact, ...] = ()
@@ -392,6 +394,7 @@ class PartitionBroker(HealingBroker):
         del self._strays[name]
         self._strays[name] = contact
         if name not in self.hub.links and not self._flushes and self.absences.of_parent() is None:
+            self._stray = name
             self._probes.add(name)
             self.hub.out.append(CancelTimer(SUSPECT_TIMER + name))
             self.hub.dial(name, now, contact.address)
@@ -468,6 +471,12 @@ class PartitionBroker(HealingBroker):
         return super().peer_down(peer, now)
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
+        if link.peer in self._probes and link.peer == self._stray and refusal.code == "excluded":
+            # Each of the two has given the other up. It will know us by our next epoch, and say where it is.
+            self._drop_probe(link.peer)
+            self._begin_epoch()
+            self._tell_down()
+            return
         if link.peer in self._probes and refusal.code in ("moved", "late", "elsewhere", "apart"):
             self._drop_probe(link.peer)
             if refusal.code == "apart":
