@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from holdfast.model.batches import Attributes, Batch
 from holdfast.model.filters import parse_filter
 from holdfast.model.messages import Confirm, ConfirmAck, Interest
-from holdfast.model.receipt_messages import CLEAN, Finding
+from holdfast.model.receipt_messages import CLEAN, UNKNOWN_AGE_S, Finding
 from holdfast.model.topics import matches
 from holdfast.model.trace import CROSSED
 from holdfast.protocols.node import Completed, Effects, Report, Unconfirmed
@@ -180,8 +180,9 @@ class PublishTimes:
     def question(
         self, token: int, topic: str, publisher: str, seq: int, now: float, attributes: Attributes | None, taken: bool
     ) -> Confirm:
-        """The question whether everybody has that publication."""
-        return Confirm(token, topic, publisher, seq, attributes or {}, self.age_s(seq, now), taken)
+        """The question whether everybody has that publication. Without its attributes everybody is asked."""
+        age_s = UNKNOWN_AGE_S if attributes is None else self.age_s(seq, now)
+        return Confirm(token, topic, publisher, seq, attributes or {}, age_s, taken)
 
     def age_s(self, seq: int, now: float) -> float:
         place = bisect_left(self._lasts, seq)

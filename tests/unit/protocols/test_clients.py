@@ -419,7 +419,7 @@ def test_a_receipt_is_asked_for_and_completed():
     client = attached()
     broker = Broker(client)
     client.publish("t", b"x", FIFO)
-    token, effects = client.confirm("t", 1, 0.0)
+    token, effects = client.confirm("t", 1, 0.0, {})
     assert only_sends(effects)[-1] == sent(Confirm(token, "t", "alice", 1, age_s=0.0), 2)
     assert broker.send(ConfirmAck(token)) == [Report("confirmed", pattern="t", seq=1), Completed(token)]
 

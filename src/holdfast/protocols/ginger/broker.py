@@ -320,7 +320,9 @@ class GingerBroker(EdgeBroker):
             "clients": sorted(name_of(link.peer) for link in links if link.kind == "client"),
             "links": {link.peer: link.state.value for link in links},
             "backlog_bytes": {link.peer: link.backlog_bytes for link in links if link.backlog_bytes},
-            "away": {link.peer: link.backlog_bytes for link in links if link.kind == "client" and not link.is_open},
+            "away": {
+                name_of(link.peer): link.backlog_bytes for link in links if link.kind == "client" and not link.is_open
+            },
             "left_out": dict(self.spilling.left_out),
             "subscriptions": len(self.interests.table),
             "cuts": len(self.cuts.under_way()),

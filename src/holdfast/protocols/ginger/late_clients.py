@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
+from holdfast.model.identities import name_of
 from holdfast.model.messages import Interest, Twig, Unstable
 from holdfast.protocols.ginger.absences import OwnHistory
 from holdfast.protocols.ginger.joiners import Joiner
@@ -172,7 +173,9 @@ class LateClients:
     def status(self) -> dict[str, dict[str, object]]:
         """By client: the broker that it has lost, and how much is kept for it and the others of that one."""
         return {
-            name: {"lost": case.lost, "bytes": case.bytes} for case in self._cases.values() for name in case.clients
+            name_of(client): {"lost": case.lost, "bytes": case.bytes}
+            for case in self._cases.values()
+            for client in case.clients
         }
 
 
