@@ -38,7 +38,10 @@ NOBODY = "holdfast://127.0.0.1:1"
         (["campaign", "--protocol", "gossip"], "unknown protocol 'gossip': choose one of ginger"),
         (["campaign", "--seeds", "5..1"], "--seeds '5..1' has no seed in it; write the smaller one first,"),
         (["campaign", "--seeds", "many"], "--seeds 'many' cannot be read; write a number, or two as in 1..200."),
-        (["campaign", "--fault", "fire"], "--fault 'fire' is no kind of fault; choose among reset, cut, freeze, slow, flip."),
+        (
+            ["campaign", "--fault", "fire"],
+            "--fault 'fire' is no kind of fault; choose among reset, cut, freeze, slow, flip.",
+        ),
         (["bench", "--only", "warp"], "no measurement has 'warp' in its title;"),
         (["demo", "--operations", "0"], "Invalid value for '--operations'"),
     ],
