@@ -50,6 +50,7 @@ from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, Restart, Send, SetTimer
 from holdfast.protocols.treeview import find_twigs
 from holdfast.protocols.wanted_parts import wanted_by
+from holdfast.protocols.watchdog import Watchdog
 
 FIRST_QUESTION = 1 << 32
 """Pings with larger numbers are ours, not the hub's."""
@@ -64,6 +65,7 @@ class HealingBroker(OrphanBroker):
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
+        self.watchdog = Watchdog(config.link.silence_s)
         self._questions = 0
         self._asked_at: dict[int, tuple[str, float]] = {}
         self._round_trip_s: dict[str, float] = {}
@@ -187,6 +189,8 @@ class HealingBroker(OrphanBroker):
         if name == BEAT_TIMER:
             self._check_sleep(now)
             self._forget_unaccounted()
+            for reason in self.watchdog.look(self.waiting_for(), now):
+                self.hub.out.append(Report("stuck", detail=f"waits for {reason}"))
             self._write_down_tree()
             self.farewells.expire(now)
         if name.startswith(SUSPECT_TIMER):
