@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger import PartitionBroker
+from holdfast.protocols.ginger.absences import Absence
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.links import Link
 from holdfast.simulation.checkers.honesty import complaints, silent_losses
@@ -227,7 +228,7 @@ class AsksNoStray(PartitionBroker):
 class SaysNothing(PartitionBroker):
     """Tells nobody of a hole."""
 
-    def _tell_of_holes(self, flush: Flush) -> None:
+    def _tell_of_holes(self, flush: Flush, absence: Absence | None) -> None:
         pass
 
 
@@ -256,9 +257,12 @@ def test_a_hole_that_nobody_tells_of_is_a_silent_loss():
     assert silent_losses(sim.events)
 
 
-def broken_while_it_is_passed_on(make: type[PartitionBroker]) -> Simulation:
-    """B hands the total batches of its side to C, and C dies before it has passed them on."""
-    sim = parted("A-B B-C C-D A-F A-G", make=make)
+def broken_while_it_is_passed_on(make: type[PartitionBroker], seed: int) -> Simulation:
+    """B hands the total batches of its side to C, and C dies before it has passed them on.
+
+    Whether D has heard by then that C is below B is up to chance: if not, D comes as the root of its part.
+    """
+    sim = parted("A-B B-C C-D A-F A-G", seed=seed, make=make)
     listen(sim, a_A="t", d_D="t")
     at(sim, 2.0, Part(("C", "D")))
     for second in range(3, 12):
@@ -268,12 +272,16 @@ def broken_while_it_is_passed_on(make: type[PartitionBroker]) -> Simulation:
     return sim
 
 
-def test_total_batches_that_a_broken_merge_had_yet_to_pass_on_are_handed_over_again():
-    sim = broken_while_it_is_passed_on(PartitionBroker)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_total_batches_that_a_broken_merge_had_yet_to_pass_on_are_handed_over_again(seed: int):
+    sim = broken_while_it_is_passed_on(PartitionBroker, seed)
     assert complaints(sim.events) == []
     assert len(got(sim, "d")) == 9
     assert reported(sim, "merge")
-    assert len(got(broken_while_it_is_passed_on(ForgetsThatAMergeBroke), "d")) < 9
+
+
+def test_total_batches_of_a_broken_merge_are_missed_by_orphans_if_nobody_knows_that_it_broke():
+    assert any(len(got(broken_while_it_is_passed_on(ForgetsThatAMergeBroke, seed), "d")) < 9 for seed in SEEDS)
 
 
 def test_a_root_that_does_not_ask_the_brokers_it_gave_up_stays_alone():

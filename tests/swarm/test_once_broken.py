@@ -7,6 +7,10 @@ from holdfast.simulation.workloads import Trouble
 from tests.swarm.seeds import complaints
 
 RUNS: list[tuple[FailureClass, int, int, str]] = [
+    ("remerge", 1, 600133, "the heir of a part's root came while the loss was repaired, and was taken for an orphan"),
+    ("remerge", 1, 600474, "a client of a broker that was lost a second time was taken for late"),
+    ("remerge", 1, 600762, "clients came without their broker, which had been out of reach, and nobody was told"),
+    ("remerge", 1, 601137, "brokers that had come with the root of their part were given up in another repair"),
     ("late", 1, 9640381, "a total batch that a late client alone had made it lose its session, for weaker messages"),
     ("late", 2, 9610155, "a late client that alone had a total batch, which nobody else wanted, lost its session"),
     ("crash", 1, 100129, "a batch whose request only had passed the dead broker was handed to a new subscriber"),

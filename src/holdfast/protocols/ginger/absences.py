@@ -60,6 +60,7 @@ class Absence:
         "since_s",
         "start",
         "to_parent",
+        "told",
         "whole",
     )
 
@@ -77,6 +78,8 @@ class Absence:
         """Whether the diary has all that was processed in our part since; not if an earlier root of it is lost."""
         self.earlier_root = ""
         """That root, if it may be alive: it has what the diary lacks."""
+        self.told = False
+        """Whether subscribers were told that the diary of the other side may be gone."""
         self._busy: set[str] = set()
         """Who has another turn, since it could not answer when it was asked."""
 

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import Dead, Frame, Hello, Interest, Join, Refusal, Subscribe, Twig, View
+from holdfast.model.messages import Dead, Frame, Hello, Interest, Join, Refusal, Subscribe, Twig, Unstable, View
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
-from holdfast.protocols.ginger.absences import Absence, Absences, epochs_in
+from holdfast.protocols.ginger.absences import Absence, Absences, epochs_in, names_in
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing_cuts import HealingCuts
 from holdfast.protocols.ginger.joiners import Joiner
@@ -313,6 +313,7 @@ class ExpectingBroker(RecordingBroker):
             refusal = self._stranger(join.old, join.old_epoch)
             if refusal.code == "late":
                 self.hub.out.append(Report("gap", peer=name, detail=refusal.reason))
+                self._tell_of_discarded(name, ahead)
             self.hub.refuse(name, refusal)
             return
         above = [one for one in self.view.chain if one.name == name]
@@ -342,14 +343,32 @@ class ExpectingBroker(RecordingBroker):
         flush.case = None if flush.key else case
         flush.insisting |= self._insisting & {name}
         self._insisting.discard(name)
-        for below in join.twig.twigs:
-            # It was moved below this one, and the lost broker had no time to say so.
-            if flush.waiting.pop(below.name, None) is not None:
-                self.view.children.pop(below.name, None)
+        self._expect_no_more(names_in(join.twig) - {name}, flush)
         if flush not in self._flushes:
             flush.version = self._tell(self.view.hops - 2)
             self._flushes.append(flush)
         self._tick()
+
+    def _expect_no_more(self, below: set[str], joining: Flush) -> None:
+        """Nodes below a broker that joins come with it, whichever repair expects them.
+
+        1. 7 was moved below 3, and the lost broker had no time to say so.
+        2. 1 has lost 3, which lives on with 5 below it, and misses both. 1 dies, and 0 repairs that: it expects 5.
+        3. 3 joins 0, as the root of its part. If 0 went on expecting 5, it would give up a healthy broker.
+        """
+        for flush in (*self._flushes, joining):
+            for name in below & flush.waiting.keys():
+                del flush.waiting[name]
+                self.view.children.pop(name, None)
+
+    def _tell_of_discarded(self, client: str, ahead: list[Ahead]) -> None:
+        """A client that is refused for good takes publications with it that nobody else has: subscribers are told.
+
+        Its broker may have accepted them, and have died before any other broker had them.
+        """
+        own = [one.batch for one in ahead if isinstance(one, Unstable) and one.batch.publisher == client]
+        if any(not self.is_done(client, batch.last) for batch in own):
+            self.holes.announce(f"the session of {client} is lost, with messages that it had published")
 
     def _is_for_another(self, name: str, join: Join) -> bool:
         """Whether it means the one that we were before we began anew. Then it has to ask the next in line.

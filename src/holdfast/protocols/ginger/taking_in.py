@@ -17,7 +17,7 @@ from holdfast.model.messages import (
     TotalProcessed,
 )
 from holdfast.model.receipt_messages import NAMES_MAX, Finding
-from holdfast.protocols.ginger.absences import NOTHING, Absence, OwnHistory
+from holdfast.protocols.ginger.absences import NOTHING, Absence, OwnHistory, names_in
 from holdfast.protocols.ginger.cuts import BatchId
 from holdfast.protocols.ginger.expecting import THE_ABSENT, ExpectingBroker
 from holdfast.protocols.ginger.flush import Flush, Settlement, own_history
@@ -44,7 +44,7 @@ class TakingInBroker(ExpectingBroker):
                 self.interests.table.add(*interest, name)
         absence = None if key else self._absence_of(flush)
         late = self._stand_in_for(flush) if flush.late else None
-        flush.reunion = absence is not None or bool(flush.insisting) or self._is_broken_merge(flush)
+        flush.reunion = absence is not None or self._brings_a_part(flush) or self._is_broken_merge(flush)
         if flush.reunion:
             self._admitting = flush
         mine = own_history(self.log.history(key), key) if key else self._kept_for(absence, case)
@@ -72,7 +72,7 @@ class TakingInBroker(ExpectingBroker):
             self.healing_cuts.include(sorted(joined.keys() & self.interests.neighbours.keys()))
         self._answer_requests(flush, settlement)
         self._note_repaired(flush)
-        self._tell_of_holes(flush)
+        self._tell_of_holes(flush, absence)
         if flush.reunion:
             self._reunited(absence, flush, settlement)
         else:
@@ -138,6 +138,14 @@ class TakingInBroker(ExpectingBroker):
             self.log.begin(name)
             if reunion:
                 self.log.merge_over(name)
+
+    def _brings_a_part(self, flush: Flush) -> bool:
+        """Whether a joiner is the root of a part that was out of reach, even if the loss is still being repaired here.
+
+        1. 3 loses 4, which becomes the root of its part. 4 dies, and 5 goes on with the search in its place.
+        2. 5 comes to 3 while 3 still waits for those behind 4. It was in no cut since 4 was cut off.
+        """
+        return bool(flush.insisting) or any(one.join.old and not one.is_client for one in flush.joined.values())
 
     def _is_broken_merge(self, flush: Flush) -> bool:
         """Whether two parts were coming together over the lost link, here or at a joiner: then they still are.
@@ -279,6 +287,7 @@ class TakingInBroker(ExpectingBroker):
             if absence is not None:
                 self.absences.returned(absence, joiner.join.twig)
                 self.healing_cuts.ask_others(absence.key)
+                self._no_longer_repaired(joiner)
             given = sum(settlement.owes(name, record_id) for record_id in settlement.order)
             detail = f"{given} messages handed over, {len(joiner.records)} brought, {len(settlement.crossed)} crossed"
             self.hub.out.append(Report("merge", peer=name, detail=detail))
@@ -292,7 +301,7 @@ class TakingInBroker(ExpectingBroker):
             if record is not None:
                 self.log.change(record, batch)
 
-    def _tell_of_holes(self, flush: Flush) -> None:
+    def _tell_of_holes(self, flush: Flush, absence: Absence | None) -> None:
         """Tell those to whom something may be missing that nobody keeps any more.
 
         This asks nothing of the repair's logic: a broker that has processed messages, and comes by itself to one that
@@ -309,6 +318,20 @@ class TakingInBroker(ExpectingBroker):
             if not joiner.join.whole and not self.view.lost:
                 reason = f"what was published around {name} while it was out of reach is not kept any more"
                 self.holes.announce(reason, except_peer=name)
+        if absence is not None and not brokers:
+            self._tell_of_lost_diary(absence)
+
+    def _tell_of_lost_diary(self, absence: Absence) -> None:
+        """Clients of a broker that was out of reach come without it: the broker, and its diary, may be gone.
+
+        1. 1 has lost 0, and looks for it; each of the two keeps a diary for the other, and serves its own clients.
+        2. The network is whole again, and 0 dies. Its clients come to 1: they have forgotten what 0 had processed.
+        3. If 1 says nothing, the subscribers on its side never hear that messages of theirs are missing.
+        """
+        if not absence.told:
+            absence.told = True
+            reason = f"what was published around {absence.key} while it was out of reach may be gone with it"
+            self.holes.announce(reason)
 
     def _lacks(self, flush: Flush, batch: Batch, route: Route) -> bool:
         """Whether the batch is new here, and for somebody who takes no part in the flush."""
@@ -329,6 +352,16 @@ class TakingInBroker(ExpectingBroker):
             self._repaired[name] = inf if epoch is None else epoch
         while len(self._repaired) > REPAIRED_MAX:
             del self._repaired[next(iter(self._repaired))]
+
+    def _no_longer_repaired(self, joiner: Joiner) -> None:
+        """A broker that was out of reach is back, with its clients: its next loss is another one.
+
+        1. 1 loses 2, repairs that without those behind 2, and 2 comes back with c2, which is its client all the time.
+        2. 2 dies, and c2 is at 1 before 1 knows that. If the loss of before counted, c2 would be taken for late.
+        """
+        if not joiner.is_client:
+            for name in names_in(joiner.join.twig):
+                self._repaired.pop(name, None)
 
     def _open_links(self, flush: Flush, settlement: Settlement) -> None:
         for name, joiner in flush.joined.items():
