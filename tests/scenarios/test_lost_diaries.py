@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.protocols.ginger import PartitionBroker
-from holdfast.protocols.ginger.absences import Absence
-from holdfast.protocols.ginger.flush import Flush
+from holdfast.protocols.ginger.absences import Absence, OwnHistory
+from holdfast.protocols.ginger.flush import Flush, own_history
 from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.last_numbers import Ahead
 from holdfast.simulation.checkers.honesty import complaints, silent_losses
-from holdfast.simulation.faults import Crash, Cut, Heal, Part, When
+from holdfast.simulation.faults import Crash, Cut, Heal, Part, Subscribe, When
 from holdfast.simulation.world import Simulation
 from tests.scenarios.repairs import SEEDS, at, got, listen, reported, run_until, say
 from tests.scenarios.test_merges import one_tree
@@ -172,3 +172,35 @@ def test_nodes_that_come_with_the_root_of_their_part_are_not_given_up():
     assert reported(sim, "merge") == ["A"]
     assert not reported(sim, "excluded")
     assert reported(the_keeper_dies_and_the_part_comes_to_its_parent(ExpectsNodesThatHaveCome), "excluded")
+
+
+def an_heir_is_asked_for_something_new(make: type[PartitionBroker]) -> Simulation:
+    """C is cut off from B and dies. e subscribes at the heir, D, which comes while B still repairs the loss of C."""
+    sim = parted(make=make)
+    listen(sim, a_A="t", d_D="t")
+    at(sim, 2.0, Part(("C", "D", "E")))
+    at(sim, 5.5, Crash("C"))
+    at(sim, 6.0, Subscribe("e@E", "u"))
+    for tenth in range(62, 80, 2):
+        say(sim, tenth / 10, "a", f"u:{tenth}")
+    at(sim, 7.0, Heal())
+    run_until(sim, 20.0)
+    one_tree(sim)
+    return sim
+
+
+def test_an_heir_is_handed_what_its_part_came_to_want_while_the_loss_of_the_root_was_repaired():
+    sim = an_heir_is_asked_for_something_new(PartitionBroker)
+    assert got(sim, "e") == [str(tenth) for tenth in range(62, 80, 2)]
+    assert complaints(sim.events) == []
+
+
+class LooksOnlyAtTheLink(PartitionBroker):
+    """Hands to a part what the lost broker had wanted, not what the part came to want since."""
+
+    def _own_side(self, flush: Flush) -> OwnHistory:
+        return own_history(self.log.history(flush.key), flush.key)
+
+
+def test_a_part_that_came_to_want_something_else_loses_it_if_the_diary_is_not_looked_at():
+    assert silent_losses(an_heir_is_asked_for_something_new(LooksOnlyAtTheLink).events)

@@ -113,6 +113,8 @@ class ExpectingBroker(RecordingBroker):
             flush.waiting.update((one.name, Twig(one.name, "broker", one.epoch, one.address)) for one in contacts)
         flush.version = self._tell(self.view.hops - 2)
         self._flushes.append(flush)
+        if silent:
+            self._ask_for_all()
         self.hub.out.append(SetTimer(JOIN_TIMER + key, self._join_s(key)))
         return flush
 
@@ -155,9 +157,9 @@ class ExpectingBroker(RecordingBroker):
     def _may_be_out_of_reach(self, flush: Flush) -> None:
         """Keep for those who have not come what they may lack.
 
-        From now on everything is asked for, so that it can be kept for them (see `absences`): they may come to want
-        what nobody wanted there before. The repair ends when those out of reach have surely begun to do so for us, too:
-        before that nobody here may be told that its subscription is known everywhere.
+        Everything is asked for since the repair began, so that it can be kept for them (see `absences`): they may come
+        to want what nobody wanted there before. The repair ends when those out of reach have surely begun to do so for
+        us, too: before that nobody here may be told that its subscription is known everywhere.
         """
         if flush.overdue:
             for name, twig in flush.waiting.items():
@@ -196,7 +198,7 @@ class ExpectingBroker(RecordingBroker):
 
     def _ask_for_less(self) -> None:
         """When nobody is missed any more."""
-        missed = any(flush.overdue or flush.missing for flush in self._flushes)
+        missed = any(flush.silent or flush.missing for flush in self._flushes)
         missed = missed or any(absence.missing for absence in self.absences)
         if not missed:
             self.interests.drop(THE_ABSENT)
@@ -417,10 +419,19 @@ class ExpectingBroker(RecordingBroker):
         return Refusal("moved", f"{self.name} does not repair the loss of {old}: ask others")
 
     def _flush_for(self, name: str, join: Join) -> Flush | None:
+        """The repair that a joiner comes to: the one that expects it, or that of a broker which the joiner calls dead.
+
+        A broker that was missed comes to none of them, whatever it says of the dead:
+        1. 0 has lost 1 and keeps a diary for it. 2, which was given up before that, is at 1 now.
+        2. 0 has another 2 to repair, and 1 says that this one is dead. If 1 took part in that repair, the diary of its
+           own absence would not be looked at, and 1 would be handed nothing.
+        """
         dead = dict(join.dead)
         for flush in self._flushes:
             if name in flush.waiting or flush.late.pop(name, None) is not None:
                 return flush
+        if self.absences.of(name) is not None:
+            return None
         for flush in self._flushes:
             if flush.concerns(dead) and flush.key != name:
                 return flush

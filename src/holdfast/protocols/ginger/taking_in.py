@@ -47,7 +47,7 @@ class TakingInBroker(ExpectingBroker):
         flush.reunion = absence is not None or self._brings_a_part(flush) or self._is_broken_merge(flush)
         if flush.reunion:
             self._admitting = flush
-        mine = own_history(self.log.history(key), key) if key else self._kept_for(absence, case)
+        mine = self._own_side(flush) if key else self._kept_for(absence, case)
         settlement = self._settlement(flush, mine, late)
         if settlement.forced:
             self.hub.out.append(Report("forced", detail=f"{settlement.forced} records out of a certain order"))
@@ -76,6 +76,7 @@ class TakingInBroker(ExpectingBroker):
         if flush.reunion:
             self._reunited(absence, flush, settlement)
         else:
+            self._nobody_was_missed(flush)
             for name in joined:
                 self._reborn(name)
         self.hub.out.append(Report("repair_end" if key else "taken_in", peer=key or ",".join(joined)))
@@ -180,6 +181,19 @@ class TakingInBroker(ExpectingBroker):
         batches = [batch for batch in self.log.unheard_of(lost) if batch.guarantee == TOTAL]
         return [(batch.publisher, batch.first) for batch in batches]
 
+    def _own_side(self, flush: Flush) -> OwnHistory:
+        """What this broker has to do with the joiners: what went by to the lost one, and for a part all since then.
+
+        1. 2 loses 3, and asks for everything. 3 dies, and its heir, 4, confirms a subscription that is new in the part.
+        2. c4 publishes what that subscription is for: it did not go by to 3, since 3 had not wanted it.
+        3. 4 comes to 2, which still repairs the loss of 3. What the part came to want is in the diary alone.
+        """
+        history, kept = own_history(self.log.history(flush.key), flush.key), self.absences.find(flush.key)
+        if kept is None or not self._brings_a_part(flush):
+            return history
+        kept.history = history
+        return self.absences.history(kept)
+
     def _kept_for(self, absence: Absence | None, case: LateCase | None) -> OwnHistory:
         if case is not None and case.history is not None:
             return case.history
@@ -237,10 +251,19 @@ class TakingInBroker(ExpectingBroker):
             return
         if not flush.missing:
             self.absences.end(absence)
-            self._ask_for_less()
             return
         absence.history, absence.missing = mine, dict(flush.missing)
         self.hub.out.append(Report("apart", peer=flush.key, detail=", ".join(sorted(flush.missing))))
+
+    def _nobody_was_missed(self, flush: Flush) -> None:
+        """All have come, and nothing more is asked for in their name: they answer for themselves.
+
+        Questions that waited for nodes which might be out of reach are put to those that have come. Answered instead,
+        they would say that everybody has a message which nobody was asked about.
+        """
+        if flush.key and not flush.missing:
+            self.confirmations.replace(THE_ABSENT, tuple(flush.joined), self.interests.table.wants, in_doubt=True)
+            self._ask_for_less()
 
     def _reborn(self, name: str) -> None:
         """A lost broker that begins anew has nobody with it any more: its clients would have come by themselves."""
