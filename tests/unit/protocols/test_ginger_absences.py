@@ -6,7 +6,7 @@ from holdfast.model.batches import Batch, make_batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Twig
 from holdfast.model.terms import Contact
-from holdfast.protocols.ginger.absences import Absence, Absences, take_up
+from holdfast.protocols.ginger.absences import Absence, Absences, OwnHistory, take_up
 from holdfast.protocols.ginger.flush import own_history
 from holdfast.protocols.ginger.merge import Flag
 from holdfast.protocols.stability import StabilityLog
@@ -63,6 +63,17 @@ def test_what_is_written_down_stands_in_one_certain_order():
         (Flag.SENT, 1, 20),
         (Flag.SENT, 2, 30),
     ]
+
+
+def test_a_total_batch_that_is_released_after_the_loss_stands_where_it_was_released():
+    absences = Absences(1 << 20)
+    absence = begun(absences, "b", "c")
+    asked = make_batch("q", 8, "t", TOTAL, [b"x"])
+    absence.history = OwnHistory([(("q", 8), Flag.ASKED, 0, 0)], {}, {}, {("q", 8): asked})
+    absences.note(batch(3), 10)
+    assert [record_id for record_id, *_ in absences.history(absence).entries] == [("q", 8), ("p", 3)]
+    absences.note(asked, 11)
+    assert absences.history(absence).entries == [(("p", 3), Flag.SENT, 0, 10), (("q", 8), Flag.SENT, 1, 11)]
 
 
 def test_an_absence_ends_when_the_lost_one_returns_or_the_last_that_was_missed():

@@ -237,10 +237,18 @@ def _in_turn(
     """What went by on the link, and what was processed `since` it was lost and did not go by, in processing order.
 
     What those out of reach had wanted still goes by on the link until it is known that they do not come.
+
+    A total batch that was only asked for when the link was lost, and is released since, stands where it was released:
+    1. 1 asks 0 for c2#8, and loses 0. Its part is a majority: brief#3 is published there, then c2#8 is released.
+    2. If c2#8 stood where it was asked for, 0 would hand it to its clients in front of brief#3 when 1 returns.
     """
     order: list[Contribution] = []
     places = [0]
+    released = {record_id for record_id, _ in fresh}
     for place, (record_id, flag, after, number) in enumerate(entries):
+        if flag.is_request and record_id in released:
+            places.append(len(order))
+            continue
         while fresh and record_id in since and fresh[0][1] < number:
             fresh_id, fresh_number = fresh.popleft()
             order.append((fresh_id, Flag.SENT, len(order), fresh_number))
