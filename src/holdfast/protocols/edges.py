@@ -11,6 +11,7 @@ Only a serving broker admits clients.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from enum import Enum
+from typing import ClassVar
 
 from holdfast.model.batches import SEQ_MAX, Batch
 from holdfast.model.crossed_messages import Crossed
@@ -60,11 +61,11 @@ class Phase(Enum):
 class EdgeBroker(ABC):
     """The part of a broker that clients see. See `protocols.node.BrokerNode`."""
 
-    protocol: str
-    guarantees: tuple[int, ...]
-    queues_holes = False
+    protocol: ClassVar[str]
+    guarantees: ClassVar[tuple[int, ...]]
+    queues_holes: ClassVar[bool] = False
     """Whether a notice of a hole waits behind what waits from the same neighbour: then `_take` is given it."""
-    border: Border
+    border: ClassVar[Border]
     """Who may send what."""
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:

@@ -20,7 +20,7 @@ The driver's duties
 7. `now` is in seconds on a clock that never goes back; only differences count.
 """
 
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -235,8 +235,8 @@ class Doorkeeper(Protocol):
 class BrokerNode(Node, Protocol):
     """A broker: the side of the interface that a cluster sees."""
 
-    protocol: str
-    guarantees: tuple[int, ...]
+    protocol: ClassVar[str]
+    guarantees: ClassVar[tuple[int, ...]]
 
     def ready(self) -> bool:
         """Whether clients are served."""

@@ -16,6 +16,7 @@ Invariants: a sender's messages to one receiver are delivered in its order; a me
 
 from collections import deque
 from functools import lru_cache
+from typing import ClassVar
 
 from msgspec.structs import replace
 
@@ -37,7 +38,7 @@ from holdfast.model.messages import (
 )
 from holdfast.model.terms import Contact
 from holdfast.protocols.barriers.dependencies import Barriers, Dependencies, Identity, Past, past_of
-from holdfast.protocols.border import border
+from holdfast.protocols.border import Border, border
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.links import Link
 from holdfast.protocols.meshes import MeshBroker, relayed
@@ -49,9 +50,9 @@ Waiting = tuple[Link, Barred | Confirm]
 class BarriersBroker(MeshBroker):
     """One broker. See `protocols.node.BrokerNode`."""
 
-    protocol = "barriers"
-    guarantees: tuple[int, ...] = (EVENTUAL, FIFO, CAUSAL)
-    border = border(
+    protocol: ClassVar[str] = "barriers"
+    guarantees: ClassVar[tuple[int, ...]] = (EVENTUAL, FIFO, CAUSAL)
+    border: ClassVar[Border] = border(
         *(Enlist, Enlisted, Roster, Wish, Interests, Subscribe, SubscribeAck, Unsubscribe),
         *(Barred, Confirm, ConfirmAck),
     )

@@ -14,6 +14,7 @@ a view begins with nothing under way.
 """
 
 from collections import deque
+from typing import ClassVar
 
 from holdfast.model.direct_messages import Cast, Copied, Enlist, Enlisted, Flushed, FlushRequest, Roster, Stable, Wish
 from holdfast.model.errors import PeerViolation
@@ -28,7 +29,7 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from holdfast.protocols.border import border
+from holdfast.protocols.border import Border, border
 from holdfast.protocols.cbcast.clocks import ClockReader, ClockWriter
 from holdfast.protocols.cbcast.flush import FlushingBroker
 from holdfast.protocols.cbcast.queues import Arrival
@@ -50,9 +51,9 @@ Early = tuple[Link | None, Cast | Copied | Confirm]
 class CbcastBroker(FlushingBroker):
     """One broker. See `protocols.node.BrokerNode`."""
 
-    protocol = "cbcast"
-    guarantees: tuple[int, ...] = (EVENTUAL, FIFO, CAUSAL)
-    border = border(
+    protocol: ClassVar[str] = "cbcast"
+    guarantees: ClassVar[tuple[int, ...]] = (EVENTUAL, FIFO, CAUSAL)
+    border: ClassVar[Border] = border(
         *(Enlist, Enlisted, Roster, Wish, FlushRequest, Flushed),
         *(Cast, Copied, Stable, Confirm, ConfirmAck),
     )

@@ -17,6 +17,7 @@ Invariants: a publisher has one message in transit; whoever acknowledges a messa
 """
 
 from collections import deque
+from typing import ClassVar
 
 from holdfast.model.direct_messages import Passed, PassedAck
 from holdfast.model.errors import ConfigError, PeerViolation
@@ -35,7 +36,7 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from holdfast.protocols.border import border
+from holdfast.protocols.border import Border, border
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
 from holdfast.protocols.delta_neighbourhood.transits import BLANK, Path, Transit, Transits, extended, safe
@@ -53,9 +54,9 @@ Waiting = tuple[Link, Publish | Confirm, SessionMessage]
 class NeighbourhoodBroker(EdgeBroker):
     """One broker. See `protocols.node.BrokerNode`."""
 
-    protocol = "delta-neighbourhood"
-    guarantees: tuple[int, ...] = (EVENTUAL, FIFO)
-    border = border(
+    protocol: ClassVar[str] = "delta-neighbourhood"
+    guarantees: ClassVar[tuple[int, ...]] = (EVENTUAL, FIFO)
+    border: ClassVar[Border] = border(
         *(Passed, PassedAck, Confirm, ConfirmAck),
         *(Interests, Subscribe, SubscribeAck, Unsubscribe, UnsubscribeAck),
     )

@@ -15,6 +15,7 @@ way has nothing else under way; whatever waits in a lane waits for a cut or for 
 
 from collections import deque
 from collections.abc import Iterable
+from typing import ClassVar
 
 from holdfast.model.batches import BATCH_BYTES_MAX, SEQ_MAX, Batch, any_match, merged
 from holdfast.model.errors import PeerViolation
@@ -40,6 +41,7 @@ from holdfast.model.messages import (
 )
 from holdfast.model.name_messages import Recall, Recalled
 from holdfast.model.receipt_messages import UNKNOWN_AGE_S
+from holdfast.protocols.border import Border
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
 from holdfast.protocols.edges import EdgeBroker, Phase
@@ -66,10 +68,10 @@ class _Held:
 class GingerBroker(EdgeBroker):
     """One broker. See `protocols.node.BrokerNode`."""
 
-    protocol = "ginger"
-    guarantees: tuple[int, ...] = (EVENTUAL, FIFO, CAUSAL, TOTAL)
-    queues_holes = True
-    border = FIXED_BORDER
+    protocol: ClassVar[str] = "ginger"
+    guarantees: ClassVar[tuple[int, ...]] = (EVENTUAL, FIFO, CAUSAL, TOTAL)
+    queues_holes: ClassVar[bool] = True
+    border: ClassVar[Border] = FIXED_BORDER
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
@@ -361,7 +363,7 @@ class LockingBroker(GingerBroker):
     Kept to show what that breaks (ERRATA, Ginger 12): what is in transit from inside the cut belongs before it.
     """
 
-    protocol = "ginger-locks"
+    protocol: ClassVar[str] = "ginger-locks"
 
     def _take(self, link: Link, message: SessionMessage, arrived: SessionMessage) -> None:
         if isinstance(message, Publish) or link.kind == "client":

@@ -13,6 +13,8 @@ A link begins with `Join` and `Open`, for newcomers and for repairs alike. Whoev
 is refused ever after, and comes back as a newcomer under a later one.
 """
 
+from typing import ClassVar
+
 from msgspec.structs import replace
 
 from holdfast.model.errors import PeerViolation
@@ -38,7 +40,7 @@ from holdfast.model.messages import (
     ViewAck,
 )
 from holdfast.model.terms import Contact
-from holdfast.protocols.border import Place
+from holdfast.protocols.border import Border, Place
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.farewells import Farewells
@@ -61,7 +63,7 @@ CHECKED_AT_THE_BORDER = frozenset((Join, Unstable, Numbers, Interests, View, Ope
 class HealingBroker(OrphanBroker):
     """One broker of a tree that repairs itself."""
 
-    border = HEALING_BORDER
+    border: ClassVar[Border] = HEALING_BORDER
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)

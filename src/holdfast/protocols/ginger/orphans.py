@@ -24,15 +24,17 @@ from holdfast.protocols.records import Record
 from holdfast.protocols.treeview import contacts_in
 from holdfast.protocols.wanted_parts import ahead_of_join, at_most
 
+REPAIRED = "repair_end"
+"""The report of a broker that has a new parent because it lost its old one."""
+
 
 class OrphanBroker(DoubtingBroker):
     """The joining side of a repair. `HealingBroker` is the whole."""
 
-    _opened_as = "repair_end"
-    """What is reported when a new parent has opened the link and handed over what was lacking."""
-
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
+        self._opened_as = REPAIRED
+        """What is reported when a new parent has opened the link and handed over what was lacking."""
         self._fence_base = self._fence_version = 0
         self._fence_view: tuple[Twig, Dead] = (self.view.twig(), ())
         """What we have told of ourselves and of the dead when we joined."""

@@ -14,6 +14,7 @@ from holdfast.model.messages import Interest, Move, Open, Refusal, SessionMessag
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.expecting import SUSPECT_TIMER
+from holdfast.protocols.ginger.orphans import REPAIRED
 from holdfast.protocols.ginger.warding import WardingBroker
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, SetTimer
@@ -216,7 +217,7 @@ class RelocatingBroker(WardingBroker):
         self._fence_base = self._fence_version = 0
         self._opened_as = "moved"
         self._on_open(new, message)
-        self._opened_as = RelocatingBroker._opened_as
+        self._opened_as = REPAIRED
         for interest in sorted(journey.told - self.interests.announced(new)):
             self.interests.retract(new, interest)
 

@@ -15,6 +15,7 @@ The parts: `core` (the rules), `durable` and `journal` (what survives), `exchang
 """
 
 from enum import Enum
+from typing import ClassVar
 
 from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.guarantees import CAUSAL, EVENTUAL, FIFO
@@ -29,7 +30,7 @@ from holdfast.model.messages import (
 )
 from holdfast.model.name_messages import Named
 from holdfast.model.relay_messages import Relay, Standing
-from holdfast.protocols.border import Place, border, check_place
+from holdfast.protocols.border import Border, Place, border, check_place
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import BEAT_TIMER, Hub
 from holdfast.protocols.links import Link
@@ -72,11 +73,11 @@ class Phase(Enum):
 class LocamuBroker:
     """One broker. See `protocols.node.BrokerNode`."""
 
-    protocol = "locamu"
-    guarantees: tuple[int, ...] = (EVENTUAL, FIFO, CAUSAL)
-    border = border(Surroundings, Relay, Standing, Admission, Admitted, Farewell)
-    rules: type[Core] = Core
-    exchanging: type[Exchange] = Exchange
+    protocol: ClassVar[str] = "locamu"
+    guarantees: ClassVar[tuple[int, ...]] = (EVENTUAL, FIFO, CAUSAL)
+    border: ClassVar[Border] = border(Surroundings, Relay, Standing, Admission, Admitted, Farewell)
+    rules: ClassVar[type[Core]] = Core
+    exchanging: ClassVar[type[Exchange]] = Exchange
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         self.name, self.config = config.name, config
