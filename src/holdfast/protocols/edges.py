@@ -102,9 +102,17 @@ class EdgeBroker(ABC):
     # -------------------------------------------------------------------------------------------- entry points
 
     def receive(self, peer: str, frame: Frame, now: float) -> Effects:
+        if isinstance(frame, Hello):
+            refusal = self._greeted(peer, frame)
+            if refusal is not None:
+                return refusal
         self._now = now
         self.hub.receive(peer, frame, now)
         return self.hub.take()
+
+    def _greeted(self, peer: str, hello: Hello) -> Effects | None:  # noqa: ARG002
+        """Somebody says hello; what to answer if the hub is not to hear of it."""
+        return None
 
     def timer(self, name: str, now: float) -> Effects:
         self._now = now

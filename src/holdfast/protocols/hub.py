@@ -236,6 +236,8 @@ class Hub:
         if link is None or link.state is LinkState.CLOSED:
             return
         link.heard_at = now
+        if isinstance(frame, Pong):
+            return  # That it is there is all that it says.
         try:
             self._on_frame(link, frame, now)
         except PeerViolation as violation:
@@ -315,6 +317,8 @@ class Hub:
     def overfull(self) -> list[str]:
         """Clients that are away, and for whom more is kept than a session may cost: their sessions end now."""
         links = self.links
+        if not self._overfull:
+            return []
         return sorted(peer for peer in self._overfull if peer in links and not links[peer].is_open)
 
     def _end_overfull(self) -> None:
@@ -326,6 +330,10 @@ class Hub:
     def _acknowledge(self) -> None:
         for peer in list(self._owing):
             link = self.links[peer]
+            if not link.owes(grant=True):
+                # Mostly so: every heartbeat asks.
+                del self._owing[peer]
+                continue
             grant = self._may_grant(link) and self._has_room_for(link)
             ack = link.acknowledgement(grant, peer in self._eager)
             if ack is not None:

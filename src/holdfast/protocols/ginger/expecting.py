@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import Dead, Frame, Hello, Interest, Join, Refusal, Subscribe, Twig, Unstable, View
+from holdfast.model.messages import Dead, Hello, Interest, Join, Refusal, Subscribe, Twig, Unstable, View
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
@@ -265,10 +265,10 @@ class ExpectingBroker(RecordingBroker):
 
     # ------------------------------------------------------------------------------------------------- visitors
 
-    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
-        if isinstance(frame, Hello) and not frame.resume:
-            self._forget_visit(peer, frame.session)
-        return super().receive(peer, frame, now)
+    def _greeted(self, peer: str, hello: Hello) -> Effects | None:
+        if not hello.resume:
+            self._forget_visit(peer, hello.session)
+        return super()._greeted(peer, hello)
 
     def _is_here(self, peer: str) -> bool:
         """Whether that peer was taken in. Others only came to ask something, or wait at the door."""

@@ -111,11 +111,14 @@ class HealingBroker(OrphanBroker):
         elif fresh:
             self._ahead_of[link.peer] = []
 
-    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
-        if isinstance(frame, Hello) and self._is_over(frame):
+    def _greeted(self, peer: str, hello: Hello) -> Effects | None:
+        if self._is_over(hello):
             # Whatever it wants to resume: it has to hear that it was given up, not that its session is unknown.
-            refusal = self.names.refusal(frame.node) or self._farewell(frame)
+            refusal = self.names.refusal(hello.node) or self._farewell(hello)
             return [Send(peer, refusal), Disconnect(peer, refusal.reason)]
+        return super()._greeted(peer, hello)
+
+    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
         if isinstance(frame, Pong) and frame.number in self._asked_at:
             link_peer, asked_at = self._asked_at.pop(frame.number)
             self._round_trip_s[link_peer] = now - asked_at

@@ -24,7 +24,6 @@ from holdfast.model.messages import (
     Census,
     Counted,
     Found,
-    Frame,
     Hello,
     Join,
     Merged,
@@ -283,13 +282,13 @@ class PartitionBroker(HealingBroker):
             return Refusal("not-ready", f"{self.name} has yet to find out what became of {hello.node}")
         return super()._farewell(hello)
 
-    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
-        if isinstance(frame, Hello) and peer in self._probes:
+    def _greeted(self, peer: str, hello: Hello) -> Effects | None:
+        if peer in self._probes:
             # It comes by itself, so nobody has to ask it. Our own attempt to reach it ends with this connection.
             self._drop_probe(peer)
             reason = f"{self.name} was just asking for {peer}: try again"
             return [Send(peer, Refusal("not-ready", reason)), Disconnect(peer, reason)]
-        return super().receive(peer, frame, now)
+        return super()._greeted(peer, hello)
 
     def _take_over(self, old: str) -> Flush:
         line = tuple(dict.fromkeys((*self._tried, *self.view.line_before_us())))

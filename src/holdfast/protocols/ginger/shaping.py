@@ -31,7 +31,6 @@ from holdfast.model.messages import (
     Confirm,
     ConfirmAck,
     Counted,
-    Frame,
     Hello,
     Join,
     Move,
@@ -424,11 +423,11 @@ class ShapingBroker(RelocatingBroker):
         decided = departure is not None and departure.committed and peer == departure.mover
         return decided or (peer in self._departed and peer not in self.interests.neighbours)
 
-    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
-        if isinstance(frame, Hello) and not frame.resume and self._has_left(peer):
+    def _greeted(self, peer: str, hello: Hello) -> Effects | None:
+        if not hello.resume and self._has_left(peer):
             # It has been taken in and has lost that parent: this is no longer the session that we had.
             self.hub.set_aside(peer)
-        return super().receive(peer, frame, now)
+        return super()._greeted(peer, hello)
 
     def _on_join(self, link: Link, join: Join) -> None:
         departure = self._departure
