@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import ClassVar
+from typing import Any
 
 from holdfast.model.batches import Attributes, Batch, Message
 from holdfast.model.errors import LocalMisuse
@@ -295,16 +295,17 @@ class ClientHost(Host):
             self.failures.append(f"session of {self.name} at {self.broker}: {effect.reason}")
         self._refuse_all("the session is over")
 
-    handlers: ClassVar = Host.handlers | {
-        Deliver: _deliver,
-        Attached: _attached,
-        Accepted: _accepted,
-        Completed: _completed,
-        Failed: _failed,
-        Missing: _missing,
-        Unconfirmed: _unconfirmed,
-        Ended: _ended,
-    }
+    def _handlers(self) -> dict[type, Callable[[Any], None]]:
+        return super()._handlers() | {
+            Deliver: self._deliver,
+            Attached: self._attached,
+            Accepted: self._accepted,
+            Completed: self._completed,
+            Failed: self._failed,
+            Missing: self._missing,
+            Unconfirmed: self._unconfirmed,
+            Ended: self._ended,
+        }
 
     def unanswered_subscriptions(self) -> list[tuple[str, str]]:
         """The patterns and filters that it has asked for, and not heard of since."""

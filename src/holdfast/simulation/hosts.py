@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from heapq import heappush
 from itertools import chain
 from random import Random
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -72,6 +72,7 @@ class Host:
         "_chance_for",
         "_check",
         "_disk",
+        "_kept",
         "_lives",
         "_make_node",
         "_overdue",
@@ -80,6 +81,7 @@ class Host:
         "dialing",
         "fire",
         "frozen",
+        "handlers",
         "inbox",
         "inputs",
         "is_broker",
@@ -115,6 +117,7 @@ class Host:
         self.name, self.network, self.kernel, self.is_broker = name, network, network.kernel, is_broker
         self.reports, self._disk, self._chance_for, self._make_node = reports, disk, chance_for, make_node
         self._lives = 0
+        self._kept: Sized | None = None
         self.up = self.paused = self.frozen = self.writing = self.touched = False
         self.skew_s = chance_for("clock").uniform(0.0, SKEW_S_MAX)
         self.inputs: dict[Stream, None] = {}
@@ -127,6 +130,7 @@ class Host:
         self.watches: list[Watch] = []
         self.fire = self._fire
         self.settle = self._settle
+        self.handlers = self._handlers()
         self._check = self._check_invariants if check_invariants else None
         network.hosts[name] = self
 
@@ -141,6 +145,7 @@ class Host:
         chance = self._chance_for(f"life {self._lives}")
         self.node = self._make_node((self._lives << CHANCE_BITS) | chance.getrandbits(CHANCE_BITS))
         self.receive = self.node.receive
+        self._kept = self.node.log if isinstance(self.node, Keeping) else None
         if self._disk.pairs and isinstance(self.node, Restorable):
             self.node.restore(dict(self._disk.pairs))
         self.enter(self.node.start(self.now))
@@ -311,7 +316,7 @@ class Host:
                 self._persist(effect, left)
                 return
             else:
-                self.handlers[type(effect)](self, effect)
+                self.handlers[type(effect)](effect)
 
     def _persist(self, first: Persist, effects: Iterator[Effect]) -> None:
         """Write what is to be persisted next; the rest of the effects, and everything else, waits until it is."""
@@ -371,14 +376,16 @@ class Host:
         self.report(Report("restart", detail=effect.reason))
         self.kernel.at_end(lambda _: self.restart(node))
 
-    handlers: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
-        SetTimer: _set_timer,
-        CancelTimer: _cancel_timer,
-        Connect: _connect,
-        Disconnect: _disconnect,
-        Report: report,
-        Restart: _restart,
-    }
+    def _handlers(self) -> dict[type, Callable[[Any], None]]:
+        """What carries out which effects, but for those that `carry_out` knows."""
+        return {
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+            Connect: self._connect,
+            Disconnect: self._disconnect,
+            Report: self.report,
+            Restart: self._restart,
+        }
 
     # --------------------------------------------------------------------------------------------------- inspection
 
@@ -394,8 +401,8 @@ class Host:
         if not self.up:
             return []
         reasons = list(self.node.waiting_for())
-        if isinstance(self.node, Keeping) and len(self.node.log):
-            reasons.append(f"{len(self.node.log)} records to become stable")
+        if self._kept is not None and len(self._kept):
+            reasons.append(f"{len(self._kept)} records to become stable")
         halves = [incoming for incoming in self.inputs if incoming.flips is not None and incoming.flips.pending_bytes]
         reasons += [f"the rest of a frame from {incoming.sender.name}" for incoming in halves]
         if self.inbox:
@@ -406,4 +413,5 @@ class Host:
     @classmethod
     def is_timer(cls, action: Action) -> bool:
         """Whether an action of the queue is a node's timer."""
-        return getattr(action, "__func__", None) is cls._fire
+        host = getattr(action, "__self__", None)
+        return isinstance(host, cls) and action == host.fire

@@ -16,9 +16,7 @@ What faults mean here
 from collections import defaultdict
 from heapq import heappush
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any
-
-from msgspec import Meta, Struct
+from typing import TYPE_CHECKING, Any
 
 from holdfast.model.messages import Data, Frame, Hello
 from holdfast.model.wire import HEADER_BYTES, decode, encode
@@ -26,39 +24,13 @@ from holdfast.protocols.node import Doorkeeper
 from holdfast.simulation.carriers import Port, Underlay, Weigh, wire_weight
 from holdfast.simulation.flips import Flips
 from holdfast.simulation.kernel import Action, Entry, Kernel, stream
-from holdfast.simulation.latencies import Latency, Sampler, Uniform, at_most, sampler
+from holdfast.simulation.latencies import Sampler, at_most, sampler
+from holdfast.simulation.network_settings import LinkSettings, NetworkConfig
 
 if TYPE_CHECKING:
     from holdfast.simulation.hosts import Host
 
-Factor = Annotated[float, Meta(gt=0, le=1e6)]
-BytesPerS = Annotated[float, Meta(gt=0)]
-
-
-class LinkSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is particular about the link between two hosts. `back_factor` is that of the second towards the first."""
-
-    between: tuple[str, str]
-    latency: Latency | None = None
-    factor: Factor = 1.0
-    back_factor: Factor | None = None
-    bytes_per_s: BytesPerS | None = None
-
-
-class NetworkConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """How frames travel, unless a link says otherwise."""
-
-    latency: Latency = Uniform(1.0, 5.0)
-    client_latency: Latency = Uniform(0.2, 1.0)
-    speeds: tuple[Factor, ...] = ()
-    """Each direction of each link draws one of these factors for its latency, for good."""
-    latency_ms_max: Annotated[float, Meta(gt=0, le=3_600_000)] | None = None
-    """Whatever is drawn, and whatever the factor: no frame takes longer, unless a link is slowed down by a command."""
-    bytes_per_s: BytesPerS | None = None
-    codec_check: bool = False
-    """Send every frame through the wire codec and demand that the same frame comes out."""
-    connect_timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 2.0
-    links: tuple[LinkSettings, ...] = ()
+__all__ = ["LinkSettings", "Network", "NetworkConfig", "Path", "Stream"]
 
 
 class Path:
@@ -247,7 +219,8 @@ class Stream:
     @classmethod
     def frame_of(cls, entry: Entry) -> Frame | None:
         """The frame that an entry of the queue brings, if it brings one."""
-        if getattr(entry[2], "__func__", None) is cls._arrive:
+        stream = getattr(entry[2], "__self__", None)
+        if isinstance(stream, cls) and entry[2] == stream.arrive:
             frame: Frame = entry[3]
             return frame
         return None

@@ -1,7 +1,7 @@
 """Small nodes for testing the simulator itself: they talk and write, and keep a diary of what happened to them."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from holdfast.model.messages import WIRE_VERSION, Frame, Hello, Ping, Pong
 from holdfast.protocols.config import BrokerConfig
@@ -21,8 +21,8 @@ def hello(name: str) -> Hello:
 class Toy:
     """A broker that dials its parent, says hello, and does nothing else; `diary` has what its driver told it."""
 
-    protocol = "toy"
-    guarantees: tuple[int, ...] = ()
+    protocol: ClassVar[str] = "toy"
+    guarantees: ClassVar[tuple[int, ...]] = ()
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         self.name, self.parent, self.incarnation = config.name, config.parent, incarnation
