@@ -20,6 +20,7 @@ The driver's duties
 7. `now` is in seconds on a clock that never goes back; only differences count.
 """
 
+from collections.abc import Sized
 from typing import ClassVar, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -230,6 +231,20 @@ class Doorkeeper(Protocol):
     def turn_away(self, hello: Hello) -> Refusal | None:
         """Why not; the connection closes behind that, and one that this peer has already is left alone."""
         ...
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """A node that keeps what it passed until that is stable."""
+
+    log: Sized
+
+
+@runtime_checkable
+class Retiring(Protocol):
+    """A node that may leave its tree for good."""
+
+    def leave(self, now: float) -> Effects: ...
 
 
 class BrokerNode(Node, Protocol):

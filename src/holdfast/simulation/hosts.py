@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from heapq import heappush
 from itertools import chain
 from random import Random
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from msgspec import Struct
 
@@ -21,11 +21,13 @@ from holdfast.protocols.node import (
     Disconnect,
     Effect,
     Effects,
+    Keeping,
     Node,
     Persist,
     Report,
     Restart,
     Restorable,
+    Retiring,
     Send,
     SetTimer,
 )
@@ -41,20 +43,6 @@ SKEW_S_MAX = 1000.0
 """Clocks of different nodes have nothing to do with each other: each starts somewhere below this."""
 
 Reports = list[tuple[float, str, Report]]
-
-
-@runtime_checkable
-class Keeping(Protocol):
-    """A node that keeps what it passed until that is stable."""
-
-    log: Sized
-
-
-@runtime_checkable
-class Retiring(Protocol):
-    """A node that may leave its tree for good."""
-
-    def leave(self, now: float) -> Effects: ...
 
 
 class Watch(Struct):
