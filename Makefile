@@ -5,7 +5,7 @@ TEST_WORKERS ?= 2
 CHECKED_TESTS := $(wildcard tests/tidy tests/unit tests/scenarios tests/contracts)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run setup-dev setup-bench run test check swarm bench pins clean
+.PHONY: help setup setup-run setup-dev setup-bench run test check swarm fast bench pins clean
 
 help: ## say what each target does
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -36,6 +36,9 @@ check: setup-dev ## what a reviewer would run: ruff, mypy, tidiness, unit tests,
 
 swarm: setup-dev ## many seeded random runs in the simulator (SWARM_RUNS=20000)
 	@SWARM_RUNS=$(SWARM_RUNS) $(BIN)/pytest -q -n $(TEST_WORKERS) --dist worksteal tests/swarm
+
+fast: setup-dev ## compile machines and simulator for campaigns, if there is a C compiler (one to three minutes)
+	@$(BIN)/python scripts/fast.py
 
 bench: setup-bench ## measure Holdfast beside a bare relay in one run
 	@$(BIN)/holdfast bench

@@ -14,6 +14,7 @@ from holdfast.cli.options import AsJson, ProtocolName, parse_seeds
 from holdfast.cli.output import console, note, print_json, print_line, progress, table
 from holdfast.cli.sweeping import LOCAL_MASTER, Master, OnSpark, Sweep, on_spark, sweeping
 from holdfast.cluster.campaign import Kind, OnResult, Result, Tally, run_campaign, run_seed
+from holdfast.cluster.compiled import is_outdated
 from holdfast.model.errors import ConfigError
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.model.verdicts import Verdict
@@ -166,6 +167,8 @@ def campaign(
     """
     kinds, numbers = _kinds(protocol, faults or [], failures, tolerance, degree_max), parse_seeds(seeds)
     tallies = []
+    if is_outdated():
+        note("the compiled build is one of other sources, and is not used; `make fast` makes a new one")
     with progress() as advance, sweeping(master) if on_spark(spark, master) else nullcontext() as swept:
         for kind in kinds:
             tally = Tally(kind.name)

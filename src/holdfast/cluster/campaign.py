@@ -12,6 +12,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
+from holdfast.cluster.compiled import environment_with, find_build
 from holdfast.cluster.workers import Worker, say, settings_of_this_process, share_out
 from holdfast.simulation.reliable.author import ReliableClass
 from holdfast.simulation.reliable.swarm import run_reliable
@@ -120,15 +121,21 @@ def _run_reliable(failure: ReliableClass, seed: int) -> Result:
 
 
 def run_campaign(kind: Kind, seeds: range, workers: int, on_result: OnResult) -> None:
-    """Make all runs, in no particular order; `on_result` is called with each."""
-    if workers == 1 or len(seeds) <= ALONE_MAX:
+    """Make all runs, in no particular order; `on_result` is called with each.
+
+    Other processes use the compiled build if there is one; so a few runs, as in a replay, are those of the sources.
+    """
+    build = find_build()
+    if len(seeds) <= ALONE_MAX or (workers == 1 and build is None):
         for seed in seeds:
             on_result(run_seed(kind, seed))
         return
-    asyncio.run(_run_over(kind, seeds, min(workers, len(seeds)), on_result))
+    asyncio.run(_run_over(kind, seeds, min(workers, len(seeds)), on_result, environment_with(build)))
 
 
-async def _run_over(kind: Kind, seeds: range, workers: int, on_result: OnResult) -> None:
+async def _run_over(
+    kind: Kind, seeds: range, workers: int, on_result: OnResult, environment: dict[str, str] | None
+) -> None:
     # One iterator for all: whoever is done takes the next seeds.
     chunks = iter(seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK))
 
@@ -137,7 +144,7 @@ async def _run_over(kind: Kind, seeds: range, workers: int, on_result: OnResult)
             worker.tell(f"{chunk[0]} {chunk[-1]}")
             await worker.report("idle", CHUNK_S, lambda said: on_result(msgspec.convert(said["result"], Result)))
 
-    await share_out(MODULE, kind, workers, keep_busy)
+    await share_out(MODULE, kind, workers, keep_busy, environment)
 
 
 def main() -> None:

@@ -55,12 +55,13 @@ class Worker:
         *,
         patient: bool = True,
         launcher: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """`patient`: give the worker time to end by itself before it is killed; one that only computes needs none.
 
-        `launcher` is put before its command.
+        `launcher` is put before its command. Its `environment` is that of this process if none is given.
         """
-        self.name, self.log, self._patient = name, log, patient
+        self.name, self.log, self._patient, self._environment = name, log, patient, environment
         self._command = [*launcher, sys.executable, "-m", module, msgspec.json.encode(settings).decode()]
         self._process: asyncio.subprocess.Process | None = None
 
@@ -77,6 +78,7 @@ class Worker:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
+                env=self._environment,
                 limit=LINE_BYTES_MAX,
             )
 
@@ -159,13 +161,20 @@ def log_tail(log: Path, lines: int = LOG_TAIL_LINES) -> str:
 
 
 async def share_out(
-    module: str, settings: Any, workers: int, keep_busy: Callable[[Worker], Coroutine[Any, Any, None]]
+    module: str,
+    settings: Any,
+    workers: int,
+    keep_busy: Callable[[Worker], Coroutine[Any, Any, None]],
+    environment: Mapping[str, str] | None = None,
 ) -> None:
     """Start so many workers that only compute, each with these settings, and keep each busy until all are done."""
     async with AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-workers-")))
         told = msgspec.to_builtins(settings)
-        group = [Worker(f"worker {n}", module, told, directory / f"{n}.log", patient=False) for n in range(workers)]
+        group = [
+            Worker(f"worker {n}", module, told, directory / f"{n}.log", patient=False, environment=environment)
+            for n in range(workers)
+        ]
         for worker in group:
             await stack.enter_async_context(worker)
         async with asyncio.TaskGroup() as tasks:
