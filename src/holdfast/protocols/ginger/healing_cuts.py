@@ -222,6 +222,16 @@ class HealingCuts(CutMap):
         self._healer.note_done(publisher, first if record is None else record.batch.last)
         super()._finish(batch_id, told)
 
+    def passed(self, batch: Batch) -> None:
+        """A total batch came like any other message: it was released out of our reach, and nobody waits for it here.
+
+        1. 1 was out of reach, and asks 0 to take it in. It asked for a batch before, which 0 has released since.
+        2. 0 hands the batch over, and then says that it is done. 1 is cut off again between the two.
+        3. 1 has the batch, so it asks nobody again. If having it did not end the wait, its publisher waits for ever.
+        """
+        for batch_id in [one for one in self._came_from if one[0] == batch.publisher and one[1] <= batch.last]:
+            self._finish(batch_id, ())
+
     # -------------------------------------------------------------------------------------------------- repairs
 
     def listed(self) -> tuple[BatchId, ...]:

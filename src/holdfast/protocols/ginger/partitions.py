@@ -185,6 +185,8 @@ class PartitionBroker(HealingBroker):
         elif batch.keys and not batch.crossed and self._crossings.over(batch, arrived_from, self._apart):
             message = Publish(self.crossed.note(batch))
         super()._pass_on(message, arrived_from)
+        if batch.guarantee == TOTAL:
+            self.healing_cuts.passed(batch)
 
     def _spread(self, record: Record, arrived_from: str) -> None:
         super()._spread(record, arrived_from)
