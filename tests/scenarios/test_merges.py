@@ -14,7 +14,7 @@ from holdfast.protocols.ginger.absences import Absence
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.links import Link
 from holdfast.simulation.checkers.honesty import complaints, silent_losses
-from holdfast.simulation.faults import Crash, Cut, Fault, Heal, Part, When
+from holdfast.simulation.faults import Crash, Cut, Fault, Heal, Part, Recover, Unsubscribe, When
 from holdfast.simulation.world import Simulation
 from tests.scenarios.repairs import BOOT_S, SEEDS, at, finish, got, listen, reported, run_until, say
 from tests.scenarios.test_partitions import parted
@@ -152,6 +152,20 @@ def test_two_parts_become_one_though_each_root_looks_for_the_other():
     finish(sim)
     for client in mixed_by:
         assert len(got(sim, client)) == 27
+
+
+@some_seeds
+@pytest.mark.parametrize("back_s", [0.01, 0.1])
+def test_nothing_is_said_to_a_newcomer_at_the_door_while_the_loss_of_its_namesake_is_repaired(seed: int, back_s: float):
+    sim = parted("A-B B-C A-D", seed=seed)
+    listen(sim, a_A="t", b_B="t u", c_C="t")
+    # B dies with the word that nobody wants u any more: A takes that back from its neighbours when b has come.
+    at(sim, 1.9997, Unsubscribe("b", "u"))
+    at(sim, 2.0, Crash("B"))
+    at(sim, 2.0 + back_s, Recover("B"))
+    say(sim, 10.0, "c", "t:late")
+    finish(sim)
+    assert reported(sim, "violation") == []
 
 
 def give_up(sim: Simulation, time_s: float, broker: str, peer: str) -> None:

@@ -203,6 +203,9 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         900029,
         "what came by while its part was being taken back in crossed a total batch, and nobody said so",
     ),
+    ("flap", 1, 600468, "a newcomer at the door got a message that was meant for the dead broker of its name"),
+    ("flap", 1, 600395, "clients of a broker that was lost before it was let in were waited for, and were still there"),
+    ("remerge", 1, 600956, "a broker got a batch by a merge, not the word that it was done, and its publisher waited"),
 ]
 
 

@@ -296,7 +296,14 @@ class ExpectingBroker(RecordingBroker):
                 flush.waiting[peer] = joiner.join.twig
                 self.hub.out.append(SetTimer(JOIN_TIMER + flush.key, self._join_s(flush.key)))
             elif not flush.joined:
-                self._flushes.remove(flush)
+                self._end_visit(flush)
+
+    def _end_visit(self, flush: Flush) -> None:
+        """Nobody is left of those who came by themselves: no cut is held up for them any more."""
+        self._flushes.remove(flush)
+        if self._admitting is flush:
+            self._admitting = None
+            self.healing_cuts.include(())
 
     # -------------------------------------------------------------------------------------------------- joining
 

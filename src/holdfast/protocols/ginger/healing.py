@@ -46,6 +46,7 @@ from holdfast.protocols.edges import Phase
 from holdfast.protocols.farewells import Farewells
 from holdfast.protocols.ginger.border import HEALING_BORDER, check_join, check_open, check_unstable, check_view
 from holdfast.protocols.ginger.expecting import JOIN_TIMER, SUSPECT_TIMER
+from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.orphans import OrphanBroker
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
@@ -261,8 +262,12 @@ class HealingBroker(OrphanBroker):
             super()._send(peer, message)
 
     def _is_neighbour(self, peer: str) -> bool:
-        """Not a parent that has yet to open the link, nor a newcomer under the name of one whose loss is repaired."""
-        return peer != self._fenced and (not self._flushes or all(flush.key != peer for flush in self._flushes))
+        """Not a parent that has yet to open the link, nor whoever waits at the door to be let in.
+
+        A newcomer may wait there under the name of a broker whose loss is repaired: until that repair has ended the
+        name stands for a neighbour that is dead.
+        """
+        return peer != self._fenced and not any(flush.key == peer or peer in flush.joined for flush in self._flushes)
 
     def _sees_everybody(self) -> bool:
         under_repair = self._fenced or any(flush.key for flush in self._flushes)
@@ -414,14 +419,25 @@ class HealingBroker(OrphanBroker):
         silent = name in self._parted_asleep or (link is not None and self._is_silent(link))
         self._parted_asleep.discard(name)
         below = () if lives_on else self._forget_session(name, epoch)
-        for flush in self._flushes:
+        for flush in list(self._flushes):
             if flush.lose(name, epoch):
-                self._expect(flush, below or flush.known.get(name, ()))
+                self._lost_before_it_was_let_in(flush, below or flush.known.get(name, ()))
         if not lives_on:
             self._lose_neighbour(name, below, silent, contact)
             self._outlived(name, epoch)
         self.view.settle()
         self._tick()
+
+    def _lost_before_it_was_let_in(self, flush: Flush, below: tuple[Twig, ...]) -> None:
+        """Those below somebody who was to come to a repair come in its place.
+
+        Not those below a broker that comes by itself: until it is let in, they are its part, and one of them is its
+        heir. What is kept for them here, if anything, is kept until they are found again (`absences`).
+        """
+        if flush.key:
+            self._expect(flush, below)
+        elif not flush.joined:
+            self._end_visit(flush)
 
     def _is_silent(self, link: Link) -> bool:
         """Not one whose connection was closed, however long ago that is."""
