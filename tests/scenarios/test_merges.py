@@ -53,6 +53,13 @@ def one_tree(sim: Simulation) -> None:
     assert sim.unrepaired() == []
 
 
+def nobody_is_missed(sim: Simulation, *brokers: str) -> None:
+    for name in brokers or sim.tree:
+        node = sim.node(name)
+        assert isinstance(node, PartitionBroker)
+        assert node.status()["absent"] == [], name
+
+
 @some_seeds
 @pytest.mark.parametrize("again", AGAIN)
 @pytest.mark.parametrize(
@@ -204,6 +211,67 @@ def test_two_trees_that_miss_nobody_find_each_other():
     assert complaints(sim.events) == []
 
 
+def begun_anew(seed: int, whole_s: float) -> Simulation:
+    """B loses A, then C loses B, which begins anew below A, and is there for C before A is."""
+    sim = parted("A-B B-C C-D", seed=seed)
+    listen(sim, a_A="t", b_B="t", d_D="t")
+    at(sim, 2.0, Cut("A", "B"))
+    at(sim, 4.0, Part(("C", "D")), Crash("B"))
+    at(sim, 4.5, Recover("B"))
+    say(sim, 6.0, "a", "t:1", guarantee="total", key="k")
+    at(sim, 12.0, Heal("A", "B"))
+    at(sim, 16.0, Heal("B", "C"), Heal("B", "D"))
+    at(sim, whole_s, Heal())
+    return sim
+
+
+@some_seeds
+def test_an_heir_goes_on_with_the_search_of_a_root_that_fell_silent_and_begins_anew(seed: int):
+    sim = begun_anew(seed, 17.0)
+    one_tree(sim)
+    nobody_is_missed(sim)
+    assert complaints(sim.events) == []
+    # A has kept what C lacks, and C has found it.
+    assert "1" in got(sim, "d")
+
+
+@some_seeds
+def test_a_broker_hears_that_those_whom_it_missed_are_in_the_tree(seed: int):
+    sim = begun_anew(seed, 60.0)
+    one_tree(sim)
+    nobody_is_missed(sim)
+    assert complaints(sim.events) == []
+
+
+@some_seeds
+def test_two_trees_become_one_if_one_keeps_for_the_other_which_took_it_for_dead(seed: int):
+    sim = parted("A-B B-C", seed=seed)
+    listen(sim, a_A="t", c_C="t")
+    at(sim, 2.0, Part(("A",)))
+    give_up(sim, 2.1, "B", "A")
+    say(sim, 4.0, "a", "t:1")
+    say(sim, 4.0, "c", "t:2")
+    at(sim, 14.0, Heal())
+    say(sim, 50.0, "a", "t:3")
+    one_tree(sim)
+    nobody_is_missed(sim)
+    assert complaints(sim.events) == []
+
+
+@some_seeds
+def test_two_parts_find_each_other_though_only_one_knows_of_the_other_and_both_look_for_a_dead_broker(seed: int):
+    sim = parted("A-B A-C B-D", seed=seed)
+    listen(sim, a_A="t", b_B="t", c_C="t", d_D="t")
+    at(sim, 2.0, Cut("A", "B"))
+    at(sim, 4.5, Cut("A", "C"))
+    at(sim, 7.0, Cut("B", "D"))
+    at(sim, 11.0, Crash("A"))
+    at(sim, 16.0, Heal())
+    one_tree(sim)
+    nobody_is_missed(sim, "B", "C", "D")
+    assert complaints(sim.events) == []
+
+
 # ------------------------------------------------------------------------------------------- each rule is necessary
 
 
@@ -225,18 +293,18 @@ class ForgetsThatAMergeBroke(PartitionBroker):
         return False
 
 
-class GoesOnWithoutItsHeir(PartitionBroker):
-    """Does not go on with the search of a root that has died."""
-
-    def _inherit(self, lost: tuple[Contact, ...]) -> None:
-        pass
-
-
 class AsksNoStray(PartitionBroker):
     """Does not care that it counts too few brokers."""
 
     def _is_short(self) -> bool:
         return False
+
+
+class GoesOnWithoutItsHeir(AsksNoStray):
+    """Does not go on with the search of a root that has died, nor look for the brokers that are not there."""
+
+    def _inherit(self, lost: tuple[Contact, ...]) -> None:
+        pass
 
 
 class SaysNothing(PartitionBroker):

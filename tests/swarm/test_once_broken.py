@@ -203,6 +203,18 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
         900029,
         "what came by while its part was being taken back in crossed a total batch, and nobody said so",
     ),
+    (
+        "flap",
+        1,
+        600053,
+        "of two parts that looked for a dead broker the one that had to join the other did not know it",
+    ),
+    (
+        "flap",
+        1,
+        600139,
+        "an heir gave up its search, and a broker kept everything for a part that was in the tree again",
+    ),
     ("flap", 1, 600468, "a newcomer at the door got a message that was meant for the dead broker of its name"),
     ("flap", 1, 600395, "clients of a broker that was lost before it was let in were waited for, and were still there"),
     ("remerge", 1, 600956, "a broker got a batch by a merge, not the word that it was done, and its publisher waited"),

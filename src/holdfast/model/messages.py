@@ -274,19 +274,26 @@ class Seek(Struct, frozen=True, array_like=True, tag=45, gc=False):
 
     The one that was lost first, the `keeper`, would keep what the sender lacks. A root that nobody keeps anything for
     `insists`: it joins all the same, and its subscribers hear of the hole. `root` is that of the sender's tree. Without
-    a keeper it only asks what became of the receiver.
+    a keeper it only asks what became of the receiver. `address` is where the sender can be reached.
     """
 
     lost: Dead
     insists: bool = False
     keeper: Text = ""
     root: Text = ""
+    address: Text = ""
 
 
 class Found(Struct, frozen=True, array_like=True, tag=46, gc=False):
     """The receiver of `Seek` may join: what it lacks is `kept` for it, or it has insisted."""
 
     kept: bool = True
+
+
+class Sought(Struct, frozen=True, array_like=True, tag=52, gc=False):
+    """Up to the root of a part: the root of another part was here, and cannot join this one. It can be joined."""
+
+    root: Contact
 
 
 class Census(Struct, frozen=True, array_like=True, tag=47, gc=False):
@@ -369,6 +376,7 @@ SessionMessage = (
     | Census
     | Counted
     | Merged
+    | Sought
     | Move
     | Enlist
     | Enlisted

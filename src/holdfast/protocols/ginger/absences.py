@@ -51,6 +51,7 @@ class Absence:
 
     __slots__ = (
         "_busy",
+        "_turn",
         "contacts",
         "earlier_root",
         "history",
@@ -82,6 +83,7 @@ class Absence:
         """Whether subscribers were told that the diary of the other side may be gone."""
         self._busy: set[str] = set()
         """Who has another turn, since it could not answer when it was asked."""
+        self._turn = 0
 
     @property
     def brokers_missing(self) -> bool:
@@ -104,6 +106,15 @@ class Absence:
         if parent is not None and parent not in known and all(one.name != parent for one in others):
             others.append(Contact(parent, 0, ""))
         return tuple(others)
+
+    def next_missing(self) -> tuple[Contact, ...]:
+        """The next in turn of the brokers that are missing behind the lost neighbour, if any is."""
+        brokers = [twig for twig in self.missing.values() if twig.kind == "broker" and not self.knows(twig.name)]
+        if not brokers:
+            return ()
+        self._turn += 1
+        twig = brokers[self._turn % len(brokers)]
+        return (Contact(twig.name, twig.epoch, twig.address),)
 
     def concerns(self, name: str) -> bool:
         return name == self.key or name in self.missing
@@ -156,12 +167,30 @@ class Absences:
     def find(self, key: str) -> Absence | None:
         return self._all.get(key)
 
+    def look_for(self, contact: Contact, now: float) -> None:
+        """That broker will not look for us, so we look for it, with what was kept for it if it was missed here."""
+        absence = self._all.get(contact.name)
+        if absence is None or not absence.missing:
+            self.inherit((contact,), now)
+        else:
+            absence.to_parent, absence.parent, absence.contacts = True, contact.name, (contact,)
+
     def inherit(self, lost: tuple[Contact, ...], now: float) -> None:
         """The root of our part has died, and its diary with it. We look for those whom it looked for."""
         absence = Absence(lost[0].name, lost, self._first + len(self._diary), now)
         absence.to_parent, absence.whole, absence.parent = True, False, lost[0].name
         absence.missing = {one.name: Twig(one.name, "broker", one.epoch, one.address) for one in lost}
         self._all.setdefault(absence.key, absence)
+
+    def unite(self, absence: Absence) -> None:
+        """Whom an earlier root of our part looked for, and whom we have lost ourselves, are looked for together.
+
+        1. 1 has lost 0, and is the root of its part. 1 falls silent: 2 is its heir, and misses a client of 1.
+        2. 1 begins anew, and says so: that client has come by itself. 0 is still to be found.
+        """
+        for other in [one for one in self._all.values() if one.to_parent and one is not absence]:
+            absence.missing.update(other.missing)
+            self.end(other)
 
     def let_go(self, absence: Absence) -> None:
         """Too much is kept, or for too long: the diary of this absence begins anew, with a hole in it.

@@ -24,6 +24,7 @@ from holdfast.model.messages import (
     Open,
     Publish,
     Seek,
+    Sought,
     Subscribe,
     SubscribeAck,
     TotalAbort,
@@ -70,7 +71,7 @@ HEALING_BORDER: Border = {
     Place.JOINER: NOTHING,
     Place.CLIENT: FROM_CLIENTS,
     Place.VISITOR: frozenset((*TO_BE_LET_IN, *ABOUT_THE_TREE)),
-    Place.NEIGHBOUR: frozenset((*ALONG_THE_TREE, *ABOUT_THE_TREE, *TO_BE_LET_IN, TotalAbort, Merged)),
+    Place.NEIGHBOUR: frozenset((*ALONG_THE_TREE, *ABOUT_THE_TREE, *TO_BE_LET_IN, TotalAbort, Merged, Sought)),
 }
 UNSTABLE_BYTES_MAX = 64 << 20
 """What a peer may bring to a repair before it says `Join`."""

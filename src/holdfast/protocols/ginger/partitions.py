@@ -33,6 +33,7 @@ from holdfast.model.messages import (
     Rejected,
     Seek,
     SessionMessage,
+    Sought,
     Twig,
 )
 from holdfast.model.receipt_messages import NAMES_MAX, Finding
@@ -47,7 +48,8 @@ from holdfast.protocols.ginger.expecting import SUSPECT_TIMER, THE_ABSENT
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing import HealingBroker
 from holdfast.protocols.ginger.search import Search, SearchState
-from holdfast.protocols.ginger.seek_answers import Standing, answer_to
+from holdfast.protocols.ginger.seek_answers import Standing, answer_to, has_to_be_joined
+from holdfast.protocols.ginger.strays import Strays
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import CancelTimer, Disconnect, Effects, Report, Send, SetTimer
@@ -56,7 +58,6 @@ from holdfast.protocols.records import Record
 SEEK_TIMER = "seek"
 CONFIRM_SILENCES = 10
 """A question about a message waits for those out of reach as many times as long as a silence; then it is answered."""
-STRAYS_MAX = 32
 STRAY_TICKS = 8
 PROBE_TICKS = 4
 """Who only has to hear whether it was given up need not ask often."""
@@ -75,10 +76,9 @@ class PartitionBroker(HealingBroker):
         self._impatient: set[str] = set()
         self._settling_merge = False
         """Whether our new parent is handing over what was processed while we were out of its reach."""
-        self._strays: dict[str, Contact] = {}
-        """Brokers that were given up, where they were: one of them may be alive, in a tree of its own."""
-        self._stray = ""
-        """The one of them that was asked last."""
+        self.strays = Strays()
+        self._missing_asked = ""
+        """The one of those missing behind a lost child that was asked last."""
         self._asked_before: frozenset[BatchId] = frozenset()
         """Total batches that were asked of the lost neighbour before we turned to its side."""
         self._tried: tuple[Contact, ...] = ()
@@ -125,6 +125,8 @@ class PartitionBroker(HealingBroker):
     def _handle_from_neighbour(self, peer: str, message: SessionMessage) -> None:
         if isinstance(message, Merged):
             self._merged(peer)
+        elif isinstance(message, Sought):
+            self._sought(message)
         else:
             super()._handle_from_neighbour(peer, message)
 
@@ -250,7 +252,7 @@ class PartitionBroker(HealingBroker):
                 self._resume_search(reason)
             return
         if known:
-            self._note_stray(name)
+            self.strays.note(name, self.view.near())
         if known and name == self.parent:
             self._tried += self.view.contact_of(name)
             self._part_broke = self._part_broke or bool(self.view.lost)
@@ -259,13 +261,6 @@ class PartitionBroker(HealingBroker):
             if name != self.parent:
                 self._recount()
         super().suspect(name, epoch, reason)
-
-    def _note_stray(self, name: str) -> None:
-        for contact in (one for one in self.view.near() if one.name == name):
-            self._strays.pop(name, None)
-            self._strays[name] = contact
-        while len(self._strays) > STRAYS_MAX:
-            del self._strays[next(iter(self._strays))]
 
     # ----------------------------------------------------------------------------------------------------- going apart
 
@@ -317,8 +312,8 @@ class PartitionBroker(HealingBroker):
             missed = tuple(contact for contact in line if contact.name == old)
         for contact in missed:
             flush.waiting[contact.name] = Twig(contact.name, "broker", contact.epoch, contact.address)
-        if not flush.silent:
-            self._inherit(tuple(one for one in inherited if one.name != old))
+        passed_over = {old, *(contact.name for contact in missed)}
+        self._inherit(tuple(one for one in inherited if one.name not in passed_over))
         self._tell_down()
         self._recount()
         return flush
@@ -344,12 +339,20 @@ class PartitionBroker(HealingBroker):
         if absence is None:
             return
         if absence.to_parent:
+            self.absences.unite(absence)
             # The others take this epoch for dead; they have to be able to tell us from it.
             self._begin_epoch()
             absence.contacts += absence.last_resorts(self.name, self.config.parent)
             self.view.revive((contact.name, contact.epoch) for contact in absence.contacts)
             self.view.lost = absence.contacts
         self._keep_seeking()
+
+    def _give_up_absence(self, absence: Absence) -> None:
+        super()._give_up_absence(absence)
+        if absence.to_parent and self.parent is None and self.absences.of_parent() is None:
+            # Our part looks for nobody any more: others who insist may join it.
+            self.view.lost = ()
+            self._tell_down()
 
     def _keep_seeking(self) -> None:
         if not self._seeking:
@@ -383,30 +386,25 @@ class PartitionBroker(HealingBroker):
     def _is_short(self) -> bool:
         """Whether this is a root that counts fewer brokers than there should be, and knows where some were."""
         is_root = self.parent is None and self.phase is Phase.SERVING
-        return is_root and bool(self._strays) and self.census.brokers > self.census.size
+        return is_root and bool(self.strays) and self.census.brokers > self.census.size
 
     def _ask_a_stray(self, now: float) -> None:
-        """Ask one of those that were given up whether it is in another tree.
-
-        1. 0 and 1 lose each other, and each finds the connection closed: each takes the other for dead.
-        2. Both are roots now. Nobody was missed, so nobody looks for anybody, and there are two trees for ever.
-        """
-        name, contact = next(iter(self._strays.items()))
-        del self._strays[name]
-        self._strays[name] = contact
-        if name not in self.hub.links and not self._flushes and self.absences.of_parent() is None:
-            self._stray = name
-            self._probes.add(name)
-            self.hub.out.append(CancelTimer(SUSPECT_TIMER + name))
-            self.hub.dial(name, now, contact.address)
+        """Ask one of those that were given up whether it is in another tree."""
+        stray = self.strays.next()
+        if stray.name not in self.hub.links and not self._flushes and self.absences.of_parent() is None:
+            self.strays.asked = stray.name
+            self._probe(stray, now)
 
     def _look_for_stray(self, name: str) -> None:
-        """It is alive, in another tree: join that, or have it join us. Nobody has kept anything for the other."""
-        contact = self._strays.get(name)
+        """It is alive, in another tree: join that, or have it join us."""
+        contact = self.strays.get(name)
         if contact is not None and self.parent is None and not self._flushes and self.absences.of_parent() is None:
             self.hub.out.append(Report("stray", peer=name, detail="it is in another tree"))
             self.view.lost = (contact,)
-            self._inherit((contact,))
+            self.view.revive([(contact.name, contact.epoch)])
+            self.absences.look_for(contact, self._now)
+            self._ask_for_all()
+            self._keep_seeking()
             self._begin_epoch()
             self._tell_down()
 
@@ -424,9 +422,11 @@ class PartitionBroker(HealingBroker):
 
     def _seek(self, now: float) -> None:
         """Ask one of those whom we have lost whether it is there."""
+        absence = self.absences.of_parent()
+        if absence is not None and self._is_short() and self._ticks % STRAY_TICKS == 0:
+            self.strays.widen(absence)
         if any(flush.key for flush in self._flushes) or not self.search.has_time():
             return
-        absence = self.absences.of_parent()
         if absence is not None and absence.contacts:
             self.search.ask_next(absence, now)
         else:
@@ -441,20 +441,31 @@ class PartitionBroker(HealingBroker):
                     self._ask_the_lost(absence, now)
 
     def _ask_the_lost(self, absence: Absence, now: float) -> None:
-        """Ask a lost child whether it has given us up, or has begun anew: nobody may be there to tell us."""
+        """Ask a lost child whether it has given us up, or has begun anew: nobody may be there to tell us.
+
+        And, one at a time, those who are missing with it. They may be in the tree by now, far away:
+        1. 0 has lost 1, with 2 behind it. 1 begins anew, and 0 takes it in.
+        2. 2 insists on joining 1. Nobody else tells 0, which would keep everything for 2 for ever.
+        """
         for contact in absence.contacts:
-            if contact.name not in self.hub.links:
-                self._probes.add(contact.name)
-                self.hub.out.append(CancelTimer(SUSPECT_TIMER + contact.name))
-                self.hub.dial(contact.name, now, contact.address)
+            self._probe(contact, now)
+        for contact in absence.next_missing():
+            self._missing_asked = contact.name
+            self._probe(contact, now)
+
+    def _probe(self, contact: Contact, now: float) -> None:
+        if contact.name not in self.hub.links:
+            self._probes.add(contact.name)
+            self.hub.out.append(CancelTimer(SUSPECT_TIMER + contact.name))
+            self.hub.dial(contact.name, now, contact.address)
 
     def link_opened(self, link: Link, fresh: bool) -> None:
         if link.dialler and self.search.is_asking(link.peer):
-            self.search.say(self.absences.of_parent())
-        elif link.peer in self._probes and (self.absences.find(link.peer) or link.peer in self._strays):
+            self.search.say(self.absences.of_parent(), self.config.address)
+        elif link.peer in self._probes and (self.absences.of(link.peer) or self.strays.get(link.peer)):
             # It does not take us for dead. Perhaps it is not the one any more whom we have lost.
             lost = {one.name: one.epoch for absence in self.absences for one in absence.contacts}
-            for stray in self._strays.values():
+            for stray in self.strays:
                 lost.setdefault(stray.name, stray.epoch)
             self.hub.send(link.peer, Seek(tuple(lost.items()), root=self.view.root()))
         else:
@@ -472,11 +483,15 @@ class PartitionBroker(HealingBroker):
         return super().peer_down(peer, now)
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
-        if link.peer in self._probes and link.peer == self._stray and refusal.code == "excluded":
+        if link.peer in self._probes and link.peer == self.strays.asked and refusal.code == "excluded":
             # Each of the two has given the other up. It will know us by our next epoch, and say where it is.
             self._drop_probe(link.peer)
             self._begin_epoch()
             self._tell_down()
+            return
+        if link.peer in self._probes and link.peer == self._missing_asked and refusal.code == "excluded":
+            # It has heard that we are dead from the root of its part, which looks for us.
+            self._drop_probe(link.peer)
             return
         if link.peer in self._probes and refusal.code in ("moved", "late", "elsewhere", "apart"):
             self._drop_probe(link.peer)
@@ -485,7 +500,7 @@ class PartitionBroker(HealingBroker):
             elif refusal.code == "moved":
                 self._reborn(link.peer)
             else:
-                self._strays.pop(link.peer, None)
+                self.strays.forget(link.peer)
                 self._returned_elsewhere(link.peer)
             return
         if self.search.is_returning_to(link.peer):
@@ -523,11 +538,29 @@ class PartitionBroker(HealingBroker):
         answer = answer_to(seek, link.peer, self.view, Standing(self._life, self._is_expected(link.peer), settles))
         if isinstance(answer, Refusal):
             self.hub.refuse(link.peer, answer)
+            if has_to_be_joined(seek, link.peer, self.view):
+                self._sought(Sought(Contact(link.peer, link.session, seek.address)))
             return
         if not answer.kept or (seek.keeper not in ("", self.name) and self.absences.of(link.peer) is None):
             # It is expected, but because its keeper is lost, and with that what was kept for it.
             self._insisting.add(link.peer)
         self.hub.send(link.peer, answer)
+
+    def _sought(self, sought: Sought) -> None:
+        """The root of another part has asked here, and it is our part that has to join it.
+
+        1. 1 and 2 have lost 0, which is dead by now. 2 was told that 1 is dead, so 2 looks for 0 alone.
+        2. 1 asks 2, and insists. Of the two the one with the larger name joins the other: that is 2.
+        3. If 2 does not hear that 1 is there, it looks for 0 for ever, and there are two trees.
+        """
+        if self.parent is not None:
+            self._send(self.parent, sought)
+            return
+        absence = self.absences.of_parent()
+        if absence is not None and not absence.knows(sought.root.name):
+            absence.contacts += (sought.root,)
+            self.view.lost += (sought.root,)
+            self._tell_down()
 
     def _on_found(self, link: Link) -> None:
         """Join it with everything that was processed here since, and be its child again."""

@@ -87,11 +87,11 @@ class Search:
             self._hub.out.append(CancelTimer(SUSPECT_TIMER + contact.name))
             self._hub.dial(contact.name, now, contact.address)
 
-    def say(self, absence: Absence | None) -> None:
-        """The contact is there: ask it."""
+    def say(self, absence: Absence | None, address: str) -> None:
+        """The contact is there: ask it. `address` is our own."""
         lost = () if absence is None else tuple((one.name, one.epoch) for one in absence.contacts)
         keeper = "" if absence is None else absence.parent
-        self._hub.send(self.contact, Seek(lost, self.insists, keeper, self._hub.name))
+        self._hub.send(self.contact, Seek(lost, self.insists, keeper, self._hub.name, address))
 
     def unheard(self, absence: Absence | None) -> None:
         """The connection to the contact is gone, or there was none."""

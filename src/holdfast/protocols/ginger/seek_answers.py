@@ -7,6 +7,7 @@ is `Found`, if the root may join, or a refusal that says whether another broker 
 - `elsewhere`: the keeper, the broker that was lost first, may be alive, and would keep what the part lacks.
 - `late`: nobody keeps it any more.
 - `apart`: this broker is in another tree, whose root does not look for the one that asks.
+- `not-ready`: of two roots that look for each other, the one whose name is larger comes to the other.
 """
 
 from msgspec import Struct
@@ -29,10 +30,14 @@ class Standing(Struct, frozen=True):
 def answer_to(seek: Seek, root: str, view: TreeView, standing: Standing) -> Found | Refusal:
     """The answer to the root of that name."""
     epoch = dict(seek.lost).get(view.name, -1)
-    if epoch >= standing.life and standing.is_expected:
-        return Found()
-    if not seek.keeper and any(one.name == root for one in view.lost):
-        # It only asks what became of us, and will hear from the root of our part.
+    if any(one.name == root for one in view.lost):
+        if not seek.keeper:
+            # It only asks what became of us, and will hear from the root of our part.
+            return Found()
+        if root < view.root():
+            # Each would join the other.
+            return Refusal("not-ready", f"{view.root()}, the root above {view.name}, looks for {root} and will come")
+    if seek.keeper and epoch >= standing.life and standing.is_expected:
         return Found()
     if seek.root == view.root():
         # Nobody has to look for it, nor keep anything for it.
@@ -47,6 +52,12 @@ def answer_to(seek: Seek, root: str, view: TreeView, standing: Standing) -> Foun
         # Where the keeper can be reached from here, it will be from there.
         return Refusal("elsewhere", f"{seek.keeper} may keep what {root} lacks: ask it")
     return Refusal("late", f"{view.name} does not keep what {root} lacks any more")
+
+
+def has_to_be_joined(seek: Seek, root: str, view: TreeView) -> bool:
+    """Whether the part that insists stays a tree of its own until our part, which looks for others, joins it."""
+    is_other = seek.root != view.root() and all(one.name != root for one in view.chain)
+    return seek.insists and bool(view.lost) and is_other and root < view.root()
 
 
 def _may_adopt(root: str, view: TreeView) -> bool:
