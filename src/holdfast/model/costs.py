@@ -29,6 +29,7 @@ from holdfast.model.messages import (
 )
 from holdfast.model.name_messages import Named
 from holdfast.model.relay_messages import Relay
+from holdfast.model.slow_messages import Skipped
 
 SMALL_COST_BYTES = 64
 SMALL_ENTRY_BYTES = 8
@@ -78,6 +79,11 @@ def _of_request(message: Subscribe | Unsubscribe) -> int:
     return SMALL_COST_BYTES + _of_interest(message.pattern, message.where)
 
 
+def _of_skipped(message: Skipped) -> int:
+    texts = sum(SMALL_ENTRY_BYTES + len(pattern) + len(where) for pattern, where, _ in message.entries)
+    return SMALL_COST_BYTES + texts + sum(SMALL_ENTRY_BYTES + len(name) for name, _ in message.numbers)
+
+
 _WEIGHTS: dict[type, Callable[[Any], int]] = {
     TotalRequest: lambda message: message.batch.cost_bytes,
     Unstable: lambda message: message.batch.cost_bytes,
@@ -97,6 +103,7 @@ _WEIGHTS: dict[type, Callable[[Any], int]] = {
     Move: lambda message: _of_interests(message.interests),
     Numbers: lambda message: SMALL_COST_BYTES + 64 * len(message.processed),
     Named: lambda message: SMALL_COST_BYTES + 64 * len(message.entries),
+    Skipped: _of_skipped,
     **dict.fromkeys(URGENT, lambda _: 0),
 }
 """What weighs more, or less, than a small message."""

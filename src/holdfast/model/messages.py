@@ -30,6 +30,7 @@ from holdfast.model.land_messages import Admission, Admitted, Farewell, Surround
 from holdfast.model.name_messages import Named, Recall, Recalled
 from holdfast.model.receipt_messages import CLEAN, UNKNOWN_AGE_S, Age, Finding
 from holdfast.model.relay_messages import Relay, Standing
+from holdfast.model.slow_messages import SLOW_S, Skipped, Slow, SlowSeconds
 from holdfast.model.terms import Contact, Counter, Text, Where
 
 WIRE_VERSION = 3
@@ -56,13 +57,17 @@ class Subscribe(Struct, frozen=True, array_like=True, tag=21, gc=False):
     """The sender wants what matches; `SubscribeAck` says that every broker behind the receiver knows.
 
     A client's subscription that `spills` is one for whose messages somebody else stands in: if the client does not take
-    them in time its broker leaves them out.
+    them in time its broker leaves them out. Of another one `slow` says what its broker does then, for `disconnect`
+    after `slow_s` seconds; `dropped` is how many messages the client itself has dropped of it, for people to see.
     """
 
     token: Counter
     pattern: TopicText
     where: Where
     spills: bool = False
+    slow: Slow = "block"
+    slow_s: SlowSeconds = SLOW_S
+    dropped: Counter = 0
 
 
 class SubscribeAck(Struct, frozen=True, array_like=True, tag=22, gc=False):
@@ -70,11 +75,15 @@ class SubscribeAck(Struct, frozen=True, array_like=True, tag=22, gc=False):
 
 
 class Unsubscribe(Struct, frozen=True, array_like=True, tag=23, gc=False):
-    """The sender takes a subscription back; `UnsubscribeAck` says that nothing more will come because of it."""
+    """The sender takes a subscription back; `UnsubscribeAck` says that nothing more will come because of it.
+
+    `slow`: the client has ended the subscription because its application did not read.
+    """
 
     token: Counter
     pattern: TopicText
     where: Where
+    slow: bool = False
 
 
 class UnsubscribeAck(Struct, frozen=True, array_like=True, tag=24, gc=False):
@@ -398,6 +407,7 @@ SessionMessage = (
     | Farewell
     | Hole
     | Crossed
+    | Skipped
 )
 
 # ------------------------------------------------------------------------------------------------------- frames

@@ -5,8 +5,8 @@ with one guarantee into a batch until the driver settles (so an idle client send
 batches), and keeps what was not accepted. What comes in is passed on once per message, however many of the client's
 subscriptions match; after an unsubscription nothing that only it wanted comes through.
 
-Bounds: the driver awaits while `backlog_bytes` is over its limit; deliveries that the application has not consumed
-take up the link's window, and then the broker waits.
+Bounds: the driver awaits while `backlog_bytes` is over its limit; deliveries that the driver has not said to be
+consumed take up the link's window, and then the broker waits, or does what the subscriptions ask for (`wishes`).
 """
 
 from collections import deque
@@ -30,13 +30,13 @@ from holdfast.model.messages import (
     Refusal,
     Rejected,
     SessionMessage,
-    Subscribe,
     SubscribeAck,
     Unsubscribe,
     UnsubscribeAck,
 )
 from holdfast.model.name_messages import Recall, Recalled
 from holdfast.model.receipt_messages import CLEAN, Finding
+from holdfast.model.slow_messages import SLOW_S, Skipped, Slow
 from holdfast.model.trace import CROSSED
 from holdfast.protocols.client_hub import ClientHub
 from holdfast.protocols.config import ClientConfig
@@ -53,11 +53,13 @@ from holdfast.protocols.node import (
     Effects,
     Ended,
     Failed,
+    Missing,
     Report,
     SetTimer,
 )
 from holdfast.protocols.routing import RoutingTable
 from holdfast.protocols.runs import IMPLICIT_KEYS, SHARE_BYTES, TOTAL_SHARE_BYTES, Run, column_bytes, padded
+from holdfast.protocols.wishes import Wishes
 from holdfast.protocols.witness import PublishTimes, Witness, answered
 
 GIVE_UP_TIMER = "give-up"
@@ -90,8 +92,7 @@ class ClientNode:
         self._wanted: dict[tuple[str, str], int] = {}
         self._confirmed: set[tuple[str, str]] = set()
         """What we want that is known everywhere."""
-        self._spilling: dict[tuple[str, str], None] = {}
-        """Those of them of which the broker may leave out what we do not take in time."""
+        self._wishes = Wishes()
         self._table = RoutingTable()
         self._uneaten: dict[tuple[str, int], SessionMessage] = {}
         self._holes = HolesHeard()
@@ -177,43 +178,56 @@ class ClientNode:
             batch = make_batch(self.name, run.first, run.topic, run.guarantee, run.payloads, keys, attributes)
             self._batches.append(batch)
 
-    def subscribe(self, pattern: str, where: str, now: float, spills: bool = False) -> tuple[int, Effects]:
+    def subscribe(
+        self,
+        pattern: str,
+        where: str,
+        now: float,
+        spills: bool = False,
+        slow: Slow = "block",
+        slow_s: float = SLOW_S,
+    ) -> tuple[int, Effects]:
         """Ask for a subscription; `Completed(token)` says that it is confirmed everywhere.
 
-        Where it `spills` the broker may leave out what we do not take in time: somebody else has it for us.
+        Where it `spills` the broker may leave out what we do not take in time: somebody else has it for us. Else `slow`
+        says what the broker does then.
         """
         self._check_open("subscribe")
-        if not spills:
-            self._spilling.pop((pattern, where), None)
-        elif (pattern, where) not in self._wanted:
-            self._spilling[pattern, where] = None
+        interest = (pattern, where)
+        self._wishes.add(interest, None if spills else slow, slow_s)
         self._table.add(pattern, where, self.name)
-        self._wanted[pattern, where] = self._wanted.get((pattern, where), 0) + 1
-        return self._request("subscribe", pattern, where, lambda token: Subscribe(token, pattern, where, spills), now)
+        self._wanted[interest] = self._wanted.get(interest, 0) + 1
+        return self._request("subscribe", pattern, where, lambda token: self._wishes.subscribe(token, interest), now)
 
-    def unsubscribe(self, pattern: str, where: str, now: float) -> tuple[int, Effects]:
-        """Take one subscription back; nothing that only it wanted comes through from now on."""
+    def unsubscribe(
+        self, pattern: str, where: str, now: float, slow: Slow | None = "block", too_slow: bool = False
+    ) -> tuple[int, Effects]:
+        """Take one subscription back, one of that kind; nothing that only it wanted comes through from now on."""
         self._check_open("unsubscribe")
         if (pattern, where) not in self._wanted:
             raise LocalMisuse(f"client {self.name} has no subscription to {pattern!r} where {where!r}")
-        if not self._want_one_less(pattern, where):
+        if not self._want_one_less(pattern, where, slow):
             self._tokens += 1
-            return self._tokens, [Completed(self._tokens)]
+            return self._tokens, [*self._hub.take(), Completed(self._tokens)]
         self._hub.out.append(Report("unsubscribe", pattern=pattern, where=where))
         # A confirmation that is still under way says nothing of a subscription that is taken back before it comes.
         for token, request in self._requests.items():
             if request == ("subscribe", pattern, where):
                 self._requests[token] = ("subscribe and leave", pattern, where)
-        return self._request("unsubscribe", pattern, where, lambda token: Unsubscribe(token, pattern, where), now)
+        return self._request(
+            "unsubscribe", pattern, where, lambda token: Unsubscribe(token, pattern, where, too_slow), now
+        )
 
-    def _want_one_less(self, pattern: str, where: str) -> bool:
-        """Whether that was the last subscription of this kind."""
+    def _want_one_less(self, pattern: str, where: str, slow: Slow | None) -> bool:
+        """Whether that was the last subscription with this pattern and filter."""
         left = self._wanted.pop((pattern, where), 1) - 1
+        if self._wishes.remove((pattern, where), slow) and self.attached:
+            self._hub.send(self._broker, self._wishes.subscribe(0, (pattern, where)))
         if left:
             self._wanted[pattern, where] = left
         else:
             self._table.remove(pattern, where, self.name)
-            self._spilling.pop((pattern, where), None)
+            self._wishes.forget((pattern, where))
             self._confirmed.discard((pattern, where))
             self._witness.unsubscribed((pattern, where))
         return not left
@@ -268,6 +282,13 @@ class ClientNode:
         self._witness.taken(batch)
         return self._witness.is_asked
 
+    def dropped(self, pattern: str, where: str, batch: Batch, reason: str = "") -> None:
+        """A subscription has dropped these, which its application did not read; with a `reason` that is reported."""
+        self._witness.dropped(batch)
+        self._wishes.dropped((pattern, where), batch.count)
+        if reason:
+            self._hub.out.append(Report("gap", pattern=pattern, where=where, peer=self._broker, detail=reason))
+
     def hurry(self, seq: int) -> None:
         """Somebody waits for publication `seq` to be accepted: with the next `settle` the broker is asked to say so."""
         self._awaited_seq = max(self._awaited_seq, seq)
@@ -295,6 +316,9 @@ class ClientNode:
     def timer(self, name: str, now: float) -> Effects:
         if not self._hub.timer(name, now) and name == GIVE_UP_TIMER and not self.attached:
             self._hub.end(self._broker, f"no answer from the broker for {self.config.give_up_s:g} s")
+        elif name == BEAT_TIMER and self.attached:
+            for told in self._wishes.untold():
+                self._hub.send(self._broker, told)
         return self._hub.take()
 
     def peer_up(self, peer: str, now: float) -> Effects:
@@ -439,16 +463,18 @@ class ClientNode:
                 self.next_seq, self.accepted_seq = message.last + 1, message.last
             self._on_done(message.token)
         elif isinstance(message, Confirm):
-            self._witness.on_confirm(message, self._now, self._spilling)
+            self._witness.on_confirm(message, self._now, self._wishes.spilling)
+        elif isinstance(message, Skipped):
+            self._on_skipped(link, message)
         elif isinstance(message, Crossed):
             self._on_crossed(link, message)
         elif isinstance(message, Hole):
             # A subscription that is not confirmed yet is owed nothing; for one that spills somebody else stands in.
-            self._hub.out += self._holes.hear(message, link.peer, bool(self._confirmed - self._spilling.keys()))
+            self._hub.out += self._holes.hear(message, link.peer, bool(self._confirmed - self._wishes.spilling.keys()))
         elif isinstance(message, Rejected):
             verb, pattern, where = self._requests.pop(message.token, ("", "", ""))
             if verb == "subscribe":
-                self._want_one_less(pattern, where)
+                self._want_one_less(pattern, where, "block")
             self._hub.out.append(Failed(message.token, message.first, message.last, message.reason))
         else:
             raise PeerViolation(f"{link.peer} sent a client {type(message).__name__}, which only brokers take")
@@ -461,6 +487,19 @@ class ClientNode:
             )
         self.crossed.note(message)
         self._hub.out += [Report(CROSSED, seq=seq) for seq in range(first, last + 1)]
+
+    def _on_skipped(self, link: Link, message: Skipped) -> None:
+        """The broker has dropped here what we did not take: the subscriptions that it names miss it."""
+        missed = {
+            (pattern, where): count for pattern, where, count in message.entries if (pattern, where) in self._wanted
+        }
+        if message.more:
+            missed = dict.fromkeys(self._wishes.that_drop(), 0) | missed
+        if missed:
+            broker = self._hub.said.node if self._hub.said is not None else link.peer
+            reason = f"{self.name} did not take what broker {broker} had for it"
+            only = tuple((*interest, count) for interest, count in missed.items())
+            self._hub.out += [Report("gap", peer=link.peer, detail=reason), Missing(reason, only)]
 
     def _on_publish(self, link: Link, message: Publish) -> None:
         self._hand_over(link, message, message.batch)

@@ -47,7 +47,7 @@ from holdfast.protocols.links import Link
 from holdfast.protocols.names import NameBook, taking_from
 from holdfast.protocols.node import Effects, Report
 from holdfast.protocols.publishers import PublicationRefused, PublisherMemory, accept_publication, request_problem
-from holdfast.protocols.spilling import Spilling
+from holdfast.protocols.slow_readers import SlowReaders
 
 
 class Phase(Enum):
@@ -81,7 +81,8 @@ class EdgeBroker(ABC):
             self.name, self._brokers, self._send, taking_from(self.hub, self._note_given_up), self._highest
         )
         self.hub.taken = self.names.refusal
-        self.spilling = Spilling(self.hub.links, config.link.backlog_bytes_max // 2)
+        self.slow_readers = SlowReaders(self.hub.links, config.link.backlog_bytes_max)
+        self.hub.are_waited_for = self.slow_readers.are_waited_for
         self.holes = HoleNotices(
             config.name, incarnation, self._send, self._told_of_holes, self.hub.report, lambda: self._now
         )
@@ -207,7 +208,7 @@ class EdgeBroker(ABC):
 
     def link_ended(self, link: Link, reason: str) -> None:
         self._detached_at.pop(link.peer, None)
-        self.spilling.forget(link.peer)
+        self.slow_readers.forget(link.peer)
         self.allowances.forget(link.peer)
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
         if link.kind == "client":
@@ -271,7 +272,8 @@ class EdgeBroker(ABC):
                 self._send(link.peer, Rejected(message.token, 0, 0, problem))
                 taken = None
             elif not isinstance(message, Confirm):
-                self.spilling.note(link.peer, message)
+                self.slow_readers.note(link.peer, message)
+                self.hub.wait_no_longer(link.peer)
         if taken is not None:
             self._take(link, taken, message)
         else:
@@ -351,12 +353,26 @@ class EdgeBroker(ABC):
                 self.hub.end(peer, f"{peer} was away for {now - since:.1f} s", say=False)
         # Time counts from a full buffer on: who was idle for long before is not to blame.
         self._congested_at = {peer: self._congested_at.get(peer, now) for peer in self.hub.congested}
-        for peer, since in self._congested_at.items():
+        for peer, since in list(self._congested_at.items()):
             link = links[peer]
             idle_s = now - max(since, link.progress_at)
             if link.kind == "client" and idle_s >= config.stall_s:
-                self.given_up.note(peer, self._interests_of(peer), now)
-                self.hub.end(peer, f"{peer} took nothing from a full buffer for {idle_s:.1f} s")
+                self._end_slow(peer, f"{peer} took nothing from a full buffer for {idle_s:.1f} s")
+        for peer, reason in self.slow_readers.too_slow(now):
+            self._end_slow(peer, reason)
+
+    def _end_slow(self, peer: str, reason: str) -> None:
+        self.given_up.note(peer, self._interests_of(peer), self._now)
+        self.hub.end_slow(peer, reason)
+
+    def slow_status(self) -> dict[str, object]:
+        """What a broker says of clients that do not take what they asked for."""
+        return {
+            "left_out": dict(self.slow_readers.left_out),
+            "slow": self.slow_readers.status(),
+            "dropped_messages": self.slow_readers.dropped_total,
+            "slow_ended": self.hub.slow_ended + self.slow_readers.ended_total,
+        }
 
     def _note_given_up(self, peer: str) -> None:
         """Nobody can say any more what its application has got: receipts name it."""

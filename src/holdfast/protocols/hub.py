@@ -6,8 +6,12 @@ and redials. Its owner sees sessions only: a link opens, brings messages in orde
 Bounds. A link's backlog over `backlog_bytes_max` makes the node *congested* towards that peer: every other link stops
 getting new credit until the backlog has halved, so the pressure travels towards the publishers. It cannot close a
 circle: what waits for A->B waits for B->C with C != A, and the overlay is a tree. A client that lets a full backlog lie
-for `stall_s` loses its session, with a report; nobody waits for it longer. For one that is away nobody waits at all: it
-costs the bytes that are kept for it, up to `away_bytes_max`, and beyond that its session ends at once.
+for `stall_s` loses its session, with a report; nobody waits for it longer. For one that is away nobody waits at all,
+nor for one whose subscriptions ask for that (`protocols.slow_readers`): it costs the bytes that are kept for it, up to
+`away_bytes_max`, and beyond that its session ends at once.
+
+A client whose session ended because it took too little may not know: the connection was jammed. So the reason is kept
+(of the last `ENDED_MAX` such sessions), and it is told when it comes back to go on.
 """
 
 from collections.abc import Callable
@@ -40,6 +44,7 @@ ENDING = ("excluded", "moved", "late", "elsewhere", "apart", "unknown-session", 
 ACK_TIMER = "acks"
 BEAT_TIMER = "heartbeat"
 REDIAL_TIMER = "redial:"
+ENDED_MAX = 1024
 READY_SOON_S = 0.05
 """A broker that is told to come back later does so within this time, however often it is told."""
 
@@ -75,6 +80,12 @@ class Hub:
         """Raises `PeerViolation` for what a peer may not send in its place: see `protocols.border`."""
         self.is_broker: Callable[[str], bool] = lambda _name: False
         """Whether that is the name of a broker, as far as is known here: no client may have it."""
+        self.are_waited_for: Callable[[str], bool] = lambda _client: True
+        """Whether others wait while that client has too much to take."""
+        self._ended: dict[tuple[str, int], Refusal] = {}
+        """By client and session: why it was ended though the client may not know."""
+        self.slow_ended = 0
+        """How many sessions were ended for that reason."""
 
     # ------------------------------------------------------------------------------------------------- the node
 
@@ -105,13 +116,21 @@ class Hub:
             self._note_backlog(link)
 
     def _note_backlog(self, link: Link) -> None:
-        """More waits for that peer than others should add to, unless it is a client that is away."""
-        if link.kind == "client" and not link.is_open:
+        """More waits for that peer than others should add to, unless it is a client that nobody waits for."""
+        if self._is_left_alone(link):
             if link.backlog_bytes > self.config.away_bytes_max:
                 self._overfull.add(link.peer)
         elif link.peer not in self.congested:
             self.congested.add(link.peer)
             self.out.append(Report("congested", peer=link.peer))
+
+    def _is_left_alone(self, link: Link) -> bool:
+        return link.kind == "client" and not (link.is_open and self.are_waited_for(link.peer))
+
+    def wait_no_longer(self, peer: str) -> None:
+        """That client is not waited for any more, if it was: its subscriptions have changed."""
+        if peer in self.congested and not self.are_waited_for(peer):
+            self._relieve(peer)
 
     def consumed(self, link: Link, message: SessionMessage) -> None:
         """The owner is done with a message that this link brought."""
@@ -141,6 +160,18 @@ class Hub:
             self.out.append(Disconnect(peer, reason))
         self._forget(peer)
         self.owner.link_ended(link, reason)
+
+    def end_slow(self, peer: str, reason: str) -> None:
+        """End the session of a client that takes too little, and tell it so, now or when it comes back."""
+        link = self.links.get(peer)
+        if link is not None:
+            # Whatever passes from now on is gone for it, whichever broker it turns to.
+            refusal = Refusal("late", reason[:REASON_CHARACTERS_MAX])
+            self._ended[peer, link.session] = refusal
+            if len(self._ended) > ENDED_MAX:
+                del self._ended[next(iter(self._ended))]
+            self.slow_ended += 1
+            self.end(peer, reason, refusal=refusal)
 
     def refuse(self, peer: str, refusal: Refusal) -> None:
         """End that peer's session and tell it why; the owner knows, so it is not told."""
@@ -315,16 +346,19 @@ class Hub:
             self.out.append(SetTimer(ACK_TIMER, self.config.ack_delay_s))
 
     def overfull(self) -> list[str]:
-        """Clients that are away, and for whom more is kept than a session may cost: their sessions end now."""
+        """Clients that nobody waits for, and for whom more is kept than a session may cost: their sessions end now."""
         links = self.links
         if not self._overfull:
             return []
-        return sorted(peer for peer in self._overfull if peer in links and not links[peer].is_open)
+        return sorted(peer for peer in self._overfull if peer in links and self._is_left_alone(links[peer]))
 
     def _end_overfull(self) -> None:
         bytes_max = self.config.away_bytes_max
         for peer in self.overfull():
-            self.end(peer, f"more than {bytes_max} bytes were kept for {peer} while it was away", say=False)
+            if self.links[peer].is_open:
+                self.end_slow(peer, f"{peer} did not take what it asked for: more than {bytes_max} bytes were kept")
+            else:
+                self.end(peer, f"more than {bytes_max} bytes were kept for {peer} while it was away", say=False)
         self._overfull.clear()
 
     def _acknowledge(self) -> None:
@@ -405,7 +439,7 @@ class Hub:
             return Refusal("misuse", f"{hello.node} begins a session of which it has {hello.received} messages already")
         if hello.resume:
             unknown = Refusal("unknown-session", f"{self.name} does not know this session of {hello.node} (any more)")
-            return self.taken(hello.node) or unknown
+            return self.taken(hello.node) or self._ended.get((hello.node, hello.session)) or unknown
         return None
 
     def _welcome(self, link: Link, hello: Hello, now: float, fresh: bool) -> None:

@@ -22,6 +22,7 @@ by one; consumed <= received cost; credit never shrinks.
 """
 
 from collections import deque
+from collections.abc import Callable
 from enum import Enum
 
 from msgspec import Struct
@@ -29,6 +30,7 @@ from msgspec import Struct
 from holdfast.model.costs import cost_bytes
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import LAP, Ack, Data, Frame, Kind, SessionMessage
+from holdfast.model.slow_messages import Skipped
 from holdfast.model.wire import carried
 from holdfast.protocols.config import LinkConfig
 
@@ -217,6 +219,51 @@ class Link:
         while waiting and (waiting[0].is_urgent or self._may_send(waiting[0].start)):
             frames.append(self._send_now())
         return frames
+
+    def skip(self, skipped: Skipped) -> None:
+        """Say, behind what waits, that something was left out there; what says so already says it of this, too."""
+        last = self.waiting[-1]
+        if isinstance(last.message, Skipped) and last.seq > self.transmitted:
+            last.message = last.message.joined(skipped)
+            last.stop = self.queued_bytes = last.start + cost_bytes(last.message)
+        else:
+            self.send(skipped)
+
+    def drop_oldest(self, bytes_left: int, account: Callable[[SessionMessage], Skipped | None]) -> bool:
+        """Drop messages that never left, the oldest first, until no more than that waits; whether there were any.
+
+        `account` says of a message what stands in its place, or `None` if it has to stay. Messages that are next to
+        each other are dropped into one place; those that stay get the numbers that are free then.
+        """
+        excess = self.backlog_bytes - bytes_left
+        waiting, self.waiting = self.waiting, deque()
+        dropped_bytes = 0
+        for item in waiting:
+            if item.seq <= self.transmitted:
+                self.waiting.append(item)
+                continue
+            skipped = account(item.message) if dropped_bytes < excess else None
+            if skipped is not None:
+                dropped_bytes += item.stop - item.start
+            self._put_back(item, skipped)
+        if self.waiting:
+            self.queued, self.queued_bytes = self.waiting[-1].seq, self.waiting[-1].stop
+        return dropped_bytes > 0
+
+    def _put_back(self, item: _Item, skipped: Skipped | None) -> None:
+        """Append what waited to `waiting`, or what stands in its place, with the next number and cost."""
+        message = item.message if skipped is None else skipped
+        last = self.waiting[-1] if self.waiting else None
+        never_left = last is not None and last.seq > self.transmitted
+        if last is not None and never_left and isinstance(message, Skipped) and isinstance(last.message, Skipped):
+            last.message = last.message.joined(message)
+            last.stop = last.start + cost_bytes(last.message)
+            return
+        cost = item.stop - item.start if skipped is None else cost_bytes(skipped)
+        if last is not None:
+            item.seq, item.start = last.seq + 1, last.stop
+        item.message, item.stop = message, item.start + cost
+        self.waiting.append(item)
 
     def on_ack(self, received: int, credit: int, now: float) -> list[Frame]:
         """What the peer has need not be kept; what it has room for may go."""

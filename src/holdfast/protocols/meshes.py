@@ -275,10 +275,10 @@ class MeshBroker(EdgeBroker):
 
     def _deliver_here(self, batch: Batch) -> None:
         for client, filters in self.clients.route(batch.topic).items():
-            if self.spilling.leaves_out(client, batch.topic, batch.count):
-                continue
-            for part in batch.matching(filters):
-                self._send(client, Publish(part))
+            parts = batch.matching(filters)
+            if parts and not self.slow_readers.leaves_out(client, batch):
+                for part in parts:
+                    self._send(client, Publish(part))
 
     def _confirm(self, peer: str, confirm: Confirm) -> None:
         behind = list(self.clients.route(confirm.topic))
@@ -299,7 +299,7 @@ class MeshBroker(EdgeBroker):
             "clients": sorted(name_of(link.peer) for link in links if link.kind == "client"),
             "links": {link.peer: link.state.value for link in links},
             "backlog_bytes": {link.peer: link.backlog_bytes for link in links if link.backlog_bytes},
-            "left_out": dict(self.spilling.left_out),
+            **self.slow_status(),
             "subscriptions": len(self.clients),
             "members": list(self.members),
             "roster": self.roster.number,

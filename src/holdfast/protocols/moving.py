@@ -24,13 +24,13 @@ from holdfast.model.messages import (
     Publish,
     Refusal,
     SessionMessage,
-    Subscribe,
     Twig,
     Unstable,
     Upward,
     View,
 )
 from holdfast.model.receipt_messages import CLEAN, Finding
+from holdfast.model.slow_messages import Skipped
 from holdfast.model.terms import Contact
 from holdfast.protocols.client_log import HERE, ClientLog, flag_of
 from holdfast.protocols.clients import GIVE_UP_TIMER, ClientNode
@@ -38,7 +38,7 @@ from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.last_numbers import in_parts, note_number
 from holdfast.protocols.links import Link, LinkState
-from holdfast.protocols.node import Accepted, Disconnect, Effects, Report, Send, SetTimer
+from holdfast.protocols.node import Accepted, Disconnect, Effects, Missing, Report, Send, SetTimer
 from holdfast.protocols.records import Record
 from holdfast.protocols.treeview import contacts_of_client
 from holdfast.protocols.wanted_parts import ahead_of_join, at_most
@@ -153,6 +153,14 @@ class MovingClient(ClientNode):
         self._log.released(record)
         self._log.renumber(record)
         self._hand_over(link, message, batch if last < batch.first else batch.part(last + 1, batch.last))
+
+    def _on_skipped(self, link: Link, message: Skipped) -> None:
+        for publisher, last in message.numbers:
+            note_number(self._processed, publisher, last)
+        if self._log is not None:
+            for _ in range(message.places):
+                self._came(self._log, None)
+        super()._on_skipped(link, message)
 
     def _came(self, log: ClientLog, record: Record | None) -> None:
         log.came(record, HERE)
@@ -319,6 +327,8 @@ class MovingClient(ClientNode):
             return
         self._fenced, self._old, self.attached = False, None, True
         self._settled_down()
+        if self._home:
+            self._doubt_drops()
         self._home = self._hub.said.node if self._hub.said is not None else ""
         self._learn(message.upward)
         joined, self._joined = self._joined, []
@@ -343,10 +353,18 @@ class MovingClient(ClientNode):
         self._witness.moved()
         for token, request in list(self._messages.items()):
             super()._send_request(token, self._up_to_date(request))
-        for pattern, where in self._spilling:
-            # The new broker knows what we want, but not that it may leave some of it out.
-            self._hub.send(self._broker, Subscribe(0, pattern, where, spills=True))
+        for told in self._wishes.all_if_special():
+            # The new broker knows what we want, but not what it is to do with what we do not take in time.
+            self._hub.send(self._broker, told)
         self._attach(link)
+
+    def _doubt_drops(self) -> None:
+        """What our last broker had dropped for us, and not told us yet, is not known to anybody any more."""
+        dropping = [interest for interest in self._wishes.that_drop() if interest in self._confirmed]
+        if dropping:
+            reason = f"broker {self._home} was lost, and may have dropped some for which {self.name} was too slow"
+            only = tuple((*interest, 0) for interest in dropping)
+            self._hub.out += [Report("gap", peer=self._home, detail=reason), Missing(reason, only)]
 
     def _accepted_up_to(self, seq: int) -> None:
         if seq > self.accepted_seq:

@@ -28,6 +28,7 @@ from msgspec import Struct
 from holdfast.model.batches import Attributes, Batch
 from holdfast.model.messages import Frame, Hello, Refusal
 from holdfast.model.receipt_messages import Finding
+from holdfast.model.slow_messages import SLOW_S, Slow
 
 # ------------------------------------------------------------------------------------------------------ effects
 
@@ -151,9 +152,14 @@ class Unconfirmed(Struct, frozen=True, gc=False):
 
 
 class Missing(Struct, frozen=True, gc=False):
-    """A broker has let something go that may be missing here; the session and its subscriptions live on."""
+    """A broker has let something go that may be missing here; the session and its subscriptions live on.
+
+    `only` these subscriptions miss something, if any are named: pattern, filter, and how many messages (0: it is not
+    known).
+    """
 
     reason: str
+    only: tuple[tuple[str, str, int], ...] = ()
 
 
 class Ended(Struct, frozen=True, gc=False):
@@ -281,11 +287,26 @@ class ClientCommands(Node, Protocol):
         """Take a publication and return its number; it leaves with the next `settle`."""
         ...
 
-    def subscribe(self, pattern: str, where: str, now: float) -> tuple[int, Effects]:
-        """Ask for a subscription; `Completed(token)` says that it is confirmed everywhere."""
+    def subscribe(
+        self,
+        pattern: str,
+        where: str,
+        now: float,
+        spills: bool = False,
+        slow: Slow = "block",
+        slow_s: float = SLOW_S,
+    ) -> tuple[int, Effects]:
+        """Ask for a subscription; `Completed(token)` says that it is confirmed everywhere.
+
+        `slow` is what the broker does with what this client does not take in time: see `protocols.slow_readers`.
+        """
         ...
 
-    def unsubscribe(self, pattern: str, where: str, now: float) -> tuple[int, Effects]: ...
+    def unsubscribe(
+        self, pattern: str, where: str, now: float, slow: Slow | None = "block", too_slow: bool = False
+    ) -> tuple[int, Effects]:
+        """Take one subscription back, one of that kind; `too_slow`: because its application does not read."""
+        ...
 
     def confirm(
         self, topic: str, seq: int, now: float, attributes: Attributes | None = None, taken: bool = False
@@ -306,6 +327,10 @@ class ClientCommands(Node, Protocol):
 
     def taken(self, batch: Batch) -> bool:
         """The application has them, all of this batch; whether somebody has asked, and waits for the next `settle`."""
+        ...
+
+    def dropped(self, pattern: str, where: str, batch: Batch, reason: str = "") -> None:
+        """A subscription has dropped these, which its application did not read; with a `reason` that is reported."""
         ...
 
     def hurry(self, seq: int) -> None:

@@ -74,7 +74,7 @@ class Witness:
 
     def __init__(self, name: str, answer: Callable[[ConfirmAck], None]) -> None:
         self._name, self._answer = name, answer
-        self._received = Received()
+        self._received, self._dropped = Received(), Received()
         self._untaken: dict[tuple[str, int], Batch] = {}
         """What was handed over and the application has yet to take, by publisher and first number."""
         self._confirmed_at: dict[Interest, float] = {}
@@ -85,6 +85,10 @@ class Witness:
         """The client has the messages; the application can take them."""
         self._received.add(batch)
         self._untaken[batch.publisher, batch.first] = batch
+
+    def dropped(self, batch: Batch) -> None:
+        """The client had the messages, and some subscription of it has dropped them unread."""
+        self._dropped.add(batch)
 
     def subscribed(self, interest: Interest, now: float) -> None:
         """A subscription is confirmed: from now on it is owed what is published."""
@@ -104,7 +108,7 @@ class Witness:
 
         For what spills somebody else stands in: it is not owed here.
         """
-        has = self._received.has(asked.publisher, asked.seq)
+        has = self._has(asked)
         if has:
             return self._when_taken(asked) if asked.taken else CLEAN
         if not self._is_owed(asked, now, spilling):
@@ -112,6 +116,13 @@ class Witness:
         if has is None:
             return Finding(broken=f"{self._name} does not remember what it got so long ago")
         return Finding(lacking=1, lack=(self._name,))
+
+    def _has(self, asked: Confirm) -> bool | None:
+        """Whether the application has that message, or can have it; `None` if that is forgotten."""
+        dropped = self._dropped.has(asked.publisher, asked.seq)
+        if dropped is False:
+            return self._received.has(asked.publisher, asked.seq)
+        return False if dropped else None
 
     def _is_owed(self, asked: Confirm, now: float, spilling: Collection[Interest]) -> bool:
         for interest, confirmed_at in self._confirmed_at.items():
@@ -150,10 +161,12 @@ class Witness:
             return
         asked, self._asked = self._asked, []
         for one in asked:
-            if self._is_untaken(one):
+            if self._has(one) and self._is_untaken(one):
                 self._asked.append(one)
             else:
-                self._answer(ConfirmAck(one.token))
+                # What was dropped while the question waited, the application will never take.
+                finding = CLEAN if self._has(one) else Finding(lacking=1, lack=(self._name,))
+                self._answer(ConfirmAck(one.token, finding))
 
     def moved(self) -> None:
         """The session goes on at another broker, which asks again."""

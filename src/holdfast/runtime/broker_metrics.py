@@ -20,6 +20,9 @@ def broker_metrics(status: Mapping[str, Any]) -> list[Metric]:
         _gauge("away_bytes", "What is kept for them.", _sum(away)),
         _gauge("late_clients", "Clients of brokers that died, which have yet to come.", _count(late)),
         _gauge("late_bytes", "What is kept for them.", _sum(shared)),
+        _gauge("slow_clients", "Clients that are behind, or have dropped messages.", _count(status.get("slow"))),
+        _counter("dropped_messages", "Messages that slow readers have dropped.", status.get("dropped_messages")),
+        _counter("slow_ended", "Sessions and subscriptions that ended for not reading.", status.get("slow_ended")),
         _gauge("kept_messages", "Batches that are kept until nobody can need them.", status.get("kept")),
         _gauge("kept_bytes", "What those weigh.", status.get("kept_bytes")),
     ]
@@ -35,3 +38,7 @@ def _sum(figures: Mapping[str, float] | None) -> float | None:
 
 def _gauge(name: str, text: str, value: float | None) -> Metric:
     return Metric(f"holdfast_broker_{name}", "gauge", text, () if value is None else (({}, float(value)),))
+
+
+def _counter(name: str, text: str, value: float | None) -> Metric:
+    return Metric(f"holdfast_broker_{name}_total", "counter", text, () if value is None else (({}, float(value)),))

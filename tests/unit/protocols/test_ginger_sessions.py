@@ -68,10 +68,10 @@ def test_a_name_that_returns_does_not_inherit_the_spill_marks_of_its_last_sessio
     for depart in (broker.leave, broker.expire):
         broker.join("alice")
         broker.say("alice", Subscribe(1, "t", "", spills=True))
-        broker.machine.spilling.left_out["alice"] = 5
-        assert broker.machine.spilling.clients() == ["alice"]
+        broker.machine.slow_readers.left_out["alice"] = 5
+        assert broker.machine.slow_readers.clients() == ["alice"]
         depart("alice")
-        assert broker.machine.spilling.clients() == []
+        assert broker.machine.slow_readers.clients() == []
         assert broker.machine.status()["left_out"] == {}
 
 

@@ -230,8 +230,10 @@ class NeighbourhoodBroker(EdgeBroker):
         self.transits.learn(transit, came)
         for name, filters in self.interests.table.route(transit.batch.topic).items():
             if name not in self.neighbours:
-                for part in transit.batch.matching(filters):
-                    self._send(name, Publish(part))
+                parts = transit.batch.matching(filters)
+                if parts and not self.slow_readers.leaves_out(name, transit.batch):
+                    for part in parts:
+                        self._send(name, Publish(part))
         self._spread(transit)
         self._finish_if_complete(transit)
 
@@ -308,6 +310,7 @@ class NeighbourhoodBroker(EdgeBroker):
             "clients": sorted(name_of(link.peer) for link in links if link.kind == "client"),
             "links": {link.peer: link.state.value for link in links},
             "backlog_bytes": {link.peer: link.backlog_bytes for link in links if link.backlog_bytes},
+            **self.slow_status(),
             "subscriptions": len(self.interests.table),
             "suspected": sorted(self.suspected),
             "in_transit": len(self.transits.open),

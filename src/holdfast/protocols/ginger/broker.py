@@ -244,13 +244,14 @@ class GingerBroker(EdgeBroker):
                 self._send(destination, message)
 
     def _deliver(self, client: str, batch: Batch, filters: tuple[Filter, ...] | None, message: Publish) -> None:
-        if self.spilling.leaves_out(client, batch.topic, batch.count):
-            return
         if filters is None:
-            self._send(client, message)
+            if not self.slow_readers.leaves_out(client, batch):
+                self._send(client, message)
             return
-        for part in batch.matching(filters):
-            self._send(client, Publish(part))
+        parts = batch.matching(filters)
+        if parts and not self.slow_readers.leaves_out(client, batch):
+            for part in parts:
+                self._send(client, Publish(part))
 
     def _on_confirm(self, peer: str, confirm: Confirm) -> None:
         behind = [
@@ -325,7 +326,7 @@ class GingerBroker(EdgeBroker):
             "away": {
                 name_of(link.peer): link.backlog_bytes for link in links if link.kind == "client" and not link.is_open
             },
-            "left_out": dict(self.spilling.left_out),
+            **self.slow_status(),
             "subscriptions": len(self.interests.table),
             "cuts": len(self.cuts.under_way()),
             "held": sum(map(len, self._lanes.values())),

@@ -170,7 +170,7 @@ class HealingBroker(OrphanBroker):
     def link_ended(self, link: Link, reason: str) -> None:
         self._detached_at.pop(link.peer, None)
         self._ahead_of.pop(link.peer, None)
-        self.spilling.forget(link.peer)
+        self.slow_readers.forget(link.peer)
         self.allowances.forget(link.peer)
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
         if self.phase is Phase.LEAVING:
@@ -471,7 +471,7 @@ class HealingBroker(OrphanBroker):
         self.log.unlink(name)
         self.interests.drop(name)
         self.confirmations.drop(name)
-        self.spilling.forget(name)
+        self.slow_readers.forget(name)
         self.recalls.drop(name)
         self._session_over(name)
         self.cuts.pump()

@@ -116,7 +116,7 @@ class RecordingBroker(GingerBroker):
     def _deliver_record(self, client: str, record: Record, parts: list[Batch]) -> None:
         if not parts or client not in self.log.flows:
             return
-        if not self.spilling.leaves_out(client, record.batch.topic, record.batch.count):
+        if not self.slow_readers.leaves_out(client, record.batch):
             self.log.went(record, client, len(parts))
             for part in parts:
                 self._send(client, Publish(part))

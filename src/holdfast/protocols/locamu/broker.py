@@ -328,6 +328,7 @@ class LocamuBroker:
         self.hub.consumed(link, message)
         if link.kind == "client":
             self.durable.put(Said(link.peer, message))
+            self.hub.wait_no_longer(link.peer)
             self.exchange.progress()
         elif isinstance(message, Admission | Admitted | Farewell):
             self._on_membership(link, message)
@@ -459,7 +460,9 @@ class LocamuBroker:
         self._congested_at = {peer: self._congested_at.get(peer, now) for peer in self.hub.congested}
         for peer, since in list(self._congested_at.items()):
             if links[peer].kind == "client" and now - max(since, links[peer].progress_at) >= config.stall_s:
-                self.hub.end(peer, f"{peer} has left a full buffer untouched for {config.stall_s:g} s")
+                self.hub.end_slow(peer, f"{peer} has left a full buffer untouched for {config.stall_s:g} s")
+        for peer, reason in self.durable.slow_readers.too_slow(now):
+            self.hub.end_slow(peer, reason)
 
     # ---------------------------------------------------------------------------------------------- inspection
 
@@ -477,6 +480,10 @@ class LocamuBroker:
             "clients": sorted(name_of(link.peer) for link in links if link.kind == "client"),
             "links": {link.peer: link.state.value for link in links},
             "suspected": sorted(peer.name for peer in self.exchange.peers.values() if peer.suspected),
+            "backlog_bytes": {link.peer: link.backlog_bytes for link in links if link.backlog_bytes},
+            "slow": self.durable.slow_readers.status(),
+            "dropped_messages": self.durable.slow_readers.dropped_total,
+            "slow_ended": self.hub.slow_ended + self.durable.slow_readers.ended_total,
             "subscriptions": len(core.groups.local) + len(core.groups.remote),
             "kept": len(core.store),
             "waiting": len(self.exchange.buffer),

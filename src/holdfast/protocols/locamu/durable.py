@@ -46,6 +46,7 @@ from holdfast.protocols.locamu.journal import (
 )
 from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.protocols.publishers import PublicationRefused, PublisherMemory, accept_publication
+from holdfast.protocols.slow_readers import SlowReaders
 
 
 class Durable:
@@ -60,6 +61,9 @@ class Durable:
         self.core.land.places[config.name] = config.address
         self.publishers = PublisherMemory()
         self.allowances = Allowances(config.subscriptions_max, config.subscription_characters_max)
+        self.slow_readers = SlowReaders(hub.links, config.link.backlog_bytes_max)
+        """Who is not waited for. Nothing is dropped: what is sent again after a crash must have the same numbers."""
+        hub.are_waited_for = self.slow_readers.are_waited_for
         self.journal = Journal()
         self.fresh: list[Entry] = []
         self.changed: list[Entry] = []
@@ -77,7 +81,7 @@ class Durable:
         """An image in the place of many records."""
         sessions = [link.image() for link in self._hub.links.values() if link.kind == "client"]
         numbers, retiring = self.publishers.numbers(), self.core.land.retiring
-        image = Image(self.journal.last, self.core.image(), numbers, sessions, retiring)
+        image = Image(self.journal.last, self.core.image(), numbers, sessions, retiring, self.slow_readers.wishes())
         self._hub.out += self.journal.replace(image, len(self.core.store))
 
     def restore(self, pairs: dict[str, bytes]) -> None:
@@ -86,6 +90,7 @@ class Durable:
         if image is not None:
             self.core.restore(image.core)
             self.core.land.retiring = image.retiring
+            self.slow_readers.restore(image.wishes)
             for name, last in image.publishers.items():
                 self.publishers.resume(name, last)
             for session in image.sessions:
@@ -202,6 +207,7 @@ class Durable:
             notice = Notice("c", message.topic, "", message.publisher, message.seq)
             self._publish(notice, waiter)
             return
+        self.slow_readers.note(client, message)
         interest = (message.pattern, message.where)
         if isinstance(message, Unsubscribe):
             self._unsubscribe(client, interest)
@@ -231,6 +237,7 @@ class Durable:
     def _left(self, client: str) -> None:
         self.publishers.retire(client)
         self.allowances.forget(client)
+        self.slow_readers.forget(client)
         for interest in self.core.groups.interests_of(client):
             self._unsubscribe(client, interest)
         for pending in self.core.pending.values():

@@ -10,11 +10,12 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.model.errors import PeerViolation
-from holdfast.model.messages import SessionMessage
+from holdfast.model.messages import Interest, SessionMessage
 from holdfast.protocols.links import LinkImage
 from holdfast.protocols.locamu.copies import Copy, Marks
 from holdfast.protocols.locamu.core import CoreImage
 from holdfast.protocols.node import Effects, Persist
+from holdfast.protocols.slow_readers import Wish
 
 RECORDS_MAX = 256
 """So many records, and an image takes their place."""
@@ -101,6 +102,8 @@ class Image(Struct, omit_defaults=True):
     publishers: dict[str, int]
     sessions: list[LinkImage]
     retiring: list[str] = []
+    wishes: dict[str, list[tuple[Interest, Wish]]] = {}
+    """By client, what is done with what each subscription does not take: see `protocols.slow_readers`."""
 
 
 _encoder = msgspec.msgpack.Encoder()
