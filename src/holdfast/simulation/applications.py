@@ -48,6 +48,7 @@ class ClientHost(Host):
     """The driver of one client. Commands wait until the session is up, as an application awaits its connection."""
 
     __slots__ = (
+        "_blocks",
         "_busy_until_s",
         "_eaten",
         "_latest",
@@ -109,6 +110,8 @@ class ClientHost(Host):
         """Every publication up to this number was accepted by a broker."""
         self._eaten: list[Batch] = []
         self._busy_until_s = 0.0
+        self._blocks = False
+        """Whether some subscription blocks: of the others the process takes everything, and their application reads."""
         self._pump_bound = self._pump
 
     def start(self) -> None:
@@ -162,7 +165,10 @@ class ClientHost(Host):
             self.enter(node.stop(now))
             return
         if isinstance(command, Subscribe):
-            token, effects = node.subscribe(command.pattern, command.where, now)
+            self._blocks |= command.slow == "block"
+            token, effects = node.subscribe(
+                command.pattern, command.where, now, slow=command.slow, slow_s=command.slow_s
+            )
         elif isinstance(command, Unsubscribe):
             token, effects = node.unsubscribe(command.pattern, command.where, now)
         elif command.topic in self._latest:
@@ -190,6 +196,10 @@ class ClientHost(Host):
         if self.consume_s:
             self._busy_until_s = max(self._busy_until_s, kernel.now) + self.consume_s * batch.count
             kernel.at(self._busy_until_s, self._consume, (self.node, batch))
+            if not self._blocks:
+                self.node.consumed(batch)
+                if not self.touched:
+                    self.touch()
         else:
             self._eaten.append(batch)
             if not self.touched:

@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from holdfast.model.batches import Attributes, Keys
+from holdfast.model.slow_messages import SLOW_S, Slow
 
 Factor = Annotated[float, Meta(gt=0, le=1e6)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -155,11 +156,16 @@ class Publish(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", t
 
 
 class Subscribe(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="subscribe"):
-    """The client asks for what matches; it is confirmed later."""
+    """The client asks for what matches; it is confirmed later.
+
+    `slow` is what becomes of messages that its process does not take: see `protocols.slow_readers`.
+    """
 
     client: str
     pattern: str
     where: str = ""
+    slow: Slow = "block"
+    slow_s: Seconds = SLOW_S
 
 
 class Unsubscribe(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="unsubscribe"):
