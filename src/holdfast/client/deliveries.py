@@ -1,6 +1,6 @@
 """Who gets what arrives: from the one stream of a session to the subscriptions of its client."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.client.errors import SessionLost
 from holdfast.client.subscriptions import Delivery, Shared, Subscription
@@ -51,6 +51,15 @@ class Deliveries:
         if not wanted:
             self._consumed(batch)
             self._read(batch)
+
+    def skip(self, missed: Iterable[tuple[str, str, int]], reason: str) -> None:
+        """The broker has dropped so many messages of these subscriptions, behind what has arrived."""
+        counts = {(pattern, where): count for pattern, where, count in missed}
+        for subscription in self:
+            count = counts.get((subscription.pattern, subscription.where))
+            if count is not None:
+                subscription.skip(count, reason)
+        self._log.warning("dropped", messages=sum(counts.values()), subscriptions=len(counts), reason=reason)
 
     def miss(self, reason: str) -> None:
         """Something may be missing to every subscription, behind what has arrived."""

@@ -211,6 +211,12 @@ class DurableSubscription(Subscription):
         if not self.ended:
             self._driver.enter(entry)
 
+    def batch_dropped(self, subscription: Subscription, batch: Batch, delivery: Delivery, reason: str) -> None:
+        """What is not read waits in the repositories, and is not dropped."""
+
+    def end_slow(self, subscription: Subscription, gap: Gap) -> None:
+        """However slowly it is read, it does not end."""
+
     def batch_taken(self, delivery: Delivery) -> None:
         """What has been taken is known when the next batch is asked for."""
 

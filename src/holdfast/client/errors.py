@@ -63,12 +63,22 @@ class Gap(SessionLost):
     `PUBLISHERS_MAX` that were heard of). An application that can get at what was published meanwhile knows from it
     where to go on.
 
-    `goes_on` says whether the subscription lives: a broker let something go that may be missing here, and reading goes
-    on behind it. If it does not, the session is lost: connect and subscribe again.
+    `goes_on` says whether the subscription lives: a broker let something go that may be missing here, or the
+    subscription has dropped what was not read, and reading goes on behind it. If it does not, the subscription is over,
+    since the session is lost (connect and subscribe again) or since nobody read (subscribe again).
+
+    `dropped` is how many messages were dropped here because nobody read them in time; 0 where nobody knows.
     """
 
     def __init__(
-        self, sentence: str, pattern: str, where: str, received: Mapping[str, int], goes_on: bool = False
+        self,
+        sentence: str,
+        pattern: str,
+        where: str,
+        received: Mapping[str, int],
+        goes_on: bool = False,
+        dropped: int = 0,
     ) -> None:
         super().__init__(sentence)
         self.pattern, self.where, self.received, self.goes_on = pattern, where, dict(received), goes_on
+        self.dropped = dropped

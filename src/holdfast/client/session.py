@@ -18,18 +18,20 @@ from holdfast.client.checks import checked_extras, checked_payload, checked_rank
 from holdfast.client.deliveries import Deliveries
 from holdfast.client.durable import Durables, Start
 from holdfast.client.endings import closed, in_doubt, lost, refused
-from holdfast.client.errors import ConnectionFailed
+from holdfast.client.errors import ConnectionFailed, Gap
 from holdfast.client.manual import AckOptions, checked_ack
 from holdfast.client.opening import Closing, Opening
 from holdfast.client.receipts import Level, Receipt
 from holdfast.client.settings import TURN_BYTES, ClientSettings
-from holdfast.client.subscriptions import Subscription
+from holdfast.client.slow import checked_slow
+from holdfast.client.subscriptions import Delivery, Subscription
 from holdfast.client.waiting import Holders, Requests, fail
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, Attributes, Batch, Keys
 from holdfast.model.errors import HoldfastError, Refused
 from holdfast.model.filters import Value, parse_filter
 from holdfast.model.guarantees import GUARANTEES, RANKS
 from holdfast.model.identities import name_of
+from holdfast.model.slow_messages import Slow
 from holdfast.model.topics import check_pattern
 from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.moving import MovingClient
@@ -73,7 +75,7 @@ class Client(Closing):
                 Failed: self._on_failed,
                 Ended: self._on_ended,
                 Deliver: lambda effect: self._deliveries.arrive(effect.batch),
-                Missing: lambda effect: self._deliveries.miss(effect.reason),
+                Missing: self._on_missing,
                 Unconfirmed: lambda effect: self._requests.unconfirmed(self.name, effect),
             },
             sinks=() if trace is None else (trace,),
@@ -344,12 +346,26 @@ class Client(Closing):
     # ------------------------------------------------------------------------------------------- subscribing
 
     def subscribe(
-        self, pattern: str, where: str = "", *, durable: str = "", start: Start = "start", **acks: Unpack[AckOptions]
+        self,
+        pattern: str,
+        where: str = "",
+        *,
+        slow: Slow | None = None,
+        slow_s: float | None = None,
+        slow_bytes: int | None = None,
+        durable: str = "",
+        start: Start = "start",
+        **acks: Unpack[AckOptions],
     ) -> Opening[Subscription]:
         """Subscribe to a topic pattern, with a filter on attributes if wanted; await it, or use it with `async with`.
 
         It returns when the subscription is confirmed by every broker concerned: whatever is published after that, by
         anyone who knows of it, arrives.
+
+        What the application does not read waits in this process, up to `slow_bytes` (16 MiB). When more waits, `slow`
+        says what happens: `"drop-oldest"` and `"drop-newest"` drop messages, with a `Gap` in their place that counts
+        them; `"disconnect"`, the default, ends the subscription with a `Gap` behind what had come if that lasts for
+        `slow_s` (30 s), or at once when four times as much waits; `"block"` lets publishers wait until it is read.
 
         A `durable` subscription has a name, and goes on where the last one of that name was: see `DurableSubscription`.
         A new one begins at the `start` of what is stored, `live`, at a sequence number, or at a time.
@@ -357,9 +373,10 @@ class Client(Closing):
         """
         check_pattern(pattern)
         wanted = parse_filter(where) if where else None
+        slowness = checked_slow(slow, slow_s, slow_bytes, bool(durable))
         if durable or acks:
             return Opening(lambda: self.durables.subscribe(durable, pattern, where, start, checked_ack(durable, acks)))
-        return Opening(lambda: self.subscribe_as(Subscription(self, str(pattern), where, wanted)))
+        return Opening(lambda: self.subscribe_as(Subscription(self, str(pattern), where, wanted, slowness)))
 
     async def forget_subscription(self, name: str, pattern: str) -> None:
         """End the durable subscription of that name to that pattern for good: nothing is kept for it any more.
@@ -370,12 +387,19 @@ class Client(Closing):
 
     async def subscribe_as(self, subscription: Subscription) -> Subscription:
         """Make this subscription known; it gets what arrives, also before it is confirmed."""
-        pattern, where = subscription.pattern, subscription.where
+        pattern, where, spills, slowness = (
+            subscription.pattern,
+            subscription.where,
+            subscription.spills,
+            subscription.slowness,
+        )
         self._check_open()
         # Messages may come before the confirmation: they are the subscription's.
         self._deliveries.add(subscription)
         try:
-            await self._request(lambda now: self._machine.subscribe(pattern, where, now, subscription.spills))
+            await self._request(
+                lambda now: self._machine.subscribe(pattern, where, now, spills, slowness.policy, slowness.seconds)
+            )
         except asyncio.CancelledError:
             self._withdraw(subscription)
             raise
@@ -394,13 +418,42 @@ class Client(Closing):
         if subscription.ended or subscription not in self._deliveries:
             return None
         self._forget(subscription)
+        return self._unsubscribe(subscription)
+
+    def _unsubscribe(self, subscription: Subscription, too_slow: bool = False) -> asyncio.Future[bool]:
         pattern, where = subscription.pattern, subscription.where
-        return self._request(lambda now: self._machine.unsubscribe(pattern, where, now))
+        kind = None if subscription.spills else subscription.slowness.policy
+        return self._request(lambda now: self._machine.unsubscribe(pattern, where, now, kind, too_slow))
 
     def _forget(self, subscription: Subscription) -> None:
         if subscription in self._deliveries:
             self._deliveries.remove(subscription)
             subscription.end(None)
+
+    # ------------------------------------------------------------------------------ applications that do not read
+
+    def _on_missing(self, effect: Missing) -> None:
+        if effect.only:
+            self._deliveries.skip(effect.only, effect.reason)
+        else:
+            self._deliveries.miss(effect.reason)
+
+    def batch_dropped(self, subscription: Subscription, batch: Batch, delivery: Delivery, reason: str) -> None:
+        """A subscription has dropped this, of what was delivered; the `reason` is given once for each `Gap`."""
+        self._machine.dropped(subscription.pattern, subscription.where, batch, reason)
+        if reason:
+            self._log.warning("dropped", pattern=subscription.pattern, where=subscription.where, reason=reason)
+        self._deliveries.read(delivery)
+        self._driver.settle_soon()
+
+    def end_slow(self, subscription: Subscription, gap: Gap) -> None:
+        """End a subscription that is not read: what has come can be read, and then the gap is raised."""
+        if subscription in self._deliveries and not subscription.ended:
+            self._log.warning("ended", pattern=subscription.pattern, where=subscription.where, reason=str(gap))
+            self._deliveries.remove(subscription)
+            subscription.end(gap)
+            if self._end is None and not self._closing:
+                self._unsubscribe(subscription, too_slow=True)
 
     def _read(self, batch: Batch) -> None:
         if self._machine.taken(batch) and self._end is None:

@@ -1,7 +1,9 @@
 """Messages as they arrive: one by one, or batch by batch.
 
-What has arrived lies here in the batches in which it came, and is cut into messages only when it is taken. Taking a
-batch is what lets the broker send more: an application that does not read is not sent more than a window.
+What has arrived lies here in the batches in which it came, and is cut into messages only when it is taken. For a
+subscription that blocks, taking a batch is what lets the broker send more: an application that does not read is not
+sent more than a window. For the others the client takes what comes, and so much may lie here as they say: see
+`client.slow` for what happens then.
 """
 
 import asyncio
@@ -13,6 +15,7 @@ from typing import Protocol, Self
 from msgspec import Struct
 
 from holdfast.client.errors import ClientClosed, Gap, SessionLost
+from holdfast.client.slow import BLOCK, Allowance, Slowness
 from holdfast.model.batches import Batch, Message, make_batch
 from holdfast.model.filters import Filter
 from holdfast.model.identities import name_of
@@ -37,9 +40,13 @@ class Shared(Delivery, gc=False):
 
 
 class Hole(Delivery, gc=False):
-    """Nothing that the machine handed over: the place in the stream where something may be missing."""
+    """Nothing that the machine handed over: the place in the stream where something is missing, or may be."""
 
     gap: Gap | None = None
+    reason: str = ""
+    """Why something may be missing here; empty if it is known how much."""
+    dropped: int = 0
+    dropped_because: str = ""
 
 
 NOTHING = make_batch("-", 1, "-", 0, [b""])
@@ -52,6 +59,10 @@ class Source(Protocol):
 
     def batch_read(self, delivery: Delivery) -> None: ...
 
+    def batch_dropped(self, subscription: "Subscription", batch: Batch, delivery: Delivery, reason: str) -> None: ...
+
+    def end_slow(self, subscription: "Subscription", gap: Gap) -> None: ...
+
     async def end_subscription(self, subscription: "Subscription") -> None: ...
 
 
@@ -62,15 +73,19 @@ class Subscription:
     them. An iteration that is cancelled has taken nothing that it did not hand out. It ends after `unsubscribe`, when
     what had arrived is read. It raises `Gap` behind what had arrived if the session is lost: what follows is missing,
     and nothing that came before is. It raises `Gap` once, and goes on with the next iteration, where a broker let
-    something go that may be missing.
+    something go that may be missing, and where it has dropped messages that were not read in time (`gap.dropped`).
     """
 
     spills = False
     """Whether the broker may leave out what is not taken in time: somebody else has it for us."""
 
-    def __init__(self, source: Source, pattern: str, where: str, wanted: Filter | None) -> None:
-        self.pattern, self.where = pattern, where
+    def __init__(
+        self, source: Source, pattern: str, where: str, wanted: Filter | None, slowness: Slowness = BLOCK
+    ) -> None:
+        self.pattern, self.where, self.slowness = pattern, where, slowness
         self._source = source
+        self._allowance = None if slowness.policy == "block" else Allowance(slowness)
+        self._slow_timer: asyncio.TimerHandle | None = None
         self._filters = (wanted,) if wanted is not None else None
         self.takes_all = wanted is None
         self._ready: list[Message] = []
@@ -159,6 +174,8 @@ class Subscription:
         if self._arrived:
             return self._pop()
         if self._end is not None:
+            if isinstance(self._end, Gap):
+                self._end.received = dict(self._received)
             raise self._end
         return None
 
@@ -179,12 +196,33 @@ class Subscription:
     def _pop(self) -> Batch:
         batch, delivery = self._arrived.popleft()
         if isinstance(delivery, Hole):
-            assert delivery.gap is not None, "a hole without a gap"
-            raise delivery.gap
+            raise self._gap_at(delivery)
         self._taken_bytes += len(batch.payloads) + 64
-        self._source.batch_taken(delivery)
+        if self._allowance is None:
+            self._source.batch_taken(delivery)
+        else:
+            self._free(self._allowance, batch.cost_bytes)
         self._unread.append(delivery)
+        self._received[name_of(batch.publisher)] = batch.last
+        if len(self._received) > PUBLISHERS_MAX:
+            del self._received[next(iter(self._received))]
         return batch
+
+    def _gap_at(self, hole: Hole) -> Gap:
+        if hole.gap is not None:
+            hole.gap.received = dict(self._received)
+            return hole.gap
+        said = []
+        if hole.dropped:
+            messages = "1 message" if hole.dropped == 1 else f"{hole.dropped} messages"
+            verb = "was" if hole.dropped == 1 else "were"
+            said.append(
+                f"{messages} to the subscription to {self.pattern!r} {verb} dropped here: {hole.dropped_because}"
+            )
+        if hole.reason:
+            said.append(f"messages to the subscription to {self.pattern!r} may be missing here: {hole.reason}")
+        sentence = f"{'; '.join(said)}; reading goes on"
+        return Gap(sentence, self.pattern, self.where, self._received, goes_on=True, dropped=hole.dropped)
 
     def _all_read(self) -> None:
         """The application has every message that was taken."""
@@ -212,12 +250,17 @@ class Subscription:
 
     def arrive(self, batch: Batch, delivery: Delivery) -> None:
         """Messages for this subscription are here."""
+        allowance = self._allowance
+        if allowance is not None:
+            # Nobody waits for the application: the broker may send more, whether it reads or not.
+            self._source.batch_taken(delivery)
+            if not allowance.add(batch.cost_bytes) and not self._make_room(allowance, batch, delivery):
+                return
         self._arrived.append((batch, delivery))
-        self._received[name_of(batch.publisher)] = batch.last
-        if len(self._received) > PUBLISHERS_MAX:
-            del self._received[next(iter(self._received))]
         if self._waiters:
             self._wake()
+        if allowance is not None and self._slow_timer is not None and allowance.is_far_too_much:
+            self._end_slow(f"{allowance.bytes} bytes of messages waited to be read")
 
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
@@ -230,12 +273,78 @@ class Subscription:
 
         Where nothing has arrived since the last such place, that one says it.
         """
-        if self.ended or (self._arrived and isinstance(self._arrived[-1][1], Hole)):
-            return
-        sentence = f"messages to the subscription to {self.pattern!r} may be missing here: {reason}; reading goes on"
-        gap = Gap(sentence, self.pattern, self.where, self._received, goes_on=True)
-        self._arrived.append((NOTHING, Hole(NOTHING, 0, gap)))
+        if not self.ended:
+            hole = self._last_hole()
+            hole.reason = hole.reason or reason
+
+    def skip(self, count: int, reason: str) -> None:
+        """The broker has dropped so many messages here; 0: some, perhaps."""
+        if not count:
+            self.miss(reason)
+        elif not self.ended:
+            hole = self._last_hole()
+            hole.dropped, hole.dropped_because = hole.dropped + count, reason
+
+    def _last_hole(self) -> Hole:
+        """The place in the stream behind all that has arrived."""
+        if self._arrived:
+            last = self._arrived[-1][1]
+            if isinstance(last, Hole) and last.gap is None:
+                return last
+        hole = Hole(NOTHING, 0)
+        self._arrived.append((NOTHING, hole))
         self._wake()
+        return hole
+
+    # -------------------------------------------------------------------------------- applications that do not read
+
+    def _make_room(self, allowance: Allowance, batch: Batch, delivery: Delivery) -> bool:
+        """More has arrived than may wait; whether this batch is still to be appended."""
+        policy = allowance.slowness.policy
+        if policy == "drop-newest":
+            allowance.remove(batch.cost_bytes)
+            allowance.dropping = True
+            self._drop(self._last_hole(), batch, delivery, allowance.reason)
+            return False
+        if policy == "drop-oldest":
+            self._drop_oldest(allowance)
+        elif self._slow_timer is None:
+            seconds = allowance.slowness.seconds
+            reason = f"more than {allowance.slowness.bytes_max} bytes of messages waited to be read for {seconds:g} s"
+            self._slow_timer = asyncio.get_running_loop().call_later(seconds, self._end_slow, reason)
+        return True
+
+    def _drop_oldest(self, allowance: Allowance) -> None:
+        """Drop what arrived first until half of what may wait is left; one place in the stream says so."""
+        hole = Hole(NOTHING, 0)
+        while self._arrived and not allowance.is_half_empty:
+            batch, delivery = self._arrived.popleft()
+            if isinstance(delivery, Hole):
+                hole.dropped += delivery.dropped
+                hole.reason = hole.reason or delivery.reason
+            else:
+                allowance.remove(batch.cost_bytes)
+                self._drop(hole, batch, delivery, allowance.reason)
+        if hole.dropped or hole.reason:
+            self._arrived.appendleft((NOTHING, hole))
+
+    def _drop(self, hole: Hole, batch: Batch, delivery: Delivery, reason: str) -> None:
+        self._source.batch_dropped(self, batch, delivery, "" if hole.dropped_because else reason)
+        hole.dropped, hole.dropped_because = hole.dropped + batch.count, reason
+
+    def _free(self, allowance: Allowance, size: int) -> None:
+        allowance.remove(size)
+        if self._slow_timer is not None and allowance.is_half_empty:
+            self._slow_timer.cancel()
+            self._slow_timer = None
+
+    def _end_slow(self, reason: str) -> None:
+        sentence = (
+            f"the subscription to {self.pattern!r} was ended, since its application does not keep up: {reason}; what "
+            "was published from here on is missing. Read faster and subscribe again; slow='block' makes publishers "
+            "wait, and 'drop-oldest' or 'drop-newest' drop what was not read"
+        )
+        self._source.end_slow(self, Gap(sentence, self.pattern, self.where, self._received))
 
     def lose(self, lost: SessionLost) -> None:
         """The session is lost: whoever reads learns it behind what had arrived."""
@@ -247,9 +356,13 @@ class Subscription:
         if self.ended:
             return
         self.ended, self._end = True, error
+        if self._slow_timer is not None:
+            self._slow_timer.cancel()
+            self._slow_timer = None
         for _, delivery in self._arrived:
             if not isinstance(delivery, Hole):
-                self._source.batch_taken(delivery)
+                if self._allowance is None:
+                    self._source.batch_taken(delivery)
                 self._source.batch_read(delivery)
         self._all_read()
         self._arrived = deque(

@@ -26,6 +26,7 @@ from holdfast.client.sync_receipts import SyncDurableReceipt, SyncReceipt
 from holdfast.model.batches import Attributes, Keys, Message
 from holdfast.model.errors import HoldfastError
 from holdfast.model.filters import Value
+from holdfast.model.slow_messages import Slow
 from holdfast.runtime.process import new_event_loop
 
 MESSAGE_BYTES = 32
@@ -274,10 +275,28 @@ class SyncClient:
         return receipt
 
     def subscribe(
-        self, pattern: str, where: str = "", *, durable: str = "", start: Start = "start", **acks: Unpack[AckOptions]
+        self,
+        pattern: str,
+        where: str = "",
+        *,
+        slow: Slow | None = None,
+        slow_s: float | None = None,
+        slow_bytes: int | None = None,
+        durable: str = "",
+        start: Start = "start",
+        **acks: Unpack[AckOptions],
     ) -> SyncSubscription:
         """Subscribe, and return when every broker concerned has confirmed; see `Client.subscribe`."""
-        opening = self._client.subscribe(pattern, where, durable=durable, start=start, **acks)
+        opening = self._client.subscribe(
+            pattern,
+            where,
+            slow=slow,
+            slow_s=slow_s,
+            slow_bytes=slow_bytes,
+            durable=durable,
+            start=start,
+            **acks,
+        )
         if not durable:
             return SyncSubscription(self, self.call(lambda: _opened(opening)))
         self._share()

@@ -77,7 +77,7 @@ async def subscribers(settings: Settings, orders: Orders) -> None:
         client = await connect(address, name=f"{settings.name}-{at}")
         clients.append(client)
         durable = await client.subscribe(STREAM, durable=client.name)
-        plain = await client.subscribe(PLAIN)
+        plain = await client.subscribe(PLAIN, slow="block")
         tasks += [asyncio.ensure_future(follow(one, phases[at])) for one in (durable, plain)]
     say("ready")
     while (words := (await orders.next()).split())[0] != "stop":

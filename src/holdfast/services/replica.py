@@ -37,4 +37,4 @@ async def open_replica(
 ) -> Replica:
     """Subscribe to the bank's topic; what is published after this returns reaches the replica."""
     bank = Bank(accounts, opening_cents)
-    return Replica(client, await client.subscribe(topic), topic, bank)
+    return Replica(client, await client.subscribe(topic, slow="block"), topic, bank)

@@ -10,7 +10,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from holdfast.model.batches import Attributes, Keys
-from holdfast.model.slow_messages import SLOW_S, Slow
+from holdfast.model.slow_messages import SLOW_S
+from holdfast.model.slow_messages import Slow as SlowPolicy
 
 Factor = Annotated[float, Meta(gt=0, le=1e6)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -164,7 +165,7 @@ class Subscribe(Struct, frozen=True, forbid_unknown_fields=True, tag_field="do",
     client: str
     pattern: str
     where: str = ""
-    slow: Slow = "block"
+    slow: SlowPolicy = "block"
     slow_s: Seconds = SLOW_S
 
 

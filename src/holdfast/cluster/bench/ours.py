@@ -77,7 +77,7 @@ def _keys(settings: Settings, number: int) -> tuple[str, ...]:
 
 async def subscriber(settings: Settings, orders: Orders) -> None:
     async with connect(settings.address) as client:
-        messages = await client.subscribe(TOPIC)
+        messages = await client.subscribe(TOPIC, slow="block")
         tally = Tally()
         follow = _follow_batches if settings.in_batches else _follow_stamped if settings.paced else _follow
         following = asyncio.ensure_future(follow(messages, tally))
