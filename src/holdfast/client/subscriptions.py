@@ -320,7 +320,7 @@ class Subscription:
         while self._arrived and not allowance.is_half_empty:
             batch, delivery = self._arrived.popleft()
             if isinstance(delivery, Hole):
-                hole.dropped += delivery.dropped
+                hole.dropped, hole.dropped_because = hole.dropped + delivery.dropped, delivery.dropped_because
                 hole.reason = hole.reason or delivery.reason
             else:
                 allowance.remove(batch.cost_bytes)

@@ -143,7 +143,7 @@ def test_a_publisher_waits_while_a_subscriber_does_not_read_and_memory_stays_bou
             holdfast.connect(address_of(brokers[0]), link=SMALL_WINDOW, backlog_bytes_max=bound_bytes) as alice,
             holdfast.connect(address_of(brokers[1]), link=SMALL_WINDOW) as bob,
         ):
-            inbox = await bob.subscribe("a")
+            inbox = await bob.subscribe("a", slow="block")
             published = 0
 
             async def publish() -> None:
@@ -190,7 +190,7 @@ def test_a_publish_that_is_cancelled_while_it_waits_did_not_happen():
             holdfast.connect(address_of(broker), link=SMALL_WINDOW, backlog_bytes_max=1 << 17) as alice,
             holdfast.connect(address_of(broker), link=SMALL_WINDOW) as bob,
         ):
-            inbox = await bob.subscribe("a")
+            inbox = await bob.subscribe("a", slow="block")
             count = 0
 
             async def publish() -> None:
