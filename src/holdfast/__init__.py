@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         TopicError,
     )
     from holdfast.model.guarantees import Guarantee, GuaranteeError
+    from holdfast.model.slow_messages import Slow
 
 __version__ = "0.1.0"
 
@@ -75,6 +76,7 @@ _HOME = {
     "Refused": "holdfast.model.errors",
     "RequestFailed": "holdfast.model.errors",
     "SessionLost": "holdfast.client",
+    "Slow": "holdfast.model.slow_messages",
     "Subscription": "holdfast.client",
     "SyncClient": "holdfast.client",
     "SyncReceipt": "holdfast.client",
@@ -107,6 +109,7 @@ __all__ = [
     "Refused",
     "RequestFailed",
     "SessionLost",
+    "Slow",
     "Subscription",
     "SyncClient",
     "SyncReceipt",

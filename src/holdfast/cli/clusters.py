@@ -200,7 +200,14 @@ def _broker_line(broker: BrokerStatus) -> Text:
 
 def _figures(said: dict[str, Any]) -> str:
     backlog = sum(said.get("backlog_bytes", {}).values())
-    return f"  {said.get('subscriptions', 0)} subscriptions" + (f", {backlog} bytes waiting" if backlog else "")
+    figures = f"  {said.get('subscriptions', 0)} subscriptions" + (f", {backlog} bytes waiting" if backlog else "")
+    return figures + "".join(f", {name} is slow ({_slow(one)})" for name, one in said.get("slow", {}).items())
+
+
+def _slow(one: dict[str, Any]) -> str:
+    """How far a client is behind, and what becomes of that."""
+    behind = f"{one['bytes']} bytes behind" if one["bytes"] else "not behind now"
+    return f"{', '.join(one['policies'])}: {behind}" + (f", {one['dropped']} dropped" if one["dropped"] else "")
 
 
 def broker(

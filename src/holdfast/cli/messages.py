@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 import typer
@@ -29,11 +29,13 @@ from holdfast.client import Client, Gap, Receipt, Subscription, connect
 from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.client.names import random_name
 from holdfast.client.recording import record
+from holdfast.client.slow import checked_slow
 from holdfast.cluster.config import CLUSTER_NAME, load_cluster
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, Message
 from holdfast.model.errors import ConfigError, HoldfastError, LocalMisuse, Refused
 from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import check_guarantee
+from holdfast.model.slow_messages import Slow
 from holdfast.model.topics import check_pattern, check_unreserved
 from holdfast.runtime.process import run
 from holdfast.storage.recordings import RecordingWriter
@@ -182,6 +184,18 @@ def sub(
     name: Name = None,
     raw: Annotated[bool, typer.Option("--raw", help="Print payloads alone, byte for byte.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each message as a line of JSON.")] = False,
+    slow: Annotated[
+        str | None,
+        typer.Option(
+            "--slow",
+            metavar="POLICY",
+            help="What becomes of messages that are not read in time: disconnect, block, drop-oldest or drop-newest.",
+        ),
+    ] = None,
+    slow_s: Annotated[
+        float | None,
+        typer.Option("--slow-s", metavar="S", help="So long a subscription that is to disconnect may be behind: 30."),
+    ] = None,
     durable: Annotated[
         str, typer.Option("--durable", metavar="NAME", help="A durable subscription: go on where NAME was.")
     ] = "",
@@ -203,12 +217,17 @@ def sub(
     What is stored on a reliable topic is read with --durable, which goes on where NAME was, or once with --from-start,
     --from or --from-time: then repositories forget the reader when it ends.
 
+    Whoever prints more slowly than others publish is disconnected when 16 MiB have waited for 30 s, with an error that
+    says so. With --slow drop-oldest or drop-newest messages are dropped instead; a note on stderr, and with --json a
+    line {"gap": ..., "dropped": N}, says how many, in their place. With --slow block publishers wait.
+
     \b
     Examples
       holdfast sub 'bank/#'
       holdfast sub bank/+ --where "amount > 100 and currency = 'EUR'" --json
       holdfast sub numbers --count 1000 --raw > numbers.txt
       holdfast sub 'bank/#' --record recordings/bank
+      holdfast sub 'sensors/#' --slow drop-oldest
       holdfast sub bank/orders --durable billing
       holdfast sub bank/orders --from-time 2026-11-15T20:00
     """
@@ -216,13 +235,18 @@ def sub(
     if where:
         parse_filter(where)
     start = _start_of(from_start, from_seq, from_time)
+    # It is checked before anybody is asked; what a client does not know is refused with what it knows.
+    checked_slow(slow, slow_s, None, durable=bool(durable or start is not None))
+    policy = cast("Slow | None", slow)
     once = "" if durable or start is None else f"once-{random_name()}"
 
     async def follow() -> None:
         async with connect(address, name=name, cluster=cluster) as client:
             if durable or once:
                 _end_in_order()
-            opening = client.subscribe(pattern, where, durable=durable or once, start=start or "start")
+            opening = client.subscribe(
+                pattern, where, slow=policy, slow_s=slow_s, durable=durable or once, start=start or "start"
+            )
             if once:
                 async with _forgotten(client, once, pattern), opening as messages:
                     await show(client, messages)
@@ -285,7 +309,7 @@ async def _record(messages: Subscription, path: Path, count: int) -> None:
             note(f"recorded {recorded()} messages to {path}")
 
 
-async def _in_spite_of_gaps(read: Callable[[], Coroutine[Any, Any, object]]) -> None:
+async def _in_spite_of_gaps(read: Callable[[], Coroutine[Any, Any, object]], as_json: bool = False) -> None:
     """Read on behind a place where something may be missing, and say so: what follows is worth reading."""
     while True:
         try:
@@ -294,6 +318,8 @@ async def _in_spite_of_gaps(read: Callable[[], Coroutine[Any, Any, object]]) -> 
             if not gap.goes_on:
                 raise
             note(f"gap: {gap}")
+            if as_json:
+                print_line(msgspec.json.encode({"gap": str(gap), "dropped": gap.dropped}).decode())
         else:
             return
 
@@ -309,7 +335,7 @@ async def _print_all(messages: Subscription, count: int, *, raw: bool, as_json: 
             if left == 0:
                 return
 
-    await _in_spite_of_gaps(read)
+    await _in_spite_of_gaps(read, as_json)
 
 
 def _print_message(message: Message, *, raw: bool, as_json: bool) -> None:

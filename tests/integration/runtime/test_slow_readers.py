@@ -1,6 +1,7 @@
 """Subscribers that do not keep up, as processes: the others count their messages meanwhile, and nothing goes unsaid."""
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -17,9 +18,7 @@ from tests.integration.support_brokers import PATIENCE_S, BrokerChild, address_o
 
 READER = Path(__file__).with_name("slow_subscriber.py")
 WINDOW_BYTES = 1 << 16
-LINK = LinkConfig(
-    window_bytes=WINDOW_BYTES, backlog_bytes_max=1 << 18, heartbeat_s=0.5, silence_s=60.0, redial_s=0.005
-)
+LINK = LinkConfig(window_bytes=WINDOW_BYTES, backlog_bytes_max=1 << 18, heartbeat_s=0.5, silence_s=60.0, redial_s=0.005)
 SESSION_BYTES = 1 << 20
 SLOW_BYTES = 1 << 18
 COUNT, PAYLOAD = 4000, b"x" * 1000
@@ -125,6 +124,16 @@ async def tells_all(reader: Reader, alice: holdfast.Client, slow: Slow) -> None:
     assert (COUNT in seqs) is (slow == "drop-oldest")
 
 
+async def broker_counts(broker: BrokerChild, figure: str) -> None:
+    """Return when that figure of the broker is not 0."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            said = await health_of("127.0.0.1", broker.health_port)
+            if said.get(figure):
+                return
+            await asyncio.sleep(0.05)
+
+
 @tolerances
 @pytest.mark.parametrize("slow", NOT_BLOCKING)
 def test_nobody_else_notices_a_process_that_is_stopped(slow: Slow, tolerance: int, tmp_path: Path):
@@ -163,9 +172,7 @@ def test_nobody_else_notices_an_application_that_reads_two_messages_a_second(
             assert len(reader.figures("seq")) < COUNT // 10
             # The client tells its broker what it has dropped, and what it has ended, for people to see.
             figure = "slow_ended" if slow == "disconnect" else "dropped_messages"
-            async with asyncio.timeout(PATIENCE_S):
-                while not (await health_of("127.0.0.1", broker.health_port)).get(figure):
-                    await asyncio.sleep(0.05)
+            await broker_counts(broker, figure)
             reader.hurry()
             await tells_all(reader, alice, slow)
             if slow == "disconnect":
@@ -217,6 +224,36 @@ def test_subscriptions_of_one_client_do_not_hold_each_other_up(tmp_path: Path):
             with pytest.raises(holdfast.Gap) as caught:
                 await idle.get(PATIENCE_S)
             assert await read(idle, COUNT - caught.value.dropped) == list(range(caught.value.dropped + 1, COUNT + 1))
+
+    holdfast.run(story())
+
+
+def test_the_command_line_writes_what_it_dropped_into_the_stream_of_json_lines(tmp_path: Path):
+    async def story() -> None:
+        async with stage(tmp_path, 0) as (broker, alice, _):
+            options = ["--json", "--slow", "drop-oldest", "--address", address_of(broker), "--name", "printer"]
+            pipe = asyncio.subprocess.PIPE
+            command = [sys.executable, "-m", "holdfast", "sub", "t", *options]
+            printer = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, limit=1 << 20)
+            assert printer.stdout is not None
+            assert printer.stderr is not None
+            try:
+                assert b"is subscribed" in await printer.stderr.readline()
+                printer.send_signal(signal.SIGSTOP)
+                await publish(alice)
+                await alice.flush()
+                printer.send_signal(signal.SIGCONT)
+                async with asyncio.timeout(PATIENCE_S):
+                    lines = [json.loads(await printer.stdout.readline())]
+                    while lines[-1].get("seq") != COUNT:
+                        lines.append(json.loads(await printer.stdout.readline()))
+            finally:
+                printer.kill()
+                await printer.communicate()
+            gaps = [line for line in lines if "gap" in line]
+            assert sum(gap["dropped"] for gap in gaps) + len(lines) - len(gaps) == COUNT
+            assert all("dropped here" in gap["gap"] for gap in gaps)
+            assert gaps
 
     holdfast.run(story())
 

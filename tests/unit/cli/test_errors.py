@@ -32,6 +32,8 @@ NOBODY = "holdfast://127.0.0.1:1"
         (["sub", "a/#/b"], "Topic pattern 'a/#/b' goes on after '#',"),
         (["sub", "a", "--where", "x >", "--address", NOBODY], "A value (a number, a quoted string, true or false) is"),
         (["sub", "a", "--address", NOBODY], "no broker answers "),
+        (["sub", "a", "--slow", "never", "--address", NOBODY], "subscribe(slow='never'): slow is one of 'block',"),
+        (["sub", "a", "--slow", "block", "--durable", "n", "--address", NOBODY], "subscribe(slow='block'): a durable"),
         (["sub", "a", "--from", "0", "--address", NOBODY], "Invalid value for '--from': Input should be greater"),
         (["broker", "b", "--protocol", "gossip"], "unknown protocol 'gossip': choose one of ginger"),
         (["broker", "b", "--parent", "root"], "--parent 'root' cannot be read; write NAME@HOST:PORT,"),

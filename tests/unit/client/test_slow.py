@@ -30,6 +30,7 @@ class Client:
         self.dropped: list[int] = []
         self.reasons: list[str] = []
         self.ended: list[Subscription] = []
+        self.has_ended = asyncio.Event()
         self.deliveries = Deliveries(
             lambda batch: self.consumed.append(batch.first), lambda batch: self.read.append(batch.first), Log("test")
         )
@@ -54,6 +55,7 @@ class Client:
 
     def end_slow(self, subscription: Subscription, gap: Gap) -> None:
         self.ended.append(subscription)
+        self.has_ended.set()
         self.deliveries.remove(subscription)
         subscription.end(gap)
 
@@ -120,10 +122,11 @@ def test_a_gap_says_what_was_handed_over_before_it_and_its_reason_is_given_once(
         client.publish(1)
         await inbox.get()
         client.publish(3 * ROOM)
+        handed = 1
+        if slow == "drop-newest":
+            handed = [(await inbox.get()).seq for _ in range(ROOM)][-1]
         with pytest.raises(Gap, match="messages to the subscription to 't' were dropped here") as caught:
-            while True:
-                handed = (await inbox.get()).seq
-        handed = 1 if slow == "drop-oldest" else handed
+            await inbox.get()
         assert caught.value.received == {"ann": handed}
         assert caught.value.goes_on
         (reason,) = client.reasons
@@ -159,8 +162,7 @@ def test_a_subscription_that_is_behind_for_too_long_ends_behind_what_had_come():
     async def tell(client: Client) -> None:
         inbox = client.subscribe("disconnect", slow_s=0.001)
         client.publish(ROOM + 1)
-        while not client.ended:
-            await asyncio.sleep(0)
+        await client.has_ended.wait()
         client.publish(5)
         assert await read_all(inbox) == [*range(1, ROOM + 2), "over"]
         with pytest.raises(Gap, match="does not keep up") as caught:
@@ -200,7 +202,7 @@ def test_something_may_always_wait_however_small_the_bound():
             one = Subscription(client, "t", "", None, Slowness(slow, 1.0, 1))
             client.deliveries.add(one)
             client.publish(2)
-            assert sorted(map(str, await read_all(one)), key=len)[-1] == "1 dropped"
+            assert "1 dropped" in await read_all(one)
             client.deliveries.remove(one)
 
     story(tell)
@@ -252,6 +254,6 @@ def test_what_makes_no_sense_is_refused_with_what_would(arguments: tuple[Any, ..
 
 def test_a_slow_reader_is_disconnected_unless_it_says_otherwise():
     assert checked_slow(None, None, None, durable=True) == checked_slow(None, None, None, durable=False) == DEFAULT
-    assert DEFAULT == Slowness("disconnect", 30.0, 16 << 20)
+    assert Slowness("disconnect", 30.0, 16 << 20) == DEFAULT
     assert checked_slow(None, 5, 100, durable=False) == Slowness("disconnect", 5.0, 100)
     assert checked_slow("drop-oldest", None, None, durable=False).policy == "drop-oldest"
