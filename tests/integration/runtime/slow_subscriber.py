@@ -5,8 +5,10 @@ It writes a line for each message and gap: `seq 7`, `gap 12`, `over REASON`; and
 
 import asyncio
 import sys
+from typing import cast
 
 import holdfast
+from holdfast.model.slow_messages import Slow
 from holdfast.protocols.config import LinkConfig
 
 PAUSE_S = 0.5
@@ -17,10 +19,10 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def read(address: str, slow: str, slow_bytes: int, link: LinkConfig) -> None:
+async def read(address: str, slow: Slow, slow_bytes: int | None, link: LinkConfig) -> None:
     async with holdfast.connect(address, name="slow", link=link) as client:
-        options = {} if slow == "block" else {"slow_bytes": slow_bytes}
-        inbox = await client.subscribe("t", slow=slow, **options, **({"slow_s": 1.0} if slow == "disconnect" else {}))
+        slow_s = 1.0 if slow == "disconnect" else None
+        inbox = await client.subscribe("t", slow=slow, slow_s=slow_s, slow_bytes=slow_bytes)
         say("begun")
         hurried = asyncio.ensure_future(asyncio.to_thread(sys.stdin.readline))
         while True:
@@ -43,4 +45,6 @@ async def read(address: str, slow: str, slow_bytes: int, link: LinkConfig) -> No
 
 
 if __name__ == "__main__":
-    holdfast.run(read(sys.argv[1], sys.argv[2], int(sys.argv[3]), LinkConfig(window_bytes=int(sys.argv[4]))))
+    chosen = cast("Slow", sys.argv[2])
+    kept_bytes = None if chosen == "block" else int(sys.argv[3])
+    holdfast.run(read(sys.argv[1], chosen, kept_bytes, LinkConfig(window_bytes=int(sys.argv[4]))))
