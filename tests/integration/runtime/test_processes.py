@@ -89,7 +89,7 @@ def test_a_drain_that_does_not_end_is_bounded(tmp_path: Path):
     async def story():
         async with serving_child(tmp_path, drain_s=0.2) as broker:
             alice = await holdfast.connect(address_of(broker), name="alice", timeout_s=1)
-            inbox = await alice.subscribe("a")
+            inbox = await alice.subscribe("a", slow="block")
             # Alice reads nothing: more than a window waits for her at the broker.
             await alice.publish_many("a", [b"x" * 10_000] * 300)
             await alice.flush()
