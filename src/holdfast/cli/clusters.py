@@ -27,6 +27,7 @@ from holdfast.cluster.state import (
 )
 from holdfast.cluster.status import BrokerStatus, ClusterStatus, cluster_status
 from holdfast.model.errors import ConfigError
+from holdfast.model.plurals import counted
 from holdfast.protocols.registry import find_protocol
 from holdfast.runtime.broker import run_broker
 from holdfast.runtime.settings import TOLERANCE_MAX, BrokerSettings
@@ -62,8 +63,9 @@ def up(
     with locked(state):
         earlier = read_state(state)
         if earlier is not None and (alive := earlier.alive()):
+            processes = counted(len(alive), "process", "processes")
             raise ConfigError(
-                f"cluster {earlier.cluster.name} is running in {state} already ({len(alive)} processes); "
+                f"cluster {earlier.cluster.name} is running in {state} already ({processes}); "
                 "stop it with `holdfast down`, or name another --state."
             )
         # Whoever restarts a broker may stand in another directory.
@@ -109,7 +111,7 @@ def down(state: StateDirectory = STATE_DIRECTORY) -> None:
         alive = running.alive()
         killed = asyncio.run(stop_processes(alive))
         forget_state(state)
-    note(f"stopped {len(alive)} processes of cluster {running.cluster.name}")
+    note(f"stopped {counted(len(alive), 'process', 'processes')} of cluster {running.cluster.name}")
     if killed:
         note(f"these did not leave in time and were killed: {', '.join(killed)}")
 
@@ -200,7 +202,8 @@ def _broker_line(broker: BrokerStatus) -> Text:
 
 def _figures(said: dict[str, Any]) -> str:
     backlog = sum(said.get("backlog_bytes", {}).values())
-    return f"  {said.get('subscriptions', 0)} subscriptions" + (f", {backlog} bytes waiting" if backlog else "")
+    waiting = f", {counted(backlog, 'byte')} waiting" if backlog else ""
+    return f"  {counted(said.get('subscriptions', 0), 'subscription')}{waiting}"
 
 
 def broker(

@@ -17,6 +17,7 @@ from holdfast.cluster.processes import Processes, kill_node, signal_node
 from holdfast.cluster.state import State, locked, running_state, write_state
 from holdfast.cluster.status import broker_status, cluster_status, health_of, tell
 from holdfast.model.errors import ConfigError
+from holdfast.model.plurals import counted
 
 LEAVE_S = 30.0
 POLL_S = 0.05
@@ -172,7 +173,8 @@ def heal(state: StateDirectory = STATE_DIRECTORY) -> None:
         await asyncio.gather(*(tell(cluster.broker(name), "/heal") for name in answering))
         return len(answering)
 
-    note(f"{asyncio.run(everybody())} brokers have taken their cuts back")
+    healed = asyncio.run(everybody())
+    note(f"{counted(healed, 'broker has', 'brokers have')} taken every cut back")
 
 
 def why(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:

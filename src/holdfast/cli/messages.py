@@ -34,6 +34,7 @@ from holdfast.model.batches import PAYLOAD_BYTES_MAX, Message
 from holdfast.model.errors import ConfigError, HoldfastError, LocalMisuse, Refused
 from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import check_guarantee
+from holdfast.model.plurals import counted
 from holdfast.model.topics import check_pattern, check_unreserved
 from holdfast.runtime.process import run
 from holdfast.storage.recordings import RecordingWriter
@@ -282,7 +283,7 @@ async def _record(messages: Subscription, path: Path, count: int) -> None:
         try:
             await _in_spite_of_gaps(lambda: record(messages, writer, count and count - recorded()))
         finally:
-            note(f"recorded {recorded()} messages to {path}")
+            note(f"recorded {counted(recorded(), 'message')} to {path}")
 
 
 async def _in_spite_of_gaps(read: Callable[[], Coroutine[Any, Any, object]]) -> None:

@@ -8,6 +8,7 @@ import typer
 from holdfast.cli.options import AsJson, help_of
 from holdfast.cli.output import console, note, print_json, print_line, table
 from holdfast.model.errors import ConfigError
+from holdfast.model.plurals import counted
 from holdfast.storage.stores import Damage, Store, StoreAway, StoreFailed, open_store
 from holdfast.storage.stores.mending import mend_from
 
@@ -84,7 +85,7 @@ def info(url: Url, as_json: AsJson = False) -> None:
     for name, one in streams.items():
         rows.add_row(name, f"{one.kept:,}", f"{one.next - 1:,}", f"{one.messages:,}", f"{one.bytes:,}")
     console.print(rows)
-    print_line(f"{pairs:,} pairs of metadata")
+    print_line(f"{counted(pairs, 'pair')} of metadata")
 
 
 def compact(url: Url) -> None:
@@ -135,7 +136,7 @@ def mend(
     elif not mended.found:
         print_line("nothing was damaged")
     else:
-        print_line(f"{len(mended.found):,} found damaged, {mended.messages:,} messages brought back")
+        print_line(f"{len(mended.found):,} found damaged, {counted(mended.messages, 'message')} brought back")
         _print_damages(mended.left)
     if mended.left:
         note("what is left is not in that store, or nobody can tell where it belongs: try another sibling")

@@ -30,6 +30,7 @@ from holdfast.model.batches import Batch, Message
 from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
 from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import GUARANTEES, TOTAL
+from holdfast.model.plurals import counted
 from holdfast.model.reliable import Entry
 from holdfast.model.topics import matches
 from holdfast.protocols.narada import Subscriber, SubscriberConfig
@@ -148,13 +149,16 @@ class DurableSubscription(Subscription):
         self._wake()
 
     def _gap_of(self, effect: effects.Gap) -> Gap:
-        what = "were given up"
+        count = effect.last - effect.first + 1
+        were, they = ("was", "it") if count == 1 else ("were", "they")
+        what = f"{were} given up"
         if effect.forgotten:
-            what = "were forgotten before they were read"
+            what = f"{were} forgotten before {they} {were} read"
         elif effect.damaged:
-            what = f"are damaged in the store of {self.repository}, and no other repository has sent them"
+            are = "is" if count == 1 else "are"
+            what = f"{are} damaged in the store of {self.repository}, and no other repository has sent a copy"
         whose = f"of {effect.publisher} to {effect.stream}" if effect.publisher else f"to {effect.stream}"
-        sentence = f"{effect.last - effect.first + 1} messages {whose} {what}: they will not come"
+        sentence = f"{counted(count, 'message')} {whose} {what}: {they} will not come"
         return Gap(sentence, self.pattern, self.where, self._received, True)
 
     # ---- what the reader says
