@@ -165,13 +165,31 @@ async def _ask(address: str, cluster: str) -> list[dict[str, Any]]:
 
 def _table(found: list[dict[str, Any]]) -> Table:
     table = Table(*COLUMNS, box=None, pad_edge=False)
+    witnesses = _witnesses(found)
     for one in found:
         for stream, said in one["streams"].items():
             readers = ", ".join(
-                f"{name} at {about['sync']}" + (f" ({about['lag']} behind)" if about["lag"] else "")
+                f"{name} at {about['sync']:,}" + (f" ({about['lag']:,} behind)" if about["lag"] else "")
                 for name, about in said["subscribers"].items()
+                if witnesses[stream, name] == one["name"]
             )
             kept = f"{said['end'] - said['kept'] + 1:,}" + (f" from {said['kept']:,}" if said["kept"] > 1 else "")
             lacking = (str(said["places"]), str(said["damaged"]))
             table.add_row(stream, one["name"], said["state"], kept, *lacking, readers or "none")
     return table
+
+
+def _witnesses(found: list[dict[str, Any]]) -> dict[tuple[str, str], str]:
+    """For each stream and durable subscriber, the one repository that says how far the subscriber is.
+
+    Every repository numbers the messages in an order of its own, and hears late of subscribers that read from another
+    one: two positions of one subscriber would say nothing. The repository that the subscriber reads from knows best;
+    if that one does not answer, the repository at which the subscriber is farthest.
+    """
+    claims: dict[tuple[str, str], list[tuple[bool, int, str]]] = {}
+    for one in found:
+        for stream, said in one["streams"].items():
+            for name, about in said["subscribers"].items():
+                is_elsewhere = about.get("steering") != one["name"]
+                claims.setdefault((stream, name), []).append((is_elsewhere, about["lag"], one["name"]))
+    return {who: min(claim)[-1] for who, claim in claims.items()}
