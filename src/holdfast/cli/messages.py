@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import logging
 import os
 import re
 import signal
@@ -98,6 +99,7 @@ def pub(
 
     async def publish() -> tuple[int, Receipt | None]:
         published, receipt = 0, None
+        _end_in_order()
         async with connect(address, name=name, cluster=cluster, reliable=reliable) as client:
             async for payload in _given(payloads) if payloads else _lines_of_stdin():
                 for _ in range(count):
@@ -111,6 +113,7 @@ def pub(
                 await (receipt.confirmed() if confirm else receipt.accepted())
         return published, receipt
 
+    _say_gaps_here()
     _say_published(topic, *run(publish()), as_json=as_json)
 
 
@@ -220,9 +223,8 @@ def sub(
     once = "" if durable or start is None else f"once-{random_name()}"
 
     async def follow() -> None:
+        _end_in_order()
         async with connect(address, name=name, cluster=cluster) as client:
-            if durable or once:
-                _end_in_order()
             opening = client.subscribe(pattern, where, durable=durable or once, start=start or "start")
             if once:
                 async with _forgotten(client, once, pattern), opening as messages:
@@ -237,6 +239,7 @@ def sub(
         else:
             await _print_all(messages, count, raw=raw, as_json=as_json)
 
+    _say_gaps_here()
     run(follow())
 
 
@@ -256,8 +259,16 @@ async def _forgotten(client: Client, name: str, pattern: str) -> AsyncIterator[N
 
 
 def _end_in_order() -> None:
-    """On SIGTERM, too: what was read is acknowledged, and what nobody will read under its name is forgotten."""
+    """Leave the broker on SIGTERM as on Ctrl-C: the session ends, and nothing is kept for it.
+
+    What a durable subscription has read is acknowledged, and one that was made for the occasion is forgotten.
+    """
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
+
+
+def _say_gaps_here() -> None:
+    """These commands say themselves what went wrong: the client's log need not say it a second time."""
+    logging.getLogger("holdfast.client").addHandler(logging.NullHandler())
 
 
 def _start_of(from_start: bool, seq: int | None, time: str) -> str | int | datetime | None:
