@@ -18,6 +18,7 @@ import msgspec
 import typer
 
 from holdfast.cli.options import (
+    ADDRESS_VARIABLE,
     DEFAULT_ADDRESS,
     Address,
     AsJson,
@@ -95,7 +96,8 @@ def pub(
         found = load_cluster(file)
         reliable = found.streams
         cluster = found.name if cluster == CLUSTER_NAME else cluster
-        address = ",".join(broker.address for broker in found.brokers) if address == DEFAULT_ADDRESS else address
+        if address in (DEFAULT_ADDRESS, os.environ.get(ADDRESS_VARIABLE)):
+            address = ",".join(broker.address for broker in found.brokers)
 
     async def publish() -> tuple[int, Receipt | None]:
         published, receipt = 0, None

@@ -109,6 +109,10 @@ class _Request(asyncio.Protocol):
         if self._asking is not None:
             return
         self._received += data
+        if not self._received[:1].isalpha():
+            # No request begins like this: a peer that speaks something else need not wait to be told.
+            self._respond(HTTPStatus.BAD_REQUEST, {"error": "this is no HTTP/1 request"})
+            return
         if b"\r\n\r\n" in self._received:
             self._answer()
         elif len(self._received) > REQUEST_BYTES_MAX:

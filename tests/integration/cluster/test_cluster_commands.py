@@ -87,6 +87,11 @@ def test_the_status_is_a_tree_and_knows_who_is_missing(terminal: Terminal, up: l
         ("b2", "b1", True),
     ]
     assert terminal.run("status").stdout.count("●") == 3
+    # From anywhere, with the port of any broker.
+    elsewhere = json.loads(terminal.run("status", "--json", "--address", up[2]).stdout)
+    assert sorted(one["name"] for one in elsewhere["brokers"] if one["ready"]) == ["b0", "b1", "b2"]
+    assert terminal.run("why", "b1", "--address", up[0]).stdout == "broker b1 waits for nothing\n"
+    assert "no broker b7 that can be found; there are b0, b1, b2." in terminal.run("why", "b7", "-a", up[0]).stderr
     state = running_state(terminal.directory / ".holdfast")
     leaf = next(one for one in state.running if one.name == "b2")
     leaf.process.signal(signal.SIGKILL)

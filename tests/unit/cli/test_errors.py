@@ -44,6 +44,9 @@ NOBODY = "holdfast://127.0.0.1:1"
         ),
         (["bench", "--only", "warp"], "no measurement has 'warp' in its title;"),
         (["demo", "--operations", "0"], "Invalid value for '--operations'"),
+        (["status", "--address", "127.0.0.1:1"], "no broker says how its cluster is; tried 127.0.0.1:1 (nobody is"),
+        (["why", "b1", "--address", "http://b1"], "the address 'http://b1' has another scheme;"),
+        (["status", "--address", NOBODY, "--state", "here"], "--address asks a cluster elsewhere, and --state one of"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -52,6 +55,23 @@ def test_what_was_asked_for_cannot_be(holdfast: CommandLine, arguments: list[str
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"holdfast: {sentence}")
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("command", [["status"], ["why", "b1"], ["pub", "a", "x"], ["sub", "a"], ["topics"]])
+def test_the_environment_says_where_the_cluster_is(
+    holdfast: CommandLine, monkeypatch: pytest.MonkeyPatch, command: list[str]
+):
+    monkeypatch.setenv("HOLDFAST_ADDRESS", "127.0.0.1:2")
+    ran = holdfast(*command)
+    assert (ran.code, ran.out) == (2, "")
+    assert "127.0.0.1:2 (nobody is listening there)" in ran.err
+
+
+def test_a_state_directory_that_is_named_counts_more_than_the_environment(
+    holdfast: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("HOLDFAST_ADDRESS", "127.0.0.1:2")
+    assert holdfast("status", "--state", tmp_path).err.startswith(f"holdfast: no cluster was started in {tmp_path};")
 
 
 @pytest.mark.parametrize(
