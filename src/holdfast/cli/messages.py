@@ -89,7 +89,7 @@ def pub(
       holdfast pub bank/orders "keep this" --file kept.toml
     """
     check_unreserved(topic)
-    check_guarantee(guarantee)
+    promised = check_guarantee(guarantee)
     described = parse_attributes(attributes or [])
     reliable: tuple[str, ...] = ()
     if file is not None:
@@ -106,7 +106,7 @@ def pub(
             async for payload in _given(payloads) if payloads else _lines_of_stdin():
                 for _ in range(count):
                     receipt = await client.publish(
-                        topic, payload, guarantee, keys or (), described, durable=durable or None
+                        topic, payload, promised, keys or (), described, durable=durable or None
                     )
                     published += 1
             if receipt is not None:

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime
 from time import monotonic
+from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -69,6 +70,8 @@ class DurableSubscription(Subscription):
     taken last, at `repository`; each repository has its own. Messages whose publisher is gone for good and which were
     given up raise `Gap` once, in their place; reading goes on behind them.
     """
+
+    _internal: ClassVar[tuple[str, ...]] = ("begin", "batch_taken", "batch_read", "end_subscription", "finish")
 
     def __init__(self, client: DurableClient, config: SubscriberConfig, log: Log) -> None:
         wanted = parse_filter(config.where) if config.where else None

@@ -10,16 +10,18 @@ from asyncio import sleep
 from collections.abc import Callable, Iterable, Mapping
 from ssl import SSLContext
 from time import monotonic
-from typing import Self, Unpack
+from typing import ClassVar, Literal, Self, Unpack, overload
 
 from holdfast.client.acceptance import Acceptance
 from holdfast.client.addresses import Address, AddressBook, shown
 from holdfast.client.checks import checked_extras, checked_payload, checked_rank, checked_topic, size_bytes
 from holdfast.client.deliveries import Deliveries
-from holdfast.client.durable import Durables, Start
+from holdfast.client.durable import Durables, DurableSubscription, Start
+from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.client.endings import closed, in_doubt, lost, refused
 from holdfast.client.errors import ConnectionFailed
-from holdfast.client.manual import AckOptions, checked_ack
+from holdfast.client.internals import PublicMembers
+from holdfast.client.manual import UNACKED_USUALLY, AckOptions, ManualSubscription, checked_ack
 from holdfast.client.opening import Closing, Opening
 from holdfast.client.receipts import Level, Receipt
 from holdfast.client.settings import TURN_BYTES, ClientSettings
@@ -28,7 +30,7 @@ from holdfast.client.waiting import Holders, Requests, fail
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, Attributes, Batch, Keys
 from holdfast.model.errors import HoldfastError, Refused
 from holdfast.model.filters import Value, parse_filter
-from holdfast.model.guarantees import GUARANTEES, RANKS
+from holdfast.model.guarantees import GUARANTEES, RANKS, Guarantee, GuaranteeName
 from holdfast.model.identities import name_of
 from holdfast.model.topics import check_pattern
 from holdfast.protocols.config import ClientConfig
@@ -39,11 +41,17 @@ from holdfast.runtime.logs import Log
 from holdfast.runtime.tracing import Trace
 
 
-class Client(Closing):
+class Client(Closing, metaclass=PublicMembers):
     """A session with a broker; where brokers repair their tree it moves to another one when its own is lost.
 
     Made by `holdfast.connect`. `broker` is the name of the broker that has the session now.
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        *("__init__", "open", "checked", "publish_checked", "publish_nowait", "publish_batch"),
+        *("level_of", "wait_accepted", "wait_held", "wait_confirmed", "has_crossed"),
+        *("subscribe_as", "end_subscription", "wait_ended"),
+    )
 
     def __init__(
         self,
@@ -109,7 +117,7 @@ class Client(Closing):
         return f"Client({self.name}, {state})"
 
     @property
-    def address(self) -> Address:
+    def address(self) -> tuple[str, int]:
         """Where the broker is that has, or was last asked for, the session."""
         return self._driver.dialled or self._book.current
 
@@ -167,11 +175,35 @@ class Client(Closing):
         """
         return self._machine.numbers_known
 
+    @overload
     async def publish(
         self,
         topic: str,
         payload: bytes,
-        guarantee: str = "causal",
+        guarantee: GuaranteeName | Guarantee = "causal",
+        keys: Iterable[str] = (),
+        attributes: Mapping[str, Value] | None = None,
+        *,
+        durable: Literal[True] | str,
+    ) -> DurableReceipt: ...
+
+    @overload
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: GuaranteeName | Guarantee = "causal",
+        keys: Iterable[str] = (),
+        attributes: Mapping[str, Value] | None = None,
+        *,
+        durable: bool | str | None = None,
+    ) -> Receipt: ...
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: GuaranteeName | Guarantee = "causal",
         keys: Iterable[str] = (),
         attributes: Mapping[str, Value] | None = None,
         *,
@@ -210,7 +242,7 @@ class Client(Closing):
         self,
         topic: str,
         payloads: Iterable[bytes],
-        guarantee: str = "causal",
+        guarantee: GuaranteeName | Guarantee = "causal",
         keys: Iterable[str] = (),
         attributes: Mapping[str, Value] | None = None,
     ) -> Receipt | None:
@@ -342,6 +374,33 @@ class Client(Closing):
         self._acceptance.check_nothing_refused()
 
     # ------------------------------------------------------------------------------------------- subscribing
+
+    @overload
+    def subscribe(self, pattern: str, where: str = "") -> Opening[Subscription]: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str,
+        where: str = "",
+        *,
+        durable: str,
+        start: Start = "start",
+        ack: Literal["auto"] = "auto",
+    ) -> Opening[DurableSubscription]: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str,
+        where: str = "",
+        *,
+        durable: str,
+        start: Start = "start",
+        ack: Literal["manual"],
+        redeliver: Literal["publisher", "key"] = "publisher",
+        unacked_max: int = UNACKED_USUALLY,
+    ) -> Opening[ManualSubscription]: ...
 
     def subscribe(
         self, pattern: str, where: str = "", *, durable: str = "", start: Start = "start", **acks: Unpack[AckOptions]
