@@ -90,7 +90,7 @@ def main() -> None:
             raise KeyboardInterrupt
         sys.exit(code)
     except typer.TyperException as error:
-        complain(f"{_sentence(error.format_message())} {_advice(error)}")
+        complain(f"{_sentence(error.format_message() or 'a command is missing')} {_advice(error)}")
         sys.exit(EXIT_MISUSE)
     except (ProcessError, WorkerError) as error:
         complain(str(error))

@@ -12,7 +12,15 @@ from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree
 
-from holdfast.cli.options import STATE_DIRECTORY, AsJson, ProtocolName, RemoteAddress, StateDirectory, remote_places
+from holdfast.cli.options import (
+    STATE_DIRECTORY,
+    AsJson,
+    ProtocolName,
+    RemoteAddress,
+    StateDirectory,
+    check_name,
+    remote_places,
+)
 from holdfast.cli.output import complain, console, note, print_json, progress
 from holdfast.client.addresses import Address, parse_addresses
 from holdfast.cluster.config import BASE_PORT, CLUSTER_NAME, LOOPBACK, Cluster, load_cluster
@@ -253,6 +261,7 @@ def broker(
       holdfast broker newcomer --port 7409 --parent 127.0.0.1:7400
       holdfast broker middle --file examples/clusters/chain-of-three.toml --state-dir /var/lib/holdfast
     """
+    check_name("a broker", name)
     if file is not None:
         described = load_cluster(file)
         settings = broker_settings(described, described.broker(name), trace, newcomer=None, directory=DEFAULT_DIRECTORY)

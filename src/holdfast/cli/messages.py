@@ -219,6 +219,8 @@ def sub(
       holdfast sub bank/orders --from-time 2026-11-15T20:00
     """
     check_pattern(pattern)
+    if raw and as_json:
+        raise ConfigError("--raw prints payloads alone, and --json everything: choose one of them.")
     if where:
         parse_filter(where)
     start = _start_of(from_start, from_seq, from_time)

@@ -14,6 +14,7 @@ from holdfast.cluster.state import DEFAULT_DIRECTORY
 from holdfast.model.errors import ConfigError
 from holdfast.model.filters import Value
 
+NAME_BYTES_MAX = 128
 DEFAULT_ADDRESS = "holdfast://127.0.0.1:7400"
 
 ADDRESS_VARIABLE = "HOLDFAST_ADDRESS"
@@ -56,6 +57,12 @@ def remote_places(context: typer.Context, address: str) -> tuple[Place, ...]:
     if given == {"address", "state"}:
         raise ConfigError("--address asks a cluster elsewhere, and --state one of this machine: choose one of them.")
     return parse_addresses(address) if address and "state" not in given else ()
+
+
+def check_name(what: str, name: str) -> None:
+    """Raise `ConfigError` if nobody could be called that."""
+    if not name or not name.isprintable() or len(name.encode(errors="replace")) > NAME_BYTES_MAX:
+        raise ConfigError(f"{what} has a name of 1 to {NAME_BYTES_MAX} bytes that can be printed, not {name!r}.")
 
 
 def parse_attributes(pairs: list[str]) -> dict[str, Value]:

@@ -9,7 +9,7 @@ import msgspec
 import typer
 from rich.table import Table
 
-from holdfast.cli.options import DEFAULT_ADDRESS, Address, AsJson, ClusterName, help_of
+from holdfast.cli.options import DEFAULT_ADDRESS, Address, AsJson, ClusterName, check_name, help_of
 from holdfast.cli.output import complain, console, note, print_json
 from holdfast.client import connect
 from holdfast.client.listening import Listener
@@ -19,6 +19,7 @@ from holdfast.cluster.repository_process import run_repository
 from holdfast.model.batches import Batch
 from holdfast.model.errors import ConfigError
 from holdfast.model.reliable import LEVELS, Level, Retention
+from holdfast.model.topics import check_pattern
 from holdfast.protocols.narada.directory import ASKING_TOPIC, answer_topic, question, read_answer
 from holdfast.runtime.process import run
 from holdfast.services.repository import RepositorySettings
@@ -66,6 +67,7 @@ def repository(
       holdfast repository r2 --stream 'bank/#' --store segments:r2 --level written -a 127.0.0.1:7401
       holdfast repository r3 --stream 'bank/#' --keep-s 604800
     """
+    check_name("a repository", name)
     if level not in LEVELS:
         raise ConfigError(f"--level {level!r} is no level; choose one of {', '.join(LEVELS)}.")
     if file is not None:
@@ -132,6 +134,8 @@ def forget(
     Examples
       holdfast topics forget billing 'bank/#'
     """
+    check_name("a durable subscription", name)
+    check_pattern(pattern)
     run(_forget(name, pattern, address, cluster))
     note(f"the subscription {name} to {pattern} is over")
 

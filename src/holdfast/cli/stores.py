@@ -1,5 +1,6 @@
 """`holdfast store …`: looking at what a repository keeps, and putting it right."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -98,6 +99,7 @@ def compact(url: Url) -> None:
     Examples
       holdfast store compact sqlite:data/orders.db
     """
+    _look_for(url)
     with _opened(url) as store:
         store.compact()
 
@@ -122,6 +124,7 @@ def mend(
     """
     if url == sibling:
         raise ConfigError("a store cannot be mended from itself; name the store of another repository with --from.")
+    _look_for(url)
     with _opened(url) as store, _opened(sibling, write=False) as other:
         mended = mend_from(store, other)
     if as_json:
@@ -141,6 +144,13 @@ def mend(
     if mended.left:
         note("what is left is not in that store, or nobody can tell where it belongs: try another sibling")
         raise typer.Exit(1)
+
+
+def _look_for(url: str) -> None:
+    """Raise `ConfigError` if there is no such store: opening it for writing would make one."""
+    scheme, _, place = url.partition(":")
+    if scheme in ("sqlite", "segments") and place and not Path(place).exists():
+        raise ConfigError(f"there is no store at {place}; name one that a repository has written.")
 
 
 def _opened(url: str, write: bool = True) -> Store:
