@@ -26,6 +26,7 @@ GIVEN = {
     "orders": "holdfast.Subscription",
     "PrinterError": "type[Exception]",
     "spark": "pyspark.sql.SparkSession",
+    "stream": "pyspark.sql.DataFrame",
     "summary": "holdfast.cluster.demo.Summary",
     "yesterday_ns": "int",
 }
@@ -74,17 +75,17 @@ def names_missing(text: str) -> set[str]:
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
                 used[name] = min(place, used.get(name, place))
+            case ast.Name(id=name) | ast.ExceptHandler(name=str(name)):
+                defined[name] = min(place, defined.get(name, place))
             case (
-                ast.Name(id=name)
-                | ast.FunctionDef(name=name)
+                ast.FunctionDef(name=name)
                 | ast.AsyncFunctionDef(name=name)
                 | ast.ClassDef(name=name)
                 | ast.arg(arg=name)
-                | ast.ExceptHandler(name=str(name))
             ):
-                defined[name] = min(place, defined.get(name, place))
+                defined[name] = (0, 0)  # A function may be used above its definition, in another one.
             case ast.alias(name=name, asname=alias):
-                defined[(alias or name).split(".")[0]] = place
+                defined[(alias or name).split(".")[0]] = (0, 0)
     return {name for name, place in used.items() if name not in defined or place < defined[name]}
 
 
