@@ -50,6 +50,7 @@ NOBODY = "holdfast://127.0.0.1:1"
         (["sub", "a", "--raw", "--json", "--address", NOBODY], "--raw prints payloads alone, and --json everything:"),
         (["store", "compact", "sqlite:absent/x.db"], "there is no store at absent/x.db; name one that a repository"),
         (["store", "mend", "segments:absent", "--from", "segments:b"], "there is no store at absent; name one that"),
+        (["campaign", "--seeds", "1", "--master", "elsewhere"], "--master 'elsewhere' is no place for Spark; write"),
         (["status", "--address", "127.0.0.1:1"], "no broker says how its cluster is; tried 127.0.0.1:1 (nobody is"),
         (["why", "b1", "--address", "http://b1"], "the address 'http://b1' has another scheme;"),
         (["status", "--address", NOBODY, "--state", "here"], "--address asks a cluster elsewhere, and --state one of"),
