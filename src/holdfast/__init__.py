@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         DurableSubscription,
         Gap,
         Level,
+        LinkConfig,
         ManualMessage,
         ManualSubscription,
         MessageError,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         SyncManualSubscription,
         SyncReceipt,
         SyncSubscription,
+        TraceTarget,
         connect,
         connect_sync,
         run,
@@ -67,8 +69,6 @@ if TYPE_CHECKING:
     from holdfast.model.guarantees import Guarantee, GuaranteeError, GuaranteeName
     from holdfast.model.reliable import Entry
     from holdfast.model.trace import Event
-    from holdfast.protocols.config import LinkConfig
-    from holdfast.runtime.tracing import TraceTarget
 
 __version__ = "0.1.0"
 
@@ -98,7 +98,7 @@ _HOME = {
     "Indefinite": "holdfast.model.errors",
     "Keys": "holdfast.model.batches",
     "Level": "holdfast.client",
-    "LinkConfig": "holdfast.protocols.config",
+    "LinkConfig": "holdfast.client",
     "LocalMisuse": "holdfast.model.errors",
     "ManualMessage": "holdfast.client",
     "ManualSubscription": "holdfast.client",
@@ -121,7 +121,7 @@ _HOME = {
     "SyncReceipt": "holdfast.client",
     "SyncSubscription": "holdfast.client",
     "TopicError": "holdfast.model.errors",
-    "TraceTarget": "holdfast.runtime.tracing",
+    "TraceTarget": "holdfast.client",
     "Value": "holdfast.model.filters",
     "connect": "holdfast.client",
     "connect_sync": "holdfast.client",

@@ -26,7 +26,9 @@ from holdfast.client.sync import (
     connect_sync,
 )
 from holdfast.client.sync_receipts import SyncDurableReceipt, SyncReceipt
+from holdfast.protocols.config import LinkConfig
 from holdfast.runtime.process import run
+from holdfast.runtime.tracing import TraceTarget
 
 __all__ = [
     "AckOptions",
@@ -40,6 +42,7 @@ __all__ = [
     "DurableSubscription",
     "Gap",
     "Level",
+    "LinkConfig",
     "ManualMessage",
     "ManualSubscription",
     "MessageError",
@@ -57,6 +60,7 @@ __all__ = [
     "SyncManualSubscription",
     "SyncReceipt",
     "SyncSubscription",
+    "TraceTarget",
     "connect",
     "connect_sync",
     "run",
