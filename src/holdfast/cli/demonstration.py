@@ -63,6 +63,8 @@ def demo(
       holdfast audit report/trace
     """
     cluster = load_cluster(file) if file else default_cluster()
+    if calm and kill:
+        raise ConfigError("--calm kills nobody, and --kill somebody: choose one of them.")
     victims = () if calm else tuple(kill or (() if file else KILLS))
     plan = DemoPlan(cluster, report, operations, interval_ms, seed=seed, kills=victims)
     if spark:

@@ -181,6 +181,8 @@ def replay(
     from holdfast.pipeline.errors import spoken_plainly  # noqa: PLC0415
     from holdfast.pipeline.session import spark_session  # noqa: PLC0415
 
+    if not source.exists():
+        raise ConfigError(f"there is no archive at {source}; `holdfast pipeline archive` writes one.")
     described = jobs.description_of(source)
     given = write_id or uuid4().hex[:16]
     note(f"replay {given}: if it is interrupted, repeat the command with --id {given}")
@@ -225,6 +227,8 @@ def metrics(
     from holdfast.pipeline.session import spark_session  # noqa: PLC0415
     from holdfast.pipeline.trace_frames import read_events, refuse_malformed  # noqa: PLC0415
 
+    if "://" not in trace and not Path(trace).exists():
+        raise ConfigError(f"there is no trace at {trace}; name a file or a directory of one.")
     with spoken_plainly(), spark_session(master, quick=True) as spark:
         events = read_events(spark, trace)
         refuse_malformed(events)
