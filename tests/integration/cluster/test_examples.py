@@ -1,4 +1,4 @@
-"""The programs in `examples`, which a newcomer copies, do what they say. `tests/integration/docs` runs the documents."""
+"""The programs in `examples`, which a newcomer copies, do what they say. The documents: `tests/integration/docs`."""
 
 import os
 import re
