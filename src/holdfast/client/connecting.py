@@ -22,6 +22,9 @@ MOVE_S = 0.06
 """Twice as long as brokers take to give one of theirs up: whoever is asked before that sends us back."""
 LINK = LinkConfig(heartbeat_s=0.15, silence_s=0.6, redial_s=0.005, redial_max_s=0.5)
 """A frozen broker is noticed within a second; a connection that merely broke is there again at once."""
+STEADY_LINK = replace(LINK, heartbeat_s=4.0, silence_s=12.0)
+"""With a broker that tolerates no loss: there is nobody to move to, and thousands of clients that ask several times a
+second whether their broker is there would keep it busy."""
 
 
 def connect(
@@ -63,7 +66,15 @@ def connect(
     """
     addresses = parse_addresses(address)
     named = _checked_name(random_name() if name is None else name)
-    known = ClientConfig(named, cluster=cluster, link=link or LINK, move_s=MOVE_S, give_up_s=give_up_s, patient=patient)
+    known = ClientConfig(
+        named,
+        cluster=cluster,
+        link=link or LINK,
+        steady=link or STEADY_LINK,
+        move_s=MOVE_S,
+        give_up_s=give_up_s,
+        patient=patient,
+    )
     settings = ClientSettings(
         timeout_s=timeout_s,
         backlog_bytes_max=backlog_bytes_max,

@@ -39,7 +39,7 @@ from holdfast.model.name_messages import Recall, Recalled
 from holdfast.model.receipt_messages import CLEAN, Finding
 from holdfast.model.trace import CROSSED
 from holdfast.protocols.client_hub import ClientHub
-from holdfast.protocols.config import ClientConfig
+from holdfast.protocols.config import ClientConfig, LinkConfig
 from holdfast.protocols.crossed import CrossedNumbers
 from holdfast.protocols.holes import HolesHeard, over
 from holdfast.protocols.hub import ACK_TIMER, BEAT_TIMER
@@ -73,7 +73,7 @@ class ClientNode:
         self._hub = ClientHub(self, config.name, "client", config.cluster, config.link, incarnation)
         self.numbers_known = True
         """Whether what was published under this name before is counted; else it may be less than our numbers say."""
-        self._hub.may_begin = self._numbering
+        self._hub.may_begin, self._hub.link_at = self._numbering, self._link_at
         self.next_seq = 1
         self.accepted_seq = 0
         self.attached, self.taken_by = False, ""
@@ -375,6 +375,10 @@ class ClientNode:
         out.append(Report("attach", peer=said.node))
         out.append(Attached(said.node, said.protocol, said.guarantees, said.payload_bytes_max))
         self._accept(link)
+
+    def _link_at(self, tolerance: int) -> LinkConfig:
+        steady = self.config.steady
+        return self.config.link if steady is None or tolerance else steady
 
     def _numbering(self, published: int) -> bool:
         """A new session goes on after what was published under its name; it may not repeat a number."""

@@ -220,7 +220,7 @@ class EdgeBroker(ABC):
 
     def _brokers(self) -> Iterable[str]:
         """Whom to tell of our clients' sessions."""
-        return [link.peer for link in self.hub.links.values() if link.kind == "broker"]
+        return list(self.hub.links.brokers)
 
     def link_levels(self, link: Link, levels: Levels) -> None:  # noqa: B027 - most protocols have no use for it
         """Without repairs nobody needs to know."""

@@ -30,6 +30,7 @@ from holdfast.model.messages import (
     SessionMessage,
     Welcome,
 )
+from holdfast.protocols.by_kind import ByKind
 from holdfast.protocols.config import LinkConfig
 from holdfast.protocols.hub_owner import Owner
 from holdfast.protocols.links import Link, LinkError, LinkState
@@ -40,6 +41,8 @@ ENDING = ("excluded", "moved", "late", "elsewhere", "apart", "unknown-session", 
 ACK_TIMER = "acks"
 BEAT_TIMER = "heartbeat"
 REDIAL_TIMER = "redial:"
+HELLO_DOUBLINGS_MAX = 4
+"""How often a client doubles its patience with a broker that does not answer its hello."""
 READY_SOON_S = 0.05
 """A broker that is told to come back later does so within this time, however often it is told."""
 
@@ -50,7 +53,7 @@ class Hub:
     def __init__(self, owner: Owner, name: str, kind: Kind, cluster: str, config: LinkConfig, incarnation: int) -> None:
         self.owner, self.name, self.kind, self.cluster, self.config = owner, name, kind, cluster, config
         self.incarnation = incarnation
-        self.links: dict[str, Link] = {}
+        self.links: ByKind[Link] = ByKind()
         self.out: Effects = []
         self.congested: set[str] = set()
         self._overfull: set[str] = set()
@@ -455,7 +458,8 @@ class Hub:
     # ----------------------------------------------------------------------------------------------- housekeeping
 
     def _transmit(self, link: Link, frames: list[Frame]) -> None:
-        self.out += [Send(link.peer, frame) for frame in frames]
+        if frames:
+            self.out += [Send(link.peer, frame) for frame in frames]
         if link.peer in self.congested and 2 * link.backlog_bytes <= self.config.backlog_bytes_max:
             self._relieve(link.peer)
 
@@ -473,14 +477,36 @@ class Hub:
         self.peer_down(link.peer)
 
     def _beat(self, now: float) -> None:
+        """Give up silent connections, and ask for signs of life.
+
+        Clients ask their broker at every beat of their own, and are thousands. So a broker asks a client only after
+        half of the silence that it allows: until then the client's own questions are a sign of life.
+        """
+        silence_s = self.config.silence_s
         for link in list(self.links.values()):
             if link.state is LinkState.CLOSED:
                 continue
-            if now - link.heard_at >= self.config.silence_s:
-                link.fell_silent = True
-                self._drop(link, f"{link.peer} has been silent for {now - link.heard_at:.1f} s")
-            elif link.state is LinkState.OPEN:
+            silent_s = now - link.heard_at
+            if silent_s >= silence_s:
+                if silent_s >= self._patience_s(link):
+                    self._fell_silent(link, silent_s)
+            elif link.state is LinkState.OPEN and (link.kind == "broker" or 2 * silent_s >= silence_s):
                 self.ask(link.peer)
+
+    def _patience_s(self, link: Link) -> float:
+        """How long a peer may say nothing. The answer to a client's hello may take longer with every attempt.
+
+        1. Thousands of clients say hello at once, and their broker takes longer than a silence to answer them all.
+        2. Those that have waited for a silence say hello anew, and the broker answers the hellos of connections that
+        are closed already. 3. With the same patience as before the broker never gets to the end of the queue.
+        """
+        doublings = min(link.unanswered, HELLO_DOUBLINGS_MAX) if self.kind == "client" and not link.is_open else 0
+        return self.config.silence_s * 2.0**doublings
+
+    def _fell_silent(self, link: Link, silent_s: float) -> None:
+        link.fell_silent = True
+        link.unanswered += not link.is_open
+        self._drop(link, f"{link.peer} has been silent for {silent_s:.1f} s")
 
     def close_all(self, reason: str) -> None:
         """Say goodbye on every link: the node leaves."""
@@ -494,11 +520,10 @@ class Hub:
 
     def waiting_for(self) -> list[str]:
         """In words, whose credit something waits for. What waits for a connection counts when it is too much."""
-        return [
-            f"credit from {peer}"
-            for peer, link in sorted(self.links.items())
-            if peer in self.congested or (link.is_open and link.waiting)
+        waiting = [
+            peer for peer, link in self.links.items() if peer in self.congested or (link.is_open and link.waiting)
         ]
+        return [f"credit from {peer}" for peer in sorted(waiting)]
 
     def check_invariants(self) -> None:
         for link in self.links.values():

@@ -386,7 +386,7 @@ class MovingClient(ClientNode):
         """Whoever has not run for a while has heard nothing, whatever was said: that silence was its own."""
         slept_s = now - self._beat_at if self._beat_at else 0.0
         self._beat_at = now
-        if slept_s >= SLEEP_BEATS * self.config.link.heartbeat_s:
+        if slept_s >= SLEEP_BEATS * self._hub.config.heartbeat_s:
             for link in self._hub.links.values():
                 link.heard_at = now
 

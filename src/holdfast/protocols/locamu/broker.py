@@ -426,7 +426,7 @@ class LocamuBroker:
     def _say_farewell(self) -> None:
         """All that we have ever said was processed by everybody: nobody needs us."""
         parent = self.parent
-        if parent in self.hub.links and not self._is_pending("l", self.name):
+        if parent is not None and parent in self.hub.links and not self._is_pending("l", self.name):
             self.hub.send(parent, Farewell())
 
     def _on_farewell(self, leaf: str) -> None:
