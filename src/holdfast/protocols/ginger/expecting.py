@@ -524,8 +524,11 @@ class ExpectingBroker(RecordingBroker):
 
     def _tell_down(self) -> None:
         """Everybody below learns who is above; nobody waits for it."""
-        upward, fresh, for_clients = self.view.news_below(self.parent is None)
-        for peer, link in self.hub.links.items():
+        brokers = self.hub.links.brokers
+        has_brokers = any(peer != self.parent for peer in brokers)
+        upward, fresh, for_clients = self.view.news_below(self.parent is None, has_brokers)
+        links = brokers if for_clients is None else self.hub.links
+        for peer, link in links.items():
             if peer == self.parent or peer not in self.log.flows:
                 continue
             if link.kind == "broker":
