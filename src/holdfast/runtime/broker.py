@@ -26,6 +26,7 @@ import msgspec
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.messages import Twig
 from holdfast.model.terms import Contact
+from holdfast.protocols.config import SESSIONS_MAX
 from holdfast.protocols.durable import Kept, kept_in
 from holdfast.protocols.node import BrokerNode, Report, Restart, Restorable
 from holdfast.protocols.registry import find_protocol, make_broker
@@ -37,6 +38,7 @@ from holdfast.runtime.health import Health
 from holdfast.runtime.introducing import Introduction, introduction_of, who_is_there
 from holdfast.runtime.joining import Candidates
 from holdfast.runtime.logs import Log
+from holdfast.runtime.open_files import allow_connections
 from holdfast.runtime.places import place_of
 from holdfast.runtime.process import new_incarnation, tune_collector
 from holdfast.runtime.serving import EXIT_FAILED, EXIT_STOPPED, main_of, run_server
@@ -389,6 +391,10 @@ def _below(twigs: Iterable[Twig]) -> dict[str, object]:
 
 
 async def _serve(settings: BrokerSettings) -> int:
+    allowed = allow_connections(SESSIONS_MAX)
+    if allowed < SESSIONS_MAX:
+        log = Log("holdfast.broker", node=settings.name)
+        log.warning("open files", connections_max=allowed, reason="raise the limit of open files (ulimit -n) for more")
     broker = BrokerProcess(settings)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -26,8 +26,9 @@ class ConnectionLimits(Struct, frozen=True):
     """How long an attempt to connect may take."""
     hello_s: float = 5.0
     """How long whoever connects may take to say who it is."""
-    half_open_max: int = 256
-    """How many may be connected without having said it; one more closes the oldest of them."""
+    half_open_max: int = 4096
+    """How many may be connected without having said it; one more closes the oldest of them. More than `ACCEPT_BACKLOG`:
+    so many may connect within one turn of the loop, before anybody has read what they say."""
     close_s: float = 2.0
     """How long a closed connection may take to hand over what was sent."""
     write_buffer_bytes_max: int = 32 << 20
