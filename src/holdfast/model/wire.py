@@ -69,6 +69,19 @@ _decode_batch = _batch_decoder.decode
 NO_FRAME = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
+class _Last:
+    """The small batch that was encoded last, and its bytes: it goes to the next subscriber with another number."""
+
+    __slots__ = ("batch", "body")
+
+    def __init__(self) -> None:
+        self.batch: Batch | None = None
+        self.body = b""
+
+
+_last = _Last()
+
+
 def encode(frame: Frame) -> bytes:
     """One frame with its length in front."""
     return b"".join(pieces(frame))
@@ -85,6 +98,8 @@ def pieces(frame: Frame) -> list[bytes]:
         batch_within = carried(message)
         return [head(len(body), crc32(body, _sealed(batch_within)) if batch_within is not None else crc32(body)) + body]
     batch, seq = message.batch, frame.seq
+    if batch is _last.batch:
+        return _numbered(seq, batch, _last.body)
     if len(batch.payloads) >= COPIED_BYTES_MAX:
         return _large(seq, batch)
     if batch.count != 1 or batch.lengths or batch.keys or batch.attributes or batch.crossed:
@@ -92,6 +107,11 @@ def pieces(frame: Frame) -> list[bytes]:
     else:
         # Every message by itself passes here, so what `said` would say of it is written out.
         body = _encode((batch.publisher, batch.first, batch.topic, batch.guarantee, batch.payloads))
+    _last.batch, _last.body = batch, body
+    return _numbered(seq, batch, body)
+
+
+def _numbered(seq: int, batch: Batch, body: bytes) -> list[bytes]:
     check = (batch.checksum or batch.seal(crc32(body))) ^ MARKS[seq]
     size = len(body) + 1
     return [HEAD.pack(size % 3 << 6 | size >> 16, size & 0xFFFF, check, seq) + body]
