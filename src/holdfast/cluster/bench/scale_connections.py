@@ -96,7 +96,8 @@ class Loaded:
 
 
 @asynccontextmanager
-async def _loaded() -> AsyncIterator[Loaded]:
+async def loaded_broker() -> AsyncIterator[Loaded]:
+    """A broker without clients, and a process that opens them as it is told."""
     with tempfile.TemporaryDirectory(prefix="holdfast-scale-") as directory:
         cluster = chain(1)
         processes = Processes(cluster, Path(directory), attached=True)
@@ -127,7 +128,7 @@ def cpu_s(pid: int) -> float:
 
 
 async def _connections(plan: Plan) -> AsyncGenerator[ScaleRow, None]:
-    async with _loaded() as broker:
+    async with loaded_broker() as broker:
         empty_bytes = resident_bytes(broker.pid)
         first_us = await broker.do(f"open {plan.step} {OWN_TOPICS}", "opened") * 1e6 / plan.step
         yield compared(f"connecting: each of the first {plan.step:,}, broker", first_us, "µs")
@@ -162,7 +163,7 @@ async def _connections(plan: Plan) -> AsyncGenerator[ScaleRow, None]:
 
 async def _nobody(plan: Plan) -> AsyncGenerator[ScaleRow, None]:
     """Two brokers take turns: a machine that is slow for a while is slow for both."""
-    async with _loaded() as few, _loaded() as many:
+    async with loaded_broker() as few, loaded_broker() as many:
         for broker in (few, many):
             await broker.do(f"open {SUBSCRIBERS}", "opened")
         await few.do(f"subscribe {FEW_SUBSCRIPTIONS} scale/few", "subscribed")
