@@ -43,6 +43,7 @@ from holdfast.model.filter_syntax import (
 )
 
 __all__ = [
+    "COMPARE",
     "FILTERS_REMEMBERED_MAX",
     "FILTER_CHARACTERS_MAX",
     "FILTER_DEPTH_MAX",
@@ -58,7 +59,7 @@ EXPANSION_MAX = 8  # a character is six at most once it is escaped, and a piece 
 
 Test = Callable[[Mapping[str, Value]], bool]
 
-_COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
+COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -150,10 +151,10 @@ def _compiled(condition: Condition) -> Test:
 
 def _comparison_test(name: str, symbol: Operator, value: Value) -> Test:
     if isinstance(value, str):
-        return _string_test(name, _COMPARE[symbol], value)
+        return _string_test(name, COMPARE[symbol], value)
     if isinstance(value, bool):
         return _truth_test(name, wanted=value is (symbol == "="))
-    return _number_test(name, _COMPARE[symbol], value)
+    return _number_test(name, COMPARE[symbol], value)
 
 
 def _string_test(name: str, compare: Callable[[Any, Any], bool], literal: str) -> Test:
