@@ -468,11 +468,11 @@ class ClientNode:
     def _hand_over(self, link: Link, message: Publish, batch: Batch) -> None:
         """Deliver what the application wants of a batch that came in this message."""
         try:
-            filters = self._table.route(batch.topic).get(self.name, ())
+            choice = self._table.choice(self.name, batch)
         except TopicError as error:
             self._hub.consumed(link, message)
             raise PeerViolation(f"{link.peer} sent a batch of {batch.publisher} that cannot be: {error}") from None
-        parts = batch.matching(filters)
+        parts = batch.chosen(choice)
         if not parts:
             self._hub.consumed(link, message)
             return

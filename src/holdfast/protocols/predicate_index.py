@@ -15,8 +15,8 @@ entries apart best; entries that say nothing about that attribute stay. Behind a
 
 Behind each of these is a place again, so that `region = 'r17' and kind in ('a', 'b') and amount > 100` is found by the
 region, then by the kind, then by the amount. A message walks down with what it has, and every entry that is left is
-evaluated in full, with the same meaning as `Filter.matches`: what the index cannot hold (`not`, `or` within `and`) costs
-an evaluation and nothing else, and the index can be wrong only by leaving out, which the tests look for.
+evaluated in full, with the same meaning as `Filter.matches`: what the index cannot hold (`not`, `or` within `and`)
+costs an evaluation and nothing else, and the index can be wrong only by leaving out, which the tests look for.
 
 Which attribute parts a bucket: first those with values, since one value excludes all others; then ranges, two-sided
 ones before one-sided ones; then presence. Of several, the one that leaves the fewest entries to a message whose values
@@ -27,8 +27,8 @@ found in blocks as long as their ranges are narrow, or only few hold; a message 
 half of all filters walks through half of all blocks, and only the other comparisons prune within a block. Filters
 without any term to hold on to (`not a = 1`) are all evaluated.
 
-Bounds: an entry with `in` lies in as many places as it has values; the places of one entry are `COPIES_MAX` at most, and
-a list that would make it more counts as presence. A disjunction has up to `FILTER_TERMS_MAX` entries.
+Bounds: an entry with `in` lies in as many places as it has values; the places of one entry are `COPIES_MAX` at most,
+and a list that would make it more counts as presence. A disjunction has up to `FILTER_TERMS_MAX` entries.
 
 Invariants: the way of an entry through the places depends on the entry and on the places alone, so that removing it
 finds it; no place but the root is empty; a window holds every range of its block.
@@ -160,7 +160,7 @@ _PRESENT = _Claim()
 
 
 def _key(value: Value) -> Value | _Truth:
-    return _TRUTHS[value] if value.__class__ is bool else value
+    return _TRUTHS[value] if isinstance(value, bool) else value
 
 
 def _claims(terms: Iterable[Condition]) -> dict[str, _Claim]:
@@ -307,14 +307,13 @@ class _Parted(Generic[T]):
 
     def enter(self, value: Value, reached: list[_Place[T]]) -> int:
         """Add the places that a message with this value walks on to; how many windows were looked at."""
-        truth = value.__class__ is bool
         if self.values:
-            below = self.values.get(_TRUTHS[value] if truth else value)
+            below = self.values.get(_TRUTHS[value] if isinstance(value, bool) else value)
             if below is not None:
                 reached.append(below)
         if self.present is not None:
             reached.append(self.present)
-        if truth:
+        if isinstance(value, bool):
             return 0
         return (self.texts if isinstance(value, str) else self.numbers).enter(value, reached)
 
