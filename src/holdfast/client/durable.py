@@ -28,7 +28,6 @@ from holdfast.client.subscriptions import NOTHING, Delivery, Hole, Subscription
 from holdfast.client.waiting import fail
 from holdfast.model.batches import Batch, Message
 from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
-from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import GUARANTEES, TOTAL
 from holdfast.model.reliable import Entry
 from holdfast.model.topics import matches
@@ -70,8 +69,7 @@ class DurableSubscription(Subscription):
     """
 
     def __init__(self, client: DurableClient, config: SubscriberConfig, log: Log) -> None:
-        wanted = parse_filter(config.where) if config.where else None
-        super().__init__(self, config.pattern, config.where, wanted)
+        super().__init__(self, config.pattern, config.where)
         self.name, self.stream = config.name, config.stream
         self.repository, self.position = "", 0
         self._cat = self._time_ns = 0

@@ -15,7 +15,7 @@ class Listener(Subscription):
     spills = True
 
     def __init__(self, source: Source, pattern: str, hear: Callable[[Batch], None]) -> None:
-        super().__init__(source, pattern, "", None)
+        super().__init__(source, pattern, "")
         self._hear = hear
 
     def miss(self, reason: str) -> None:

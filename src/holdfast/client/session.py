@@ -356,10 +356,11 @@ class Client(Closing):
         With `ack="manual"` the application acknowledges each one (`redeliver`, `unacked_max`): `ManualSubscription`.
         """
         check_pattern(pattern)
-        wanted = parse_filter(where) if where else None
+        if where:
+            parse_filter(where)
         if durable or acks:
             return Opening(lambda: self.durables.subscribe(durable, pattern, where, start, checked_ack(durable, acks)))
-        return Opening(lambda: self.subscribe_as(Subscription(self, str(pattern), where, wanted)))
+        return Opening(lambda: self.subscribe_as(Subscription(self, str(pattern), where)))
 
     async def forget_subscription(self, name: str, pattern: str) -> None:
         """End the durable subscription of that name to that pattern for good: nothing is kept for it any more.

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from holdfast.client.errors import ClientClosed, Gap, SessionLost
 from holdfast.model.batches import Batch, Message, make_batch
-from holdfast.model.filters import Filter
 from holdfast.model.identities import name_of
 
 PUBLISHERS_MAX = 10_000
@@ -68,11 +67,9 @@ class Subscription:
     spills = False
     """Whether the broker may leave out what is not taken in time: somebody else has it for us."""
 
-    def __init__(self, source: Source, pattern: str, where: str, wanted: Filter | None) -> None:
+    def __init__(self, source: Source, pattern: str, where: str) -> None:
         self.pattern, self.where = pattern, where
         self._source = source
-        self._filters = (wanted,) if wanted is not None else None
-        self.takes_all = wanted is None
         self._ready: list[Message] = []
         self._arrived: deque[tuple[Batch, Delivery]] = deque()
         self._waiters: list[asyncio.Future[None]] = []
@@ -205,10 +202,6 @@ class Subscription:
                 self._waiters.remove(waiter)
 
     # ------------------------------------------------------------------------------------------------ the client
-
-    def parts_wanted(self, batch: Batch) -> list[Batch]:
-        """What the filter of this subscription lets through."""
-        return batch.matching(self._filters)
 
     def arrive(self, batch: Batch, delivery: Delivery) -> None:
         """Messages for this subscription are here."""
