@@ -5,8 +5,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from holdfast.model.errors import FilterError, LocalMisuse, TopicError
 from holdfast.model.batches import any_match, make_batch
+from holdfast.model.errors import FilterError, LocalMisuse, TopicError
 from holdfast.model.filters import parse_filter
 from holdfast.model.topics import matches
 from holdfast.protocols.routing import RoutingTable
