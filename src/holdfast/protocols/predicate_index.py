@@ -615,7 +615,9 @@ def _worth(claims: list[_Claim], present: bool) -> tuple[int, float] | None:
         return 3, postings - sum(count * count for count in counts.values()) / postings
     ranges = [claim for claim in claims if claim.kind is not None]
     if len({claim.low for claim in ranges}) > 1 or len({claim.high for claim in ranges}) > 1:
-        return 2, sum(0.5 if claim.low is None or claim.high is None else 1.0 for claim in ranges)
+        # Who has come so far by one bound of an attribute satisfies most others; a narrow range still excludes many.
+        one_sided = 0.1 if present else 0.5
+        return 2, sum(one_sided if claim.low is None or claim.high is None else 1.0 for claim in ranges)
     return (1, float(len(claims))) if claims and not present else None
 
 
