@@ -37,24 +37,15 @@ finds it; no place but the root is empty; a window holds every range of its bloc
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from math import isqrt
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from holdfast.model.filter_syntax import (
-    AllOf,
-    AnyOf,
-    Comparison,
-    Condition,
-    Exists,
-    Membership,
-    Not,
-    Prefix,
-    Value,
-)
-from holdfast.model.filters import COMPARE, Filter
+from holdfast.model.filter_syntax import AllOf, AnyOf, Condition, Value
+from holdfast.model.filters import Filter
+from holdfast.protocols.predicates import HOLDS, PRESENT, TRUTHS, Attributes, Claim, Truth, claims_of
 
 BUCKET_MAX = 24
 """So many entries are evaluated one by one before they are parted."""
@@ -62,71 +53,9 @@ COPIES_MAX = 64
 """In so many places one entry may lie because of the values in its lists."""
 
 T = TypeVar("T")
-Attributes = Mapping[str, Value]
 
 
-# -------------------------------------------------------------------------------------------------------- evaluating
-
-
-def holds(condition: Condition, attributes: Attributes) -> bool:
-    """Whether a message with these attributes is wanted: the same as `Filter.matches`, without closures."""
-    return _HOLDS[condition.__class__](condition, attributes)
-
-
-def _comparison_holds(term: Comparison, attributes: Attributes) -> bool:
-    value, literal = attributes.get(term.name), term.value
-    if value.__class__ is literal.__class__ or _are_alike(value, literal):
-        return COMPARE[term.operator](value, literal)
-    return False
-
-
-def _are_alike(value: object, literal: Value) -> bool:
-    """Whether both are strings, numbers or booleans: to Python a boolean is a number, to a filter it is not."""
-    if isinstance(literal, str):
-        return isinstance(value, str)
-    if isinstance(literal, bool) or isinstance(value, bool):
-        return isinstance(literal, bool) and isinstance(value, bool)
-    return isinstance(value, (int, float))
-
-
-def _membership_holds(term: Membership, attributes: Attributes) -> bool:
-    value = attributes.get(term.name)
-    if value is None:
-        return False
-    if not term.negated:
-        if value not in term.values:
-            return False
-        if value.__class__ is str:
-            return True  # nothing but a string equals it
-    alike = [literal for literal in term.values if _are_alike(value, literal)]
-    return bool(alike) and (value in alike) is not term.negated
-
-
-def _prefix_holds(term: Prefix, attributes: Attributes) -> bool:
-    value = attributes.get(term.name)
-    return isinstance(value, str) and value.startswith(term.start)
-
-
-def _all_hold(condition: AllOf, attributes: Attributes) -> bool:
-    return all(holds(part, attributes) for part in condition.conditions)
-
-
-def _any_holds(condition: AnyOf, attributes: Attributes) -> bool:
-    return any(holds(part, attributes) for part in condition.conditions)
-
-
-_HOLDS: dict[type[Condition], Callable[[Any, Attributes], bool]] = {
-    Comparison: _comparison_holds,
-    Membership: _membership_holds,
-    Prefix: _prefix_holds,
-    Exists: lambda term, attributes: term.name in attributes,
-    Not: lambda condition, attributes: not holds(condition.condition, attributes),
-    AllOf: _all_hold,
-    AnyOf: _any_holds,
-}
-
-
-# ------------------------------------------------------------------------------------------------- what entries say
+# ------------------------------------------------------------------------------------------------------------ places
 
 
 class _Entry(Struct, Generic[T], gc=False, eq=False):
@@ -134,87 +63,6 @@ class _Entry(Struct, Generic[T], gc=False, eq=False):
 
     terms: tuple[Condition, ...]
     item: T
-
-
-_Kind = Literal["number", "text"]
-
-
-class _Claim(NamedTuple):
-    """What a conjunction says about one attribute: the values it may have, or else its range, or that it is there."""
-
-    values: tuple[Value | _Truth, ...] | None = None
-    kind: _Kind | None = None
-    low: Any = None
-    high: Any = None
-    """The range includes both bounds, also if the term does not; `None` is no bound."""
-
-
-class _Truth:
-    """A boolean as a key: in a dict `True` and `1` are one, in a filter they are not."""
-
-    __slots__ = ()
-
-
-_TRUTHS = (_Truth(), _Truth())
-_PRESENT = _Claim()
-
-
-def _key(value: Value) -> Value | _Truth:
-    return _TRUTHS[value] if isinstance(value, bool) else value
-
-
-def _claims(terms: Iterable[Condition]) -> dict[str, _Claim]:
-    """What the conjunction of these terms says about each attribute."""
-    claims: dict[str, _Claim] = {}
-    for term in terms:
-        if isinstance(term, (Not, AnyOf, AllOf)):
-            continue
-        claim, known = _claim(term), claims.get(term.name)
-        claims[term.name] = claim if known is None else _both(known, claim)
-    return claims
-
-
-def _claim(term: Comparison | Membership | Prefix | Exists) -> _Claim:
-    if isinstance(term, Comparison):
-        return _claim_of_comparison(term)
-    if isinstance(term, Membership) and not term.negated:
-        return _Claim(tuple(dict.fromkeys(map(_key, term.values))))
-    if isinstance(term, Prefix):
-        return _Claim(None, "text", term.start, _behind_prefix(term.start))
-    return _PRESENT
-
-
-def _claim_of_comparison(term: Comparison) -> _Claim:
-    if term.operator == "=":
-        return _Claim((_key(term.value),))
-    if term.operator == "!=":
-        return _Claim((_key(not term.value),)) if isinstance(term.value, bool) else _PRESENT
-    kind: _Kind = "text" if isinstance(term.value, str) else "number"
-    return _Claim(None, kind, term.value, None) if term.operator[0] == ">" else _Claim(None, kind, None, term.value)
-
-
-def _behind_prefix(start: str) -> str | None:
-    """The first string behind all those that begin so; `None` if there is none."""
-    kept = start.rstrip("\U0010ffff")
-    return kept[:-1] + chr(ord(kept[-1]) + 1) if kept else None
-
-
-def _both(one: _Claim, other: _Claim) -> _Claim:
-    """What two terms say together, or the more telling of both where that is no claim of its own."""
-    if one.values is not None and other.values is not None:
-        return min(one, other, key=lambda claim: len(claim.values or ()))
-    if one.values is not None or other.kind is None:
-        return one
-    if other.values is not None or one.kind is None:
-        return other
-    if one.kind != other.kind:
-        return one  # nothing is both a number and a string: either says enough
-    lows = [low for low in (one.low, other.low) if low is not None]
-    highs = [high for high in (one.high, other.high) if high is not None]
-    return _Claim(None, one.kind, max(lows, default=None), min(highs, default=None))
-
-
-# ------------------------------------------------------------------------------------------------------------ places
 
 
 class _Place(Generic[T]):
@@ -247,7 +95,7 @@ class _Way(NamedTuple):
     valued: frozenset[str] = frozenset()
     """The attributes whose value is known."""
 
-    def past(self, name: str, claim: _Claim) -> _Way:
+    def past(self, name: str, claim: Claim) -> _Way:
         """The way behind that attribute, for what was parted by such a claim."""
         return _Way(self.present | {name}, self.valued if claim.values is None else self.valued | {name})
 
@@ -259,9 +107,9 @@ class _Descent(Generic[T]):
 
     def __init__(self, entry: _Entry[T]) -> None:
         self.entry = entry
-        self.claims = _claims(entry.terms)
+        self.claims = claims_of(entry.terms)
 
-    def claim(self, name: str, way: _Way) -> _Claim | None:
+    def claim(self, name: str, way: _Way) -> Claim | None:
         """What still tells it apart from others on this way: nothing if it says no more than what is known."""
         claim = self.claims.get(name)
         if claim is None:
@@ -270,9 +118,9 @@ class _Descent(Generic[T]):
             return claim
         if claim.kind is not None:
             return claim
-        return None if name in way.present else _PRESENT
+        return None if name in way.present else PRESENT
 
-    def _fits(self, values: tuple[Value | _Truth, ...], way: _Way) -> bool:
+    def _fits(self, values: tuple[Value | Truth, ...], way: _Way) -> bool:
         if len(values) == 1:
             return True
         copies = len(values)
@@ -288,7 +136,7 @@ class _Parted(Generic[T]):
     __slots__ = ("numbers", "present", "texts", "values")
 
     def __init__(self, by_high: bool) -> None:
-        self.values: dict[Value | _Truth, _Place[T]] = {}
+        self.values: dict[Value | Truth, _Place[T]] = {}
         self.numbers: _Ranges[T] = _Ranges(by_high)
         self.texts: _Ranges[T] = _Ranges(by_high)
         self.present: _Place[T] | None = None
@@ -297,7 +145,7 @@ class _Parted(Generic[T]):
     def is_empty(self) -> bool:
         return not (self.values or self.numbers.size or self.texts.size or self.present)
 
-    def ranges(self, claim: _Claim) -> _Ranges[T] | None:
+    def ranges(self, claim: Claim) -> _Ranges[T] | None:
         """Where entries with this claim lie, if it is a range."""
         return self.numbers if claim.kind == "number" else self.texts if claim.kind == "text" else None
 
@@ -308,7 +156,7 @@ class _Parted(Generic[T]):
     def enter(self, value: Value, reached: list[_Place[T]]) -> int:
         """Add the places that a message with this value walks on to; how many windows were looked at."""
         if self.values:
-            below = self.values.get(_TRUTHS[value] if isinstance(value, bool) else value)
+            below = self.values.get(TRUTHS[value] if isinstance(value, bool) else value)
             if below is not None:
                 reached.append(below)
         if self.present is not None:
@@ -323,14 +171,14 @@ class _Block(Generic[T]):
 
     __slots__ = ("high", "low", "patience", "place", "size")
 
-    def __init__(self, first: _Claim) -> None:
+    def __init__(self, first: Claim) -> None:
         self.place: _Place[T] = _Place()
         self.size = 0
         self.low, self.high = first.low, first.high
         self.patience = 0
         """The size up to which no cut can be found that parts the block."""
 
-    def widen(self, claim: _Claim) -> None:
+    def widen(self, claim: Claim) -> None:
         """The window holds this range, too. It does not shrink with what leaves: a block is cut or goes in the end."""
         if self.low is not None and (claim.low is None or claim.low < self.low):
             self.low = claim.low
@@ -358,15 +206,15 @@ class _Ranges(Generic[T]):
     def block_max(self) -> int:
         return max(BUCKET_MAX, 2 * isqrt(self.size))
 
-    def key(self, claim: _Claim) -> Any:
+    def key(self, claim: Claim) -> Any:
         return claim.high if self.by_high else claim.low
 
-    def number_of(self, claim: _Claim) -> int:
+    def number_of(self, claim: Claim) -> int:
         """The block in which such a range lies: the first if it has no bound on the side by which they are sorted."""
         key = self.key(claim)
         return 0 if key is None else bisect_right(self.cuts, key)
 
-    def block_for(self, claim: _Claim) -> _Block[T]:
+    def block_for(self, claim: Claim) -> _Block[T]:
         """The block for one more entry."""
         self.size += 1
         if not self.blocks:
@@ -422,7 +270,7 @@ class PredicateIndex(Generic[T]):
         found: list[T] = []
         reached = [self._root]
         windows = evaluated = 0
-        tests = _HOLDS
+        tests = HOLDS
         for place in reached:  # it grows on the way
             for entry in place.entries:
                 for term in entry.terms:
@@ -483,7 +331,7 @@ def _met(parted: dict[str, _Parted[T]], attributes: Attributes) -> Iterator[tupl
 # ------------------------------------------------------------------------------------------------- adding, removing
 
 
-def _turn(place: _Place[T], descent: _Descent[T], way: _Way) -> tuple[str, _Claim] | None:
+def _turn(place: _Place[T], descent: _Descent[T], way: _Way) -> tuple[str, Claim] | None:
     """Behind which attribute the entry lies, if not here: the one that was parted first, of those that it names."""
     for name in place.parted or ():
         claim = descent.claim(name, way)
@@ -502,7 +350,7 @@ def _add(place: _Place[T], descent: _Descent[T], way: _Way) -> None:
         _part(place, way)
 
 
-def _add_behind(place: _Place[T], turn: tuple[str, _Claim], descent: _Descent[T], way: _Way) -> None:
+def _add_behind(place: _Place[T], turn: tuple[str, Claim], descent: _Descent[T], way: _Way) -> None:
     name, claim = turn
     assert place.parted is not None, "an entry goes behind an attribute of a place that is not parted"
     parted = place.parted[name]
@@ -541,7 +389,7 @@ def _remove(place: _Place[T], descent: _Descent[T], way: _Way) -> None:
     raise KeyError(item)
 
 
-def _remove_behind(place: _Place[T], turn: tuple[str, _Claim], descent: _Descent[T], way: _Way) -> None:
+def _remove_behind(place: _Place[T], turn: tuple[str, Claim], descent: _Descent[T], way: _Way) -> None:
     name, claim = turn
     assert place.parted is not None, "an entry is sought behind an attribute of a place that is not parted"
     parted = place.parted[name]
@@ -604,9 +452,9 @@ def _most_telling(descents: list[_Descent[T]], way: _Way) -> str | None:
     return None if best is None else best[2]
 
 
-def _worth(claims: list[_Claim], present: bool) -> tuple[int, float] | None:
+def _worth(claims: list[Claim], present: bool) -> tuple[int, float] | None:
     """How well an attribute parts entries that say this about it: the kind, and how many a message leaves behind."""
-    counts: dict[Value | _Truth, int] = {}
+    counts: dict[Value | Truth, int] = {}
     for claim in claims:
         for value in claim.values or ():
             counts[value] = counts.get(value, 0) + 1
@@ -674,7 +522,7 @@ def _check(place: _Place[T], way: _Way) -> None:
     for entry in place.entries:
         assert _turn(place, _Descent(entry), way) is None, "an entry lies where it would not be looked for"
     for name, parted in (place.parted or {}).items():
-        valued, present = way.past(name, _Claim(())), way.past(name, _PRESENT)
+        valued, present = way.past(name, Claim(())), way.past(name, PRESENT)
         assert not parted.is_empty, "an attribute was parted for nothing"
         for below in parted.values.values():
             assert not below.is_empty, "an empty place was not dropped"
@@ -694,7 +542,7 @@ def _check_ranges(ranges: _Ranges[T], name: str, way: _Way) -> None:
         entries = {id(entry): entry for entry in block.place.all_entries()}
         assert len(entries) == block.size > 0, "the count of a block is off"
         for entry in entries.values():
-            claim = _claims(entry.terms)[name]
+            claim = claims_of(entry.terms)[name]
             assert ranges.number_of(claim) == number, "an entry lies in the wrong block"
             assert block.low is None or (claim.low is not None and block.low <= claim.low), "a window is too small"
             assert block.high is None or (claim.high is not None and block.high >= claim.high), "a window is too small"

@@ -4,16 +4,31 @@ import pytest
 
 from holdfast.client.deliveries import Deliveries
 from holdfast.client.subscriptions import Subscription
-from holdfast.model.batches import make_batch
+from holdfast.model.batches import Batch, make_batch
 from holdfast.model.errors import TopicError
 from holdfast.runtime.logs import Log
+
+
+class NoClient:
+    """What a subscription asks of its client; these subscriptions ask nothing."""
+
+    def batch_taken(self, delivery):
+        raise AssertionError(delivery)
+
+    def batch_read(self, delivery):
+        raise AssertionError(delivery)
+
+    async def end_subscription(self, subscription):
+        raise AssertionError(subscription)
 
 
 class Stage:
     """Deliveries with their subscriptions, and what arrived, was consumed and was read."""
 
     def __init__(self):
-        self.consumed, self.read, self.arrived = [], [], []
+        self.consumed: list[Batch] = []
+        self.read: list[Batch] = []
+        self.arrived: list[tuple[str, str, list[int], int]] = []
         self.deliveries = Deliveries(self.consumed.append, self.read.append, Log("client"))
 
     def subscribe(self, pattern, where=""):
@@ -23,7 +38,7 @@ class Stage:
             def arrive(self, batch, delivery):
                 stage.arrived.append((self.pattern, self.where, [batch.first, batch.last], delivery.left))
 
-        subscription = Recorded(self.deliveries, pattern, where)
+        subscription = Recorded(NoClient(), pattern, where)
         self.deliveries.add(subscription)
         return subscription
 

@@ -77,7 +77,7 @@ def windows_attributes(chance: random.Random, count: int) -> Attributes:
 
 
 def broker_with(count: int, text: Text, measured: float = 0.1) -> tuple[InterestMap, float]:
-    """The interest map of a broker with so many clients of one filter each; the time of one of the last to subscribe."""
+    """The interest map of a broker with so many clients of one filter each; what subscribing took one of the last."""
     chance = random.Random(count)
     broker = InterestMap(lambda _peer, _message: None)
     texts = [text(chance, count) for _ in range(count)]
