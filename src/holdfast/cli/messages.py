@@ -222,7 +222,7 @@ def sub(
         async with connect(address, name=name, cluster=cluster) as client:
             if durable or once:
                 _end_in_order()
-            opening = client.subscribe(pattern, where, durable=durable or once, start=start or "start")
+            opening = client.subscribe(pattern, where, durable=durable or once, start=start)
             if once:
                 async with _forgotten(client, once, pattern), opening as messages:
                     await show(client, messages)

@@ -15,6 +15,8 @@ Address = tuple[str, int]
 
 def parse_addresses(addresses: str | Iterable[str]) -> tuple[Address, ...]:
     """Every (host, port) in an address, or in several; at least one."""
+    if not isinstance(addresses, str | Iterable):
+        raise AddressError(f"broker addresses are strings such as 'holdfast://127.0.0.1:7400', not {addresses!r}")
     texts = [addresses] if isinstance(addresses, str) else list(addresses)
     found = [address for text in texts for address in _parse(text)]
     if not found:

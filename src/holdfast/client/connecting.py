@@ -1,11 +1,23 @@
 """`holdfast.connect`: from what an application says to an open client."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from ssl import SSLContext
 
 from msgspec.structs import replace
 
 from holdfast.client.addresses import parse_addresses
+from holdfast.client.arguments import (
+    NAME_BYTES_MAX,
+    option_count,
+    option_flag,
+    option_of_type,
+    option_seconds,
+    option_text,
+    option_texts,
+    plain,
+    wrong,
+)
 from holdfast.client.endings import Outdated
 from holdfast.client.names import draw_stride, new_identity, random_name
 from holdfast.client.opening import Opening
@@ -17,7 +29,6 @@ from holdfast.protocols.config import ClientConfig, LinkConfig
 from holdfast.runtime.process import new_incarnation
 from holdfast.runtime.tracing import RUN, Trace, TraceTarget
 
-NAME_BYTES_MAX = 128
 MOVE_S = 0.06
 """Twice as long as brokers take to give one of theirs up: whoever is asked before that sends us back."""
 LINK = LinkConfig(heartbeat_s=0.15, silence_s=0.6, redial_s=0.005, redial_max_s=0.5)
@@ -63,13 +74,23 @@ def connect(
     """
     addresses = parse_addresses(address)
     named = _checked_name(random_name() if name is None else name)
-    known = ClientConfig(named, cluster=cluster, link=link or LINK, move_s=MOVE_S, give_up_s=give_up_s, patient=patient)
-    settings = ClientSettings(
-        timeout_s=timeout_s,
-        backlog_bytes_max=backlog_bytes_max,
-        recall=name is not None,
-        reliable=tuple(map(check_stream, (reliable,) if isinstance(reliable, str) else reliable)),
+    known = ClientConfig(
+        named,
+        cluster=option_text("cluster", cluster),
+        link=option_of_type("link", link, LinkConfig) or LINK,
+        move_s=MOVE_S,
+        give_up_s=option_seconds("give_up_s", give_up_s),
+        patient=option_flag("patient", patient),
     )
+    settings = ClientSettings(
+        timeout_s=option_seconds("timeout_s", timeout_s),
+        backlog_bytes_max=option_count("backlog_bytes_max", backlog_bytes_max, least=0),
+        recall=name is not None,
+        reliable=tuple(map(check_stream, option_texts("reliable", reliable))),
+    )
+    option_of_type("ssl", ssl, SSLContext)
+    run = option_text("run", run)
+    _check_trace(trace)
 
     async def begin() -> Client:
         left, later = addresses, ""
@@ -98,4 +119,11 @@ def _checked_name(name: object) -> str:
         raise ConfigError(f"a client's name is a string of 1 to {NAME_BYTES_MAX} bytes, not {name!r}")
     if not name.isprintable():
         raise ConfigError(f"the client's name {name!r} has characters that cannot be printed: choose another one")
-    return name
+    return plain(name)
+
+
+def _check_trace(trace: object) -> None:
+    if not (
+        trace is None or callable(trace) or (isinstance(trace, str | Path) and str(trace) and "\0" not in str(trace))
+    ):
+        raise wrong("connect", "trace", trace, "a directory, a file that ends in .jsonl, or a callable", ConfigError)

@@ -14,9 +14,19 @@ from typing import Self, Unpack
 
 from holdfast.client.acceptance import Acceptance
 from holdfast.client.addresses import Address, AddressBook, shown
-from holdfast.client.checks import checked_extras, checked_payload, checked_rank, checked_topic, size_bytes
+from holdfast.client.arguments import plain, subscription_name
+from holdfast.client.checks import (
+    check_durable,
+    checked_extras,
+    checked_interest,
+    checked_payload,
+    checked_payloads,
+    checked_rank,
+    checked_topic,
+    size_bytes,
+)
 from holdfast.client.deliveries import Deliveries
-from holdfast.client.durable import Durables, Start
+from holdfast.client.durable import Durables, Start, begin_of
 from holdfast.client.endings import closed, in_doubt, lost, refused
 from holdfast.client.errors import ConnectionFailed
 from holdfast.client.manual import AckOptions, checked_ack
@@ -26,8 +36,8 @@ from holdfast.client.settings import TURN_BYTES, ClientSettings
 from holdfast.client.subscriptions import Subscription
 from holdfast.client.waiting import Holders, Requests, fail
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, Attributes, Batch, Keys
-from holdfast.model.errors import HoldfastError, Refused
-from holdfast.model.filters import Value, parse_filter
+from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
+from holdfast.model.filters import Value
 from holdfast.model.guarantees import GUARANTEES, RANKS
 from holdfast.model.identities import name_of
 from holdfast.model.topics import check_pattern
@@ -186,18 +196,23 @@ class Client(Closing):
         `durable` messages, and no others, are stored by repositories: `await receipt.stored()`. `True` finds the stream
         that covers the topic, a string names it, and `None` is `True` on topics that `connect(reliable=...)` names.
         """
-        if (
-            durable
-            or (rank := self._ranks.get(guarantee)) is None
-            or keys
-            or attributes
-            or topic not in self._topics
-            or type(payload) is not bytes
-            or (size := len(payload)) > self._payload_bytes_max
-        ):
+        try:
+            special = (
+                durable
+                or (rank := self._ranks.get(guarantee)) is None
+                or keys
+                or attributes
+                or topic not in self._topics
+                or type(payload) is not bytes
+                or (size := len(payload)) > self._payload_bytes_max
+            )
+        except TypeError:
+            special = True  # A list, for example, can be looked up nowhere: what is wrong with it is said below.
+        if special:
             if not (keys or attributes) and (taken := self.durables.publish_nowait(topic, payload, guarantee, durable)):
                 return taken
             checked = self.checked(topic, payload, guarantee, keys, attributes)
+            check_durable(durable)
             if durable or (durable is None and self.durables.declares(checked[0])):
                 return await self.durables.publish_checked(checked, durable)
             return await self.publish_checked(*checked)
@@ -220,7 +235,9 @@ class Client(Closing):
         """
         topic, _, rank, checked_keys, attributes = self.checked(topic, b"", guarantee, keys, attributes)
         if self.durables.declares(topic):
+            checked_payloads(payloads)
             return await self.durables.publish_many((topic, b"", rank, checked_keys, attributes), payloads)
+        checked_payloads(payloads)
         machine, driver, payload_bytes_max = self._machine, self._driver, self._payload_bytes_max
         turn_bytes, seq = TURN_BYTES - size_bytes(checked_keys, attributes), 0
         for payload in payloads:
@@ -264,7 +281,7 @@ class Client(Closing):
     ) -> tuple[str, bytes, int, Keys, Attributes | None]:
         """The publication in the types that travel, or the error that says what is wrong with it."""
         self._check_open()
-        rank = self._ranks.get(guarantee)
+        rank = self._ranks.get(guarantee) if isinstance(guarantee, str) else None
         if rank is None:
             rank = checked_rank(guarantee, self._ranks or RANKS, self.protocol)
         found = checked_topic(topic, self._topics)
@@ -344,7 +361,13 @@ class Client(Closing):
     # ------------------------------------------------------------------------------------------- subscribing
 
     def subscribe(
-        self, pattern: str, where: str = "", *, durable: str = "", start: Start = "start", **acks: Unpack[AckOptions]
+        self,
+        pattern: str,
+        where: str = "",
+        *,
+        durable: str = "",
+        start: Start | None = None,
+        **acks: Unpack[AckOptions],
     ) -> Opening[Subscription]:
         """Subscribe to a topic pattern, with a filter on attributes if wanted; await it, or use it with `async with`.
 
@@ -355,18 +378,26 @@ class Client(Closing):
         A new one begins at the `start` of what is stored, `live`, at a sequence number, or at a time.
         With `ack="manual"` the application acknowledges each one (`redeliver`, `unacked_max`): `ManualSubscription`.
         """
-        check_pattern(pattern)
-        wanted = parse_filter(where) if where else None
-        if durable or acks:
-            return Opening(lambda: self.durables.subscribe(durable, pattern, where, start, checked_ack(durable, acks)))
-        return Opening(lambda: self.subscribe_as(Subscription(self, str(pattern), where, wanted)))
+        pattern, where, wanted = checked_interest(pattern, where)
+        name = "" if durable == "" else subscription_name("subscribe", "durable", durable)
+        settings = checked_ack(name, acks)
+        if name:
+            begins = begin_of("start" if start is None else start)
+            return Opening(lambda: self.durables.subscribe(name, pattern, where, begins, settings))
+        if start is not None:
+            raise LocalMisuse(
+                f"subscribe(start={start!r}): only a durable subscription has a start: write durable=NAME, too. "
+                "Nothing was begun."
+            )
+        return Opening(lambda: self.subscribe_as(Subscription(self, pattern, where, wanted)))
 
     async def forget_subscription(self, name: str, pattern: str) -> None:
         """End the durable subscription of that name to that pattern for good: nothing is kept for it any more.
 
         Whoever subscribes under the name later begins anew; a name that is not known is no error.
         """
-        await self.durables.forget(name, check_pattern(pattern))
+        name = subscription_name("forget_subscription", "name", name)
+        await self.durables.forget(name, plain(check_pattern(pattern)))
 
     async def subscribe_as(self, subscription: Subscription) -> Subscription:
         """Make this subscription known; it gets what arrives, also before it is confirmed."""

@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 from msgspec import Struct
 
+from holdfast.client.arguments import patience
 from holdfast.client.errors import ClientClosed, Gap, SessionLost
 from holdfast.model.batches import Batch, Message, make_batch
 from holdfast.model.filters import Filter
@@ -108,7 +109,7 @@ class Subscription:
 
     async def get(self, timeout_s: float | None = None) -> Message:
         """The next message. Raises `TimeoutError` if none comes in time; the subscription goes on."""
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(patience("get", timeout_s)):
             try:
                 return await self.__anext__()
             except StopAsyncIteration:

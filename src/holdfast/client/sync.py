@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from holdfast.client.checks import size_bytes
+from holdfast.client.arguments import patience
+from holdfast.client.checks import check_durable, checked_payloads, size_bytes
 from holdfast.client.connecting import connect
 from holdfast.client.durable import DurableSubscription, Start
 from holdfast.client.errors import ClientClosed
@@ -69,6 +70,7 @@ class SyncSubscription:
 
     def get(self, timeout_s: float | None = None) -> Message:
         """The next message. Raises `TimeoutError` if none comes in time; the subscription goes on."""
+        timeout_s = patience("get", timeout_s)
         while True:
             try:
                 return self._ready.popleft()
@@ -223,6 +225,7 @@ class SyncClient:
     ) -> SyncReceipt:
         """Publish a message; see `Client.publish`. The first durable one to a topic finds out who keeps it."""
         publication = self._client.checked(topic, payload, guarantee, keys, attributes)
+        check_durable(durable)
         if durable is None:
             durable = self._client.durables.declares(publication[0])
         stream = self._stream_of(publication[0], durable) if durable else ""
@@ -269,12 +272,19 @@ class SyncClient:
     ) -> SyncReceipt | None:
         """Publish many messages that differ in their payload alone; returns the receipt of the last."""
         receipt = None
+        checked_payloads(payloads)
         for payload in payloads:
             receipt = self.publish(topic, payload, guarantee, keys, attributes)
         return receipt
 
     def subscribe(
-        self, pattern: str, where: str = "", *, durable: str = "", start: Start = "start", **acks: Unpack[AckOptions]
+        self,
+        pattern: str,
+        where: str = "",
+        *,
+        durable: str = "",
+        start: Start | None = None,
+        **acks: Unpack[AckOptions],
     ) -> SyncSubscription:
         """Subscribe, and return when every broker concerned has confirmed; see `Client.subscribe`."""
         opening = self._client.subscribe(pattern, where, durable=durable, start=start, **acks)
@@ -294,7 +304,7 @@ class SyncClient:
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until everything published so far is accepted; see `Client.flush`."""
-        self.after_outbox(self._client.flush, timeout_s)
+        self.after_outbox(self._client.flush, patience("flush", timeout_s))
 
     def level_of(self, seq: int) -> Level:
         return self._client.level_of(seq)
