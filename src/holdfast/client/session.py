@@ -8,6 +8,7 @@ publish that is cancelled has surely not happened.
 import asyncio
 from asyncio import sleep
 from collections.abc import Callable, Iterable, Mapping
+from random import Random
 from ssl import SSLContext
 from time import monotonic
 from typing import Self, Unpack
@@ -71,7 +72,7 @@ class Client(Closing):
         self._trace = trace
         self._log = Log("holdfast.client", node=self.name)
         self._book = AddressBook(addresses)
-        machine = self._machine = MovingClient(config, incarnation)
+        machine = self._machine = MovingClient(config, incarnation, Random())
         self._requests = Requests()
         self._driver = Driver(
             machine,

@@ -11,6 +11,7 @@ take up the link's window, and then the broker waits.
 
 from collections import deque
 from collections.abc import Callable
+from random import Random
 
 from msgspec.structs import replace
 
@@ -66,7 +67,8 @@ GIVE_UP_TIMER = "give-up"
 class ClientNode:
     """One client session. See `protocols.node.ClientCommands` for its commands."""
 
-    def __init__(self, config: ClientConfig, incarnation: int) -> None:
+    def __init__(self, config: ClientConfig, incarnation: int, chance: Random | None = None) -> None:
+        """Without `chance` attempts to connect again are not spread over time."""
         self.name, self.config = config.name, config
         self._broker = config.broker
         """The name under which our driver knows the broker that has our session."""
@@ -74,6 +76,7 @@ class ClientNode:
         self.numbers_known = True
         """Whether what was published under this name before is counted; else it may be less than our numbers say."""
         self._hub.may_begin = self._numbering
+        self._hub.chance = chance
         self.next_seq = 1
         self.accepted_seq = 0
         self.attached, self.taken_by = False, ""

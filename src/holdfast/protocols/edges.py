@@ -182,6 +182,11 @@ class EdgeBroker(ABC):
     def turn_away(self, hello: Hello) -> Refusal | None:
         return self.hub.turn_away(hello)
 
+    def throw_out(self, peer: str, reason: str, now: float) -> Effects:
+        self._now = now
+        self.hub.throw_out(peer, reason)
+        return self.hub.take()
+
     @abstractmethod
     def _is_broker(self, name: str) -> bool:
         """Whether that is the name of a broker, as far as this one knows."""

@@ -13,6 +13,8 @@ breaks before it is: the contact may have taken us in, and whoever began anew th
 While a client is away nothing changes in what it keeps: what it publishes waits. So it says the same to every contact.
 """
 
+from random import Random
+
 from msgspec.structs import replace
 
 from holdfast.model.batches import Batch
@@ -58,8 +60,8 @@ SLEEP_BEATS = 3
 class MovingClient(ClientNode):
     """A client session that may move from broker to broker."""
 
-    def __init__(self, config: ClientConfig, incarnation: int) -> None:
-        super().__init__(config, incarnation)
+    def __init__(self, config: ClientConfig, incarnation: int, chance: Random | None = None) -> None:
+        super().__init__(config, incarnation, chance)
         self._incarnation = incarnation
         self._log: ClientLog | None = None
         self._processed: dict[str, int] = {}
@@ -446,8 +448,8 @@ class MovingClient(ClientNode):
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
         ours = link.peer == self._broker and self._old is None
-        if refusal.code in ("late", "taken") or (refusal.code == "excluded" and ours):
-            # What passed meanwhile is gone for us: going on would hide a gap.
+        if refusal.code in ("late", "taken", "misuse") or (refusal.code == "excluded" and ours):
+            # What passed meanwhile is gone for us: going on would hide a gap. And whoever throws us out says why.
             self._end(refusal.reason)
         elif self._log is not None and not ours:
             self._go_back(link)

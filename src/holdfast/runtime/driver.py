@@ -18,14 +18,15 @@ from time import monotonic
 from typing import Any
 
 from holdfast.model.errors import LocalMisuse, PeerViolation
-from holdfast.model.messages import Frame, Hello, Ping
-from holdfast.model.wire import WireError, pieces
+from holdfast.model.messages import REASON_CHARACTERS_MAX, Frame, Hello, Ping, Refusal
+from holdfast.model.wire import UnreadableError, WireError, pieces
 from holdfast.protocols.node import (
     CancelTimer,
     Connect,
     Disconnect,
     Doorkeeper,
     Effect,
+    Evictor,
     Node,
     Persist,
     Report,
@@ -426,7 +427,21 @@ class Driver:
             fault="peer",
             reason=str(violation),
         )
-        connection.abort()
+        if not isinstance(violation, UnreadableError):
+            connection.abort()
+        elif connection.peer is not None:
+            self._throw_out(connection, connection.peer, str(violation))
+        else:
+            # It speaks our language and says what we cannot read: it would do so again if nobody told it.
+            connection.out += pieces(Refusal("misuse", str(violation)[:REASON_CHARACTERS_MAX]))
+            connection.close()
+
+    def _throw_out(self, connection: Connection, peer: str, reason: str) -> None:
+        node = self._node
+        if isinstance(node, Evictor) and self._connections.get(peer) is connection:
+            self.enter(lambda now: node.throw_out(peer, reason, now))
+        if not connection.closed:
+            connection.abort()
 
     def _forget(self, connection: Connection) -> None:
         self._open.discard(connection)

@@ -13,6 +13,7 @@ from holdfast.model.wire import (
     NO_FRAME,
     WireError,
     check_form,
+    is_meant,
     measured,
     no_frame,
     publication,
@@ -107,7 +108,7 @@ class FrameStream:
     def _cut(self, view: memoryview, end: int) -> tuple[list[Frame], int]:
         """The frames in so much of the view, and where the next one begins."""
         frames: list[Frame] = []
-        at = start = self._need = 0
+        at = start = check = self._need = 0
         try:
             while end - at >= FRAME_BYTES_MIN:
                 high, low, check, number = HEAD.unpack_from(view, at)
@@ -128,7 +129,7 @@ class FrameStream:
                 else:
                     frames.append(verified(view[start:at], check))
         except NO_FRAME as error:
-            self.failure = no_frame(at - start, error)
+            self.failure = no_frame(at - start, error, is_meant(view[start:at], check))
         except WireError as error:
             self.failure = error
         return frames, at

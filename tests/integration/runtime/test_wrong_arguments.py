@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import holdfast
+from holdfast.model.messages import SubscribeAck
 from tests.integration.support_brokers import PATIENCE_S, address_of, broker_here
 
 CALL_S = 3.0
@@ -266,6 +267,32 @@ async def outcome_or_timeout(call: Callable[[], Any]) -> object:
         return await outcome(call)
     except TimeoutError as error:
         return error
+
+
+# ----------------------------------------------------------------------------------- what gets past all the checks
+
+
+@pytest.mark.parametrize("tolerance", [0, 1])
+def test_a_client_that_is_thrown_out_hears_why_once_and_does_not_come_back_with_the_same(tolerance: int):
+    """A defect of ours, or a client in another language, may still send what no broker reads."""
+
+    async def story() -> None:
+        async with broker_here(tolerance=tolerance) as broker:
+            events: list[str] = []
+            broker.driver._sinks += (lambda report: events.append(report.event),)
+            client = await holdfast.connect(address_of(broker), name="alice")
+            inbox = await client.subscribe("a")
+            client._machine._hub.send(client._machine._broker, SubscribeAck("no number"))  # type: ignore[arg-type]
+            client._driver.settle_soon()
+            client._driver.carry_out(client._machine._hub.take())
+            with pytest.raises(holdfast.Gap, match=r"lost its session at b0: the peer sent .* no Holdfast frame"):
+                await inbox.get(CALL_S)
+            with pytest.raises(holdfast.SessionLost, match="no Holdfast frame"):
+                await client.publish("a", b"x")
+            await client.close()
+            assert (events.count("attach"), events.count("violation")) == (1, 1)
+
+    holdfast.run(story())
 
 
 # --------------------------------------------------------------------------------------------------- without asyncio
