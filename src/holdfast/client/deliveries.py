@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from holdfast.client.errors import SessionLost
+from holdfast.client.errors import Gap, SessionLost
 from holdfast.client.subscriptions import Delivery, Shared, Subscription
 from holdfast.model.batches import Batch
 from holdfast.model.errors import HoldfastError
@@ -17,8 +17,14 @@ class Deliveries:
     applications have every message.
     """
 
-    def __init__(self, consumed: Callable[[Batch], None], read: Callable[[Batch], None], log: Log) -> None:
-        self._consumed, self._read, self._log = consumed, read, log
+    def __init__(
+        self,
+        consumed: Callable[[Batch], None],
+        read: Callable[[Batch], None],
+        on_gap: Callable[[Gap], None],
+        log: Log,
+    ) -> None:
+        self._consumed, self._read, self._on_gap, self._log = consumed, read, on_gap, log
         self._subscriptions: list[Subscription] = []
         self._takers: dict[str, tuple[Subscription, ...]] = {}
 
@@ -55,15 +61,26 @@ class Deliveries:
     def miss(self, reason: str) -> None:
         """Something may be missing to every subscription, behind what has arrived."""
         for subscription in self:
+            if subscription.awaits_confirmation:
+                continue  # It is owed nothing yet.
             self._log.warning("gap", pattern=subscription.pattern, where=subscription.where, reason=reason)
-            subscription.miss(reason)
+            gap = subscription.miss(reason)
+            if gap is not None:
+                self._on_gap(gap)
+
+    def detach(self) -> None:
+        """The session that brought what is here is over; the subscriptions go on in another one."""
+        for subscription in self:
+            subscription.detach()
 
     def finish(self, end: HoldfastError) -> None:
         """The session is over: lost, or closed."""
         for subscription in self:
             if isinstance(end, SessionLost):
                 self._log.warning("gap", pattern=subscription.pattern, where=subscription.where, reason=str(end))
-                subscription.lose(end)
+                gap = subscription.lose(end)
+                if gap is not None:
+                    self._on_gap(gap)
             else:
                 subscription.end(None)
 

@@ -16,6 +16,7 @@ from typing import Self, Unpack
 from holdfast.client.acceptance import Acceptance
 from holdfast.client.addresses import Address, AddressBook, shown
 from holdfast.client.arguments import plain, subscription_name
+from holdfast.client.backoff import Backoff
 from holdfast.client.checks import (
     check_durable,
     checked_extras,
@@ -28,15 +29,17 @@ from holdfast.client.checks import (
 )
 from holdfast.client.deliveries import Deliveries
 from holdfast.client.durable import Durables, Start, begin_of
-from holdfast.client.endings import closed, in_doubt, lost, refused
-from holdfast.client.errors import ConnectionFailed
+from holdfast.client.endings import Outdated, closed, in_doubt, lost, lost_for_now, refused
+from holdfast.client.errors import ConnectionFailed, SessionLost
+from holdfast.client.homes import Home
 from holdfast.client.manual import AckOptions, checked_ack
+from holdfast.client.notices import Notices
 from holdfast.client.opening import Closing, Opening
 from holdfast.client.receipts import Level, Receipt
 from holdfast.client.settings import TURN_BYTES, ClientSettings
 from holdfast.client.subscriptions import Subscription
 from holdfast.client.waiting import Holders, Requests, fail
-from holdfast.model.batches import PAYLOAD_BYTES_MAX, Attributes, Batch, Keys
+from holdfast.model.batches import PAYLOAD_BYTES_MAX, Attributes, Batch, Keys, make_batch
 from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
 from holdfast.model.filters import Value
 from holdfast.model.guarantees import GUARANTEES, RANKS
@@ -44,10 +47,24 @@ from holdfast.model.identities import name_of
 from holdfast.model.topics import check_pattern
 from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.moving import MovingClient
-from holdfast.protocols.node import Accepted, Attached, Completed, Deliver, Effect, Ended, Failed, Missing, Unconfirmed
+from holdfast.protocols.node import (
+    Accepted,
+    Attached,
+    Completed,
+    Deliver,
+    Effect,
+    Ended,
+    Failed,
+    Missing,
+    Report,
+    Unconfirmed,
+)
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.logs import Log
 from holdfast.runtime.tracing import Trace
+
+Command = Callable[[float], tuple[int, list[Effect]]]
+Renewal = Callable[[str], tuple[ClientConfig, int, tuple[Address, ...], Trace | None]]
 
 
 class Client(Closing):
@@ -64,18 +81,52 @@ class Client(Closing):
         settings: ClientSettings,
         trace: Trace | None = None,
         ssl: SSLContext | None = None,
+        notices: Notices | None = None,
+        renew: Renewal | None = None,
     ) -> None:
+        """`renew` makes the configuration of the next session when one is lost, later than the identity it is given."""
         self.name = name_of(config.name)
         self.broker = ""
         self.protocol = ""
-        self._settings = settings
-        self._trace = trace
+        self._settings, self._ssl = settings, ssl
+        self._notices = notices or Notices()
+        self._renew = renew
+        self._chance = Random()
+        self._home = Home(f"client {self.name}")
         self._log = Log("holdfast.client", node=self.name)
-        self._book = AddressBook(addresses)
-        machine = self._machine = MovingClient(config, incarnation, Random())
         self._requests = Requests()
+        # What `publish` consults for every message. Without ranks every publication takes the slow path, which checks.
+        self._ranks: dict[str, int] = {}
+        self._topics: dict[str, str] = {}
+        self._payload_bytes_max = PAYLOAD_BYTES_MAX
+        self._make_session(config, incarnation, addresses, trace)
+        self._acceptance = Acceptance(
+            self.name, lambda: self._machine.accepted_seq, self._unaccepted_bytes, self._hurry
+        )
+        self._past = self._acceptance.past
+        self._holders = Holders()
+        self._deliveries = Deliveries(self._consumed, self._read, self._notices.gap, self._log)
+        self.batch_taken, self.batch_read = self._deliveries.taken, self._deliveries.read
+        self.durables = Durables(self, settings.reliable)
+        loop = asyncio.get_running_loop()
+        self._goodbye: asyncio.Future[None] = loop.create_future()
+        self._lost: SessionLost | None = None
+        """Why there is no session now, while the client tries to come back."""
+        self._back_again: asyncio.Future[None] = loop.create_future()
+        self._coming_back: asyncio.Task[None] | None = None
+        self._end: HoldfastError | None = None
+        self._closing = False
+
+    def _make_session(
+        self, config: ClientConfig, incarnation: int, addresses: tuple[Address, ...], trace: Trace | None
+    ) -> None:
+        """A machine, its driver and whom to dial, for the first session and for each one after a loss."""
+        self._book = AddressBook(addresses)
+        self._trace = trace
+        self._machine = MovingClient(config, incarnation, self._chance)
+        self._attachment: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._driver = Driver(
-            machine,
+            self._machine,
             lambda _: self._book.next(),
             handlers={
                 Attached: self._on_attached,
@@ -87,28 +138,13 @@ class Client(Closing):
                 Missing: lambda effect: self._deliveries.miss(effect.reason),
                 Unconfirmed: lambda effect: self._requests.unconfirmed(self.name, effect),
             },
-            sinks=() if trace is None else (trace,),
-            limits=settings.limits,
+            sinks=(self._note,) if trace is None else (self._note, trace),
+            limits=self._settings.limits,
             log=self._log,
-            ssl_client=ssl,
+            ssl_client=self._ssl,
             on_dial_failed=self._on_dial_failed,
         )
-        # What `publish` consults for every message. Without ranks every publication takes the slow path, which checks.
-        self._ranks: dict[str, int] = {}
-        self._topics: dict[str, str] = {}
-        self._payload_bytes_max = PAYLOAD_BYTES_MAX
-        self._acceptance = Acceptance(
-            self.name, lambda: machine.accepted_seq, lambda: machine.backlog_bytes, self._hurry
-        )
-        self._holders = Holders()
-        self._deliveries = Deliveries(self._consumed, self._read, self._log)
-        self.batch_taken, self.batch_read = self._deliveries.taken, self._deliveries.read
-        self.durables = Durables(self, settings.reliable)
-        loop = asyncio.get_running_loop()
-        self._attachment: asyncio.Future[None] = loop.create_future()
-        self._goodbye: asyncio.Future[None] = loop.create_future()
-        self._end: HoldfastError | None = None
-        self._closing = False
+        self._driver.failed.add_done_callback(self._on_driver_failed)
 
     @property
     def identity(self) -> str:
@@ -117,6 +153,7 @@ class Client(Closing):
 
     def __repr__(self) -> str:
         state = "closed" if self._closing or self._end else f"attached to {self.broker}" if self.broker else "new"
+        state = "coming back" if self._lost is not None and not self._closing and self._end is None else state
         return f"Client({self.name}, {state})"
 
     @property
@@ -132,13 +169,9 @@ class Client(Closing):
 
     async def open(self) -> Self:
         """Attach to a broker; raises `ConnectionFailed` or `Refused`."""
-        self._driver.failed.add_done_callback(self._on_driver_failed)
-        self._driver.start()
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                await self._attachment
-                if self._settings.recall:
-                    await self._request(self._machine.recall)
+                await self._attach()
         except TimeoutError:
             await self._shut(linger=False)
             raise ConnectionFailed(
@@ -147,28 +180,44 @@ class Client(Closing):
         except BaseException:
             await self._shut(linger=False)
             raise
+        self._notices.connected(self.broker)
         return self
 
+    async def _attach(self) -> None:
+        """Be let in by a broker, and learn with which number to go on."""
+        self._driver.start()
+        await self._attachment
+        if self._lost is not None:
+            await self._recall_after_loss()
+        elif self._settings.recall:
+            await self._command(self._machine.recall)
+
     def _on_dial_failed(self, peer: str, reason: str) -> None:  # noqa: ARG002
-        if self._book.note_failure(reason) and not self._attachment.done():
-            self._attachment.set_exception(
-                ConnectionFailed(f"no broker answers {self.name}; tried {self._book.tried()}")
-            )
+        if self._book.note_failure(reason):
+            fail(self._attachment, ConnectionFailed(f"no broker answers {self.name}; tried {self._book.tried()}"))
+
+    def _note(self, report: Report) -> None:
+        if report.event == "detach":
+            self._notices.disconnected(report.detail or f"the connection to {self.broker} broke; it is made again")
 
     def _on_attached(self, effect: Attached) -> None:
         self._book.pin()
         self.broker, self.protocol = effect.broker, effect.protocol
-        self._ranks = {GUARANTEES[rank].value: rank for rank in effect.guarantees}
         self._payload_bytes_max = min(effect.payload_bytes_max, PAYLOAD_BYTES_MAX)
+        self._given = {GUARANTEES[rank].value: rank for rank in effect.guarantees}
+        if self._lost is None:
+            self._ranks = self._given
         if not self._attachment.done():
             self._attachment.set_result(None)
+        elif self._lost is None:
+            self._notices.connected(self.broker)
 
     # --------------------------------------------------------------------------------------------- publishing
 
     @property
     def next_seq(self) -> int:
         """The number that the next publication will have."""
-        return self._machine.next_seq
+        return self._machine.next_seq if self._lost is None else self._past.next_seq
 
     @property
     def numbers_known(self) -> bool:
@@ -197,6 +246,7 @@ class Client(Closing):
         `durable` messages, and no others, are stored by repositories: `await receipt.stored()`. `True` finds the stream
         that covers the topic, a string names it, and `None` is `True` on topics that `connect(reliable=...)` names.
         """
+        self._home.check()
         try:
             special = (
                 durable
@@ -217,10 +267,9 @@ class Client(Closing):
             if durable or (durable is None and self.durables.declares(checked[0])):
                 return await self.durables.publish_checked(checked, durable)
             return await self.publish_checked(*checked)
-        machine = self._machine
-        if machine.pending_bytes + size > TURN_BYTES or not self._driver.settle_pending:
+        if self._machine.pending_bytes + size > TURN_BYTES or not self._driver.settle_pending:
             await self._begin_turn()
-        return Receipt(self, topic, machine.publish(topic, payload, rank))
+        return Receipt(self, topic, self._machine.publish(topic, payload, rank))
 
     async def publish_many(
         self,
@@ -239,13 +288,15 @@ class Client(Closing):
             checked_payloads(payloads)
             return await self.durables.publish_many((topic, b"", rank, checked_keys, attributes), payloads)
         checked_payloads(payloads)
+        self._home.check()
         machine, driver, payload_bytes_max = self._machine, self._driver, self._payload_bytes_max
         turn_bytes, seq = TURN_BYTES - size_bytes(checked_keys, attributes), 0
         for payload in payloads:
             if type(payload) is not bytes or len(payload) > payload_bytes_max:
                 payload = checked_payload(payload, payload_bytes_max)  # noqa: PLW2901
-            if machine.pending_bytes + len(payload) > turn_bytes or not driver.settle_pending:
+            if self._lost or machine.pending_bytes + len(payload) > turn_bytes or not driver.settle_pending:
                 await self._begin_turn()
+                machine, driver = self._machine, self._driver
             seq = machine.publish(topic, payload, rank, checked_keys, attributes)
         return Receipt(self, topic, seq, attributes or {}) if seq else None
 
@@ -254,25 +305,34 @@ class Client(Closing):
     ) -> int:
         """Publish what is known to be right without waiting for room, and return its number."""
         self._check_open()
+        if self._lost is not None:
+            columns = (keys,) if keys else (), (attributes,) if attributes else ()
+            return self._past.add(make_batch(self.name, self.next_seq, topic, rank, [payload], *columns))
         self._driver.settle_soon()
         return self._machine.publish(topic, payload, rank, keys, attributes)
 
     def publish_batch(self, batch: Batch) -> int:
         """The same for what is a batch already; returns the number of its first message."""
+        if self._lost is not None and self._end is None:
+            return self._past.add(batch)
         self._driver.settle_soon()
         return self._machine.publish_batch(batch)
 
     @property
     def backlog_bytes(self) -> int:
         """How much the broker has not accepted yet."""
-        return self._machine.backlog_bytes
+        return self._machine.backlog_bytes + sum(batch.cost_bytes for batch in self._past.waiting)
+
+    def _unaccepted_bytes(self) -> int:
+        """What `publish` waits for; while there is no session it waits for that."""
+        return self._machine.backlog_bytes if self._lost is None else 0
 
     async def publish_checked(
         self, topic: str, payload: bytes, rank: int, keys: Keys, attributes: Attributes | None
     ) -> Receipt:
         """Publish what `checked` returned."""
         size = len(payload) + size_bytes(keys, attributes)
-        if self._machine.pending_bytes + size > TURN_BYTES or not self._driver.settle_pending:
+        if self._lost or self._machine.pending_bytes + size > TURN_BYTES or not self._driver.settle_pending:
             await self._begin_turn()
         seq = self._machine.publish(topic, payload, rank, keys, attributes)
         return Receipt(self, topic, seq, attributes or {})
@@ -296,34 +356,42 @@ class Client(Closing):
         After a turn's worth it is settled at once, and the loop runs: else a publisher that never pauses would fill
         its memory and send nothing.
         """
-        if self._machine.pending_bytes:
-            self._driver.settle_now()
-            await sleep(0)
         backlog_bytes_max = self._settings.backlog_bytes_max
-        if self._machine.backlog_bytes > backlog_bytes_max:
-            await self._acceptance.wait_for_room(backlog_bytes_max)
-        self._check_open()
+        while True:
+            await self._back()
+            if self._machine.pending_bytes:
+                self._driver.settle_now()
+                await sleep(0)
+            if self._unaccepted_bytes() > backlog_bytes_max:
+                await self._acceptance.wait_for_room(backlog_bytes_max)
+            self._check_open()
+            if self._lost is None:
+                break
         self._driver.settle_soon()
 
     # ---------------------------------------------------------------------------------------------- receipts
 
     def level_of(self, seq: int) -> Level:
         """How far publication `seq` is known to have come."""
+        seq = self._past.present(seq)
         level = self._acceptance.level_of(seq)
         machine = self._machine
         return "held" if level == "accepted" and machine.keeps and seq <= machine.held_seq else level
 
     async def wait_accepted(self, seq: int) -> None:
         """Wait until the broker has every publication up to `seq`; raises `Refused` if it declined this one."""
-        self._acceptance.check_not_refused(seq)
-        await self._acceptance.wait_for(seq)
-        self._acceptance.check_not_refused(seq)
+        self._home.check()
+        self._acceptance.check_not_refused(self._past.present(seq))
+        await self._acceptance.wait_for(self._past.present(seq))
+        self._acceptance.check_not_refused(self._past.present(seq))
 
     async def wait_held(self, seq: int) -> None:
         """Wait until publication `seq` survives the loss of as many adjacent brokers as the cluster tolerates."""
         await self.wait_accepted(seq)
+        seq = self._past.present(seq)
         while self._machine.keeps and seq > self._machine.held_seq:
-            self._check_open()
+            await self._back()
+            self._check_known(seq)
             waiter = self._holders.wait(seq)
             self._machine.await_held(self._holders.first)
             self._driver.settle_soon()
@@ -335,9 +403,20 @@ class Client(Closing):
 
     async def wait_confirmed(self, topic: str, seq: int, attributes: Attributes, taken: bool) -> bool:
         """Wait until everybody that publication `seq` was promised to has it, or has `taken` it; has it crossed?"""
+        self._home.check()
+        await self._acceptance.wait_for(self._past.present(seq)) if self._lost else None
+        await self._back()
+        seq = self._past.present(seq)
+        self._check_known(seq)
         crossed = await self._request(lambda now: self._machine.confirm(topic, seq, now, attributes, taken))
         self._acceptance.check_not_refused(seq)
         return crossed
+
+    def _check_known(self, seq: int) -> None:
+        """Raise `SessionLost` if publication `seq` was made in a session that was lost since: nobody here knows it."""
+        loss = self._past.loss_before(seq)
+        if loss is not None:
+            raise loss
 
     def has_crossed(self, seq: int) -> bool:
         """Whether our broker has said that publication `seq` takes no part in the total order of its keys."""
@@ -353,10 +432,17 @@ class Client(Closing):
 
         Raises `Refused` if the broker declined some of it and no earlier flush said so.
         """
-        last = self._machine.next_seq - 1
-        self._machine.hurry(last)
-        self._driver.settle_now()
-        await self._acceptance.wait_for(last)
+        self._home.check()
+        last = self.next_seq - 1
+        if self._lost is None:
+            self._machine.hurry(last)
+            self._driver.settle_now()
+        try:
+            await self._acceptance.wait_for(last)
+        except SessionLost:
+            self._past.unsaid = None
+            raise
+        self._acceptance.check_nothing_in_doubt()
         self._acceptance.check_nothing_refused()
 
     # ------------------------------------------------------------------------------------------- subscribing
@@ -402,31 +488,53 @@ class Client(Closing):
 
     async def subscribe_as(self, subscription: Subscription) -> Subscription:
         """Make this subscription known; it gets what arrives, also before it is confirmed."""
-        pattern, where = subscription.pattern, subscription.where
-        self._check_open()
+        self._home.check()
+        await self._back()
         # Messages may come before the confirmation: they are the subscription's.
         self._deliveries.add(subscription)
+        subscription.awaits_confirmation = True
         try:
-            await self._request(lambda now: self._machine.subscribe(pattern, where, now, subscription.spills))
+            while True:
+                try:
+                    await self._request(self._subscribing(subscription))
+                    break
+                except SessionLost:
+                    # Of a session that is lost nothing was known everywhere: it is asked for in the next one.
+                    if self._end is not None:
+                        raise
+                    await self._back()
         except asyncio.CancelledError:
             self._withdraw(subscription)
             raise
         except HoldfastError:
             self._forget(subscription)
             raise
+        subscription.awaits_confirmation = False
         return subscription
+
+    def _subscribing(self, subscription: Subscription) -> Command:
+        pattern, where, spills = subscription.pattern, subscription.where, subscription.spills
+        return lambda now: self._machine.subscribe(pattern, where, now, spills)
 
     async def end_subscription(self, subscription: Subscription) -> None:
         """Take a subscription back; see `Subscription.unsubscribe`."""
+        self._home.check()
         request = self._withdraw(subscription)
         if request is not None:
-            await request
+            try:
+                await request
+            except SessionLost:
+                # The session took the subscription along, and the next one does not have it.
+                if self._lost is None:
+                    raise
 
     def _withdraw(self, subscription: Subscription) -> asyncio.Future[bool] | None:
         if subscription.ended or subscription not in self._deliveries:
             return None
         self._forget(subscription)
         pattern, where = subscription.pattern, subscription.where
+        if self._lost is not None and self._end is None:
+            return None
         return self._request(lambda now: self._machine.unsubscribe(pattern, where, now))
 
     def _forget(self, subscription: Subscription) -> None:
@@ -445,9 +553,14 @@ class Client(Closing):
 
     # ---------------------------------------------------------------------------------------------- requests
 
-    def _request(self, command: Callable[[float], tuple[int, list[Effect]]]) -> asyncio.Future[bool]:
+    def _request(self, command: Command) -> asyncio.Future[bool]:
         """Give the machine a command; the future ends with its answer."""
         self._check_open()
+        if self._lost is not None:
+            raise self._lost
+        return self._command(command)
+
+    def _command(self, command: Command) -> asyncio.Future[bool]:
         token, effects = command(monotonic())
         future = self._requests.add(token)
         self._driver.carry_out(effects)
@@ -465,10 +578,110 @@ class Client(Closing):
     def _on_ended(self, effect: Ended) -> None:
         if effect.clean and not in_doubt(self._machine):
             self._finish(closed(self._machine))
-        elif not self.broker:
-            self._finish(refused(self._machine, shown(self._book.current), effect.reason))
+        elif not self._attachment.done() or self._attachment.exception() is not None:
+            self._not_let_in(refused(self._machine, shown(self._book.current), effect.reason))
         else:
-            self._finish(lost(self._machine, f"lost its session at {self.broker}: {effect.reason}"))
+            how = f"lost its session at {self.broker}: {effect.reason}"
+            if self._lost is not None:
+                self._not_let_in(lost(self._machine, how))
+            elif self._renew is None or self._closing or self._machine.taken_by:
+                self._finish(lost(self._machine, how))
+            else:
+                self._lose(lost_for_now(self._machine, how), self._renew)
+
+    def _not_let_in(self, end: HoldfastError) -> None:
+        """The session ended before it was of use: of one that was to follow another, another attempt is made."""
+        if self._lost is None:
+            self._finish(end)
+        else:
+            fail(self._attachment, end)
+            self._requests.finish(end)
+
+    # ------------------------------------------------------------------------------------------- coming back
+
+    def _lose(self, end: SessionLost, renew: Renewal) -> None:
+        """The session is lost, and there will be another one: see `client.past_sessions` for what becomes of what."""
+        machine = self._machine
+        self._lost, self._ranks = end, {}
+        self._past.lose(machine.accepted_seq, machine.next_seq, machine.never_sent(), end)
+        self._acceptance.suspend()
+        self._requests.finish(end)
+        self._holders.wake()
+        self._notices.disconnected(str(end))
+        self._deliveries.detach()
+        self._deliveries.miss(str(end))
+        loop = asyncio.get_running_loop()
+        self._back_again = loop.create_future()
+        self._coming_back = loop.create_task(self._come_back(end, renew))
+
+    async def _come_back(self, end: SessionLost, renew: Renewal) -> None:
+        """Try to begin another session, less and less often, until that succeeds or time is up."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._settings.reconnect_s
+        backoff, later = Backoff(self._chance), ""
+        while True:
+            await self._shut_session()
+            await sleep(backoff.next_s())
+            try:
+                async with asyncio.timeout(self._settings.timeout_s):
+                    self._make_session(*renew(later))
+                    await self._attach()
+                    await self._subscribe_again()
+            except Outdated as outdated:
+                later = outdated.later
+            except (HoldfastError, TimeoutError) as error:
+                if loop.time() >= give_up_at:
+                    reason = str(error) or f"no broker let it in within {self._settings.timeout_s:g} s"
+                    within = f"{self._settings.reconnect_s:g} s"
+                    self._finish(type(end)(f"{end}; it could not come back within {within}: {reason}"))
+                    return
+                self._log.info("cannot come back yet", reason=str(error))
+            except Exception as error:  # noqa: BLE001
+                self._finish(type(end)(f"{end}; coming back broke down, a defect of Holdfast: {error!r}"))
+                return
+            else:
+                self._go_on()
+                return
+
+    async def _recall_after_loss(self) -> None:
+        """Go on with the number of what waits. If that is not free, go on behind all that were given.
+
+        Numbers that were given and not used are not given again: a receipt would not know which publication it means.
+        """
+        machine, past = self._machine, self._past
+        first = past.first_waiting
+        await self._command(lambda now: machine.recall(now, first - 1))
+        while first < machine.next_seq < past.next_seq:
+            last = past.next_seq - 1
+            await self._command(lambda now: machine.recall(now, last))  # noqa: B023 - asked at once
+
+    async def _subscribe_again(self) -> None:
+        again = [one for one in self._deliveries if not one.awaits_confirmation]
+        for request in [self._command(self._subscribing(one)) for one in again]:
+            await request
+        for one in again:
+            if one not in self._deliveries:
+                pattern, where = one.pattern, one.where
+                self._command(lambda now, p=pattern, w=where: self._machine.unsubscribe(p, w, now))  # type: ignore[misc]
+
+    def _go_on(self) -> None:
+        """There is a session again: what has never left goes first, then whatever waited for it."""
+        waiting = self._past.begin(self._machine.next_seq)
+        self._lost, self._ranks = None, self._given
+        for batch in waiting:
+            self._machine.publish_batch(batch)
+        self._acceptance.resume()
+        self._driver.settle_soon()
+        self._log.info("back", broker=self.broker, carried_over=sum(batch.count for batch in waiting))
+        self._notices.connected(self.broker)
+        if not self._back_again.done():
+            self._back_again.set_result(None)
+
+    async def _back(self) -> None:
+        """Wait while there is no session; raises why there will be none."""
+        while self._lost is not None and self._end is None and not self._closing:
+            await asyncio.shield(self._back_again)
+        self._check_open()
 
     def _on_driver_failed(self, failed: "asyncio.Future[None]") -> None:
         error = failed.exception()
@@ -481,14 +694,16 @@ class Client(Closing):
             return
         self._end = end
         self._ranks = {}
+        self._notices.disconnected(str(end))
         fail(self._attachment, end)
         self._requests.finish(end)
         self._acceptance.finish(end)
         self._holders.wake()
         self.durables.finish(end)
         self._deliveries.finish(end)
-        if not self._goodbye.done():
-            self._goodbye.set_result(None)
+        for over in (self._goodbye, self._back_again):
+            if not over.done():
+                over.set_result(None)
 
     def _check_open(self) -> None:
         if self._end is not None:
@@ -507,7 +722,10 @@ class Client(Closing):
         """
         if self._closing:
             return
+        self._home.check()
         unstored: HoldfastError | None = None
+        if self._lost is not None:
+            await self._stop_coming_back(self._lost)
         if self._end is None:
             unstored = await self.durables.close(self._settings.timeout_s)
             for subscription in self._deliveries:
@@ -521,14 +739,28 @@ class Client(Closing):
                 )
         self._closing = True
         await self._shut()
-        if in_doubt(self._machine):
+        if in_doubt(self._machine) or (self._past.waiting and self._end is not None):
             raise self._end or closed(self._machine)
+        self._acceptance.check_nothing_in_doubt()
         self._acceptance.check_nothing_refused()
         if unstored is not None:
             raise unstored
 
+    async def _stop_coming_back(self, lost: SessionLost) -> None:
+        """The application closes a client that has no session."""
+        if self._coming_back is not None:
+            self._coming_back.cancel()
+            await asyncio.wait({self._coming_back})
+        if self._lost is not None:
+            unsent = sum(batch.count for batch in self._past.waiting)
+            never = f"; its last {unsent} publications have never left and did not happen" if unsent else ""
+            self._finish(type(lost)(f"{lost}; it was closed before it was back{never}"))
+
     async def _shut(self, linger: bool = True) -> None:
         self._finish(closed(self._machine))
+        await self._shut_session(linger)
+
+    async def _shut_session(self, linger: bool = False) -> None:
         await self._driver.close(linger)
         if self._trace is not None:
             self._trace.close()

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from holdfast.client.arguments import patience
 from holdfast.client.errors import ClientClosed, Gap, SessionLost
+from holdfast.client.homes import Home
 from holdfast.model.batches import Batch, Message, make_batch
 from holdfast.model.filters import Filter
 from holdfast.model.identities import name_of
@@ -68,6 +69,8 @@ class Subscription:
 
     spills = False
     """Whether the broker may leave out what is not taken in time: somebody else has it for us."""
+    awaits_confirmation = False
+    """Whether it was asked for, and not every broker concerned has confirmed it."""
 
     def __init__(self, source: Source, pattern: str, where: str, wanted: Filter | None) -> None:
         self.pattern, self.where = pattern, where
@@ -83,6 +86,7 @@ class Subscription:
         self._received: dict[str, int] = {}
         self._end: BaseException | None = None
         self.ended = False
+        self._home = Home(f"the subscription to {pattern!r}")
 
     def __repr__(self) -> str:
         where = f" where {self.where}" if self.where else ""
@@ -165,6 +169,7 @@ class Subscription:
 
     async def _pause(self) -> bool:
         """Let the loop have a turn, or wait for an arrival, if it is time for that; whether it was."""
+        self._home.check()
         if self._taken_bytes >= TURN_BYTES:
             self._taken_bytes = 0
             await asyncio.sleep(0)
@@ -226,28 +231,36 @@ class Subscription:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def miss(self, reason: str) -> None:
+    def miss(self, reason: str) -> Gap | None:
         """Something may be missing here: whoever reads learns it, once, behind what had arrived, and reads on.
 
         Where nothing has arrived since the last such place, that one says it.
         """
         if self.ended or (self._arrived and isinstance(self._arrived[-1][1], Hole)):
-            return
+            return None
         sentence = f"messages to the subscription to {self.pattern!r} may be missing here: {reason}; reading goes on"
         gap = Gap(sentence, self.pattern, self.where, self._received, goes_on=True)
         self._arrived.append((NOTHING, Hole(NOTHING, 0, gap)))
         self._wake()
+        return gap
 
-    def lose(self, lost: SessionLost) -> None:
-        """The session is lost: whoever reads learns it behind what had arrived."""
+    def lose(self, lost: SessionLost) -> Gap | None:
+        """The session is lost for good: whoever reads learns it behind what had arrived."""
         sentence = f"{lost}; what the subscription to {self.pattern!r} was owed from here on is missing"
-        self.end(Gap(sentence, self.pattern, self.where, self._received))
+        gap = Gap(sentence, self.pattern, self.where, self._received)
+        self.end(gap)
+        return gap
 
     def end(self, error: BaseException | None) -> None:
         """Nothing more will arrive; what is here can still be read, and takes up no room at the broker any more."""
         if self.ended:
             return
         self.ended, self._end = True, error
+        self.detach()
+        self._wake()
+
+    def detach(self) -> None:
+        """What has arrived can still be read, and is of no interest any more to the session that brought it."""
         for _, delivery in self._arrived:
             if not isinstance(delivery, Hole):
                 self._source.batch_taken(delivery)
@@ -257,7 +270,6 @@ class Subscription:
             (batch, delivery if isinstance(delivery, Hole) else Delivery(delivery.batch, 0))
             for batch, delivery in self._arrived
         )
-        self._wake()
 
     async def unsubscribe(self) -> None:
         """End the subscription; returns when every broker concerned knows. Doing it again does nothing."""

@@ -14,10 +14,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from holdfast.client.arguments import patience
+from holdfast.client.callback_thread import CALLBACKS, CallbackThread
 from holdfast.client.checks import check_durable, checked_payloads, size_bytes
 from holdfast.client.connecting import connect
 from holdfast.client.durable import DurableSubscription, Start
 from holdfast.client.errors import ClientClosed
+from holdfast.client.homes import Home
 from holdfast.client.manual import AckOptions, ManualMessage, ManualSubscription
 from holdfast.client.opening import Opening
 from holdfast.client.receipts import Level
@@ -169,7 +171,11 @@ class SyncManualSubscription(SyncDurableSubscription):
 class SyncClient:
     """A session with a broker, without asyncio. Made by `holdfast.connect_sync`."""
 
-    def __init__(self, opening: Opening[Client]) -> None:
+    def __init__(
+        self, opening: Opening[Client], comes_back: bool = False, caller: CallbackThread | None = None
+    ) -> None:
+        self._caller = caller
+        self._home = Home("this client")
         self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="holdfast", daemon=True)
         self._closed = False
@@ -187,8 +193,9 @@ class SyncClient:
         self._first_seq: int = self._client.next_seq
         self._taken = self._pumped = 0
         """How many publications went into the outbox, and how many have left it."""
-        self._shared = False
-        """Whether something else than the outbox may take numbers of the session: then they are not known before."""
+        self._shared = comes_back
+        """Whether something else than the outbox may take numbers of the session, or the session may be followed by
+        another one: then they are not known before."""
         self._durables: list[SyncDurableSubscription] = []
         self._streams: dict[str, str] = {}
         self._pump_waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -224,6 +231,7 @@ class SyncClient:
         durable: bool | str | None = None,
     ) -> SyncReceipt:
         """Publish a message; see `Client.publish`. The first durable one to a topic finds out who keeps it."""
+        self._home.check_process()
         publication = self._client.checked(topic, payload, guarantee, keys, attributes)
         check_durable(durable)
         if durable is None:
@@ -338,6 +346,7 @@ class SyncClient:
             raise
 
     def _check_open(self) -> None:
+        self._home.check_process()
         if self._closed:
             raise ClientClosed("this client is closed: connect again")
 
@@ -403,6 +412,7 @@ class SyncClient:
         """Flush, unsubscribe, say goodbye; see `Client.close`. Closing again does nothing."""
         if self._closed:
             return
+        self._home.check_process()
         try:
             self.after_outbox(self._close)
         finally:
@@ -419,6 +429,8 @@ class SyncClient:
             self._lock.notify_all()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        if self._caller is not None:
+            self._caller.close()
 
     def __enter__(self) -> Self:
         return self
@@ -448,5 +460,16 @@ def connect_sync(address: str | Iterable[str], **options: Any) -> SyncClient:
     """Connect without asyncio: `with holdfast.connect_sync("holdfast://127.0.0.1:7400") as client`.
 
     Takes what `connect` takes. The client may be used from several threads; iterating over a subscription blocks.
+    Callbacks (`on_connected`, `on_disconnected`, `on_gap`) are called one after the other in a thread of their own, and
+    may use the client.
     """
-    return SyncClient(connect(address, **options))
+    callbacks = {name: options[name] for name in CALLBACKS if callable(options.get(name))}
+    caller = CallbackThread() if callbacks else None
+    if caller is not None:
+        options = {**options, **{name: caller.calling(callback) for name, callback in callbacks.items()}}
+    try:
+        return SyncClient(connect(address, **options), bool(options.get("reconnect")), caller)
+    except BaseException:
+        if caller is not None:
+            caller.close()
+        raise

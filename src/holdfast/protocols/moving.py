@@ -99,6 +99,13 @@ class MovingClient(ClientNode):
 
     # --------------------------------------------------------------------------------------------------- sending
 
+    def _never_on(self, link: Link) -> list[Batch]:
+        # What is kept for repairs may have left on an earlier link: only what was held back never has.
+        return super()._never_on(link) if self._log is None else []
+
+    def never_sent(self) -> list[Batch]:
+        return [*self._unsent_at_end, *self._unsent, *self._batches]
+
     def _held_back(self) -> bool:
         """Nothing goes ahead of `Join`; whether there will be one, the first broker says that welcomes us."""
         return self._fenced or self._hub.said is None or (self._log is not None and not self.attached)

@@ -282,7 +282,7 @@ class GingerBroker(EdgeBroker):
     def _recalled(self, source: str, asked: Recall, last: int, certain: bool) -> None:
         if source not in self.interests.neighbours:
             certain = certain and self.names.is_last(source)
-            last = last if certain else min(last + asked.stride, SEQ_MAX)
+            last = min(max(last, asked.used) + (0 if certain else asked.stride), SEQ_MAX)
             self.publishers.note(source, last)
         self._send(source, Recalled(asked.token, last, certain))
 
