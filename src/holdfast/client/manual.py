@@ -137,6 +137,8 @@ class ManualSubscription(DurableSubscription):
     # --------------------------------------------------------------------------------------------------------- reading
 
     async def __anext__(self) -> Message:
+        if self._readers:
+            await self._give_way()
         while True:
             if self._taken_bytes >= TURN_BYTES or monotonic() - self._turned_at > 2 * LOOK_S:
                 # The application computes: what it has answered leaves now.

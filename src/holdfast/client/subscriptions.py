@@ -80,6 +80,8 @@ class Subscription:
         self._ready: list[Message] = []
         self._arrived: deque[tuple[Batch, Delivery]] = deque()
         self._waiters: list[asyncio.Future[None]] = []
+        self._readers = 0
+        """How many tasks wait for a message at this moment, or for their turn to take one."""
         self._taken_bytes = 0
         self._unread: list[Delivery] = []
         """What was taken and the application has yet to get some messages of."""
@@ -99,6 +101,8 @@ class Subscription:
 
     async def __anext__(self) -> Message:
         ready = self._ready
+        if self._readers:
+            await self._give_way()
         while not ready:
             if await self._pause():
                 continue  # Another task that waited may have left some of its batch: that comes first.
@@ -204,11 +208,25 @@ class Subscription:
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self._taken_bytes = 0
+        self._readers += 1
         try:
             await waiter
         finally:
+            self._readers -= 1
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
+
+    async def _give_way(self) -> None:
+        """Other tasks want the next message, too: those that have waited for longer come first.
+
+        1. A batch of nine arrives, and three tasks are woken. 2. The first takes a message, and asks for the next one
+        before the others have run. Without this it would find eight that are ready, and take them all.
+        """
+        self._readers += 1
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._readers -= 1
 
     # ------------------------------------------------------------------------------------------------ the client
 

@@ -50,6 +50,11 @@ class SyncSubscription:
     def __init__(self, client: "SyncClient", subscription: Subscription) -> None:
         self._client, self._subscription = client, subscription
         self._ready: deque[Message] = deque()
+        self._filling: asyncio.Future[bool] | None = None
+        self._waiting = 0
+        """How many threads wait for messages."""
+        self._told: HoldfastError | None = None
+        """The last error that one of them was told."""
 
     @property
     def pattern(self) -> str:
@@ -81,6 +86,30 @@ class SyncSubscription:
                     raise ClientClosed(f"the subscription to {self.pattern!r} has ended: subscribe again") from None
 
     async def _fill(self) -> bool:
+        """Wait until messages are ready, or there will be none; threads that wait together are woken together.
+
+        One of them takes for all: else one thread would have a whole batch, and the others would wait for the next.
+        """
+        if self._ready:
+            return True
+        if self._filling is None or self._filling.done():
+            self._filling = asyncio.ensure_future(self._take())
+        filling = self._filling
+        self._waiting += 1
+        try:
+            return await asyncio.shield(filling)
+        except HoldfastError as error:
+            if error is self._told:
+                return True  # One thread was told of that gap, and the others read on.
+            self._told = error
+            raise
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not filling.done():
+                filling.cancel()
+                self._filling = None
+
+    async def _take(self) -> bool:
         # What is taken is put where every thread finds it, never into an answer that an interrupted one throws away.
         return await self._subscription.take_into(self._ready, FILL_BYTES)
 
@@ -124,7 +153,7 @@ class SyncDurableSubscription(SyncSubscription):
         """The sequence number of what was fetched last, at `repository`."""
         return self._durable.position
 
-    async def _fill(self) -> bool:
+    async def _take(self) -> bool:
         # One batch at a time: what lies here is not the application's yet.
         return await self._subscription.take_into(self._ready, 0)
 

@@ -402,3 +402,56 @@ def test_a_name_that_comes_back_at_another_broker_goes_on_behind_its_last_number
             assert [(one.seq, one.payload) for one in received] == [(seq, b"%d" % seq) for seq in range(1, 7)]
 
     holdfast.run(story())
+
+
+def test_a_batch_is_shared_by_the_tasks_that_wait_for_it_even_if_they_never_pause():
+    async def story(client: holdfast.Client) -> None:
+        inbox = await client.subscribe("a")
+        shares: dict[str, list[int]] = {"one": [], "two": [], "three": []}
+
+        async def read(share: list[int]) -> None:
+            async for message in inbox:
+                share.append(message.seq)
+                if sum(map(len, shares.values())) == 9:
+                    await inbox.unsubscribe()
+
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            for share in shares.values():
+                group.create_task(read(share))
+            await until(lambda: len(inbox._waiters) == 3, "all three wait")
+            await client.publish_many("a", [b"x"] * 9)
+        assert sorted(map(len, shares.values())) == [3, 3, 3]
+
+    with_client(story)
+
+
+def test_a_client_that_is_used_from_another_event_loop_says_so_at_once():
+    async def story(client: holdfast.Client) -> None:
+        inbox = await client.subscribe("a")
+        receipt = await client.publish("a", b"x")
+
+        def elsewhere() -> None:
+            calls: list[Callable[[], Any]] = [
+                lambda: client.publish("a", b"x"),
+                lambda: client.publish_many("a", [b"x"]),
+                lambda: client.subscribe("a"),
+                client.flush,
+                client.close,
+                receipt.accepted,
+                receipt.confirmed,
+                inbox.get,
+                inbox.unsubscribe,
+            ]
+            for call in calls:
+
+                async def foreign(call: Callable[[], Any] = call) -> None:
+                    await call()
+
+                with pytest.raises(holdfast.LocalMisuse, match="belongs to the event loop in which it was made"):
+                    asyncio.run(foreign())
+
+        await asyncio.to_thread(elsewhere)
+        assert (await inbox.get(5)).payload == b"x"
+        assert client.next_seq == 2
+
+    with_client(story)
