@@ -14,6 +14,7 @@ from holdfast.model.errors import ConfigError, HoldfastError, LocalMisuse
 NAME_BYTES_MAX = 128
 SECONDS_MAX = 1e9
 """Thirty years: longer times are mistakes, and more than some event loops can count."""
+COUNT_MAX = (1 << 63) - 1
 SHOWN_CHARACTERS_MAX = 60
 
 
@@ -44,13 +45,14 @@ def option_text(name: str, value: object, call: str = "connect") -> str:
 
 def option_seconds(name: str, value: object, call: str = "connect") -> float:
     """A time above 0."""
-    if not _is_number(value) or not 0 < value <= SECONDS_MAX:
+    seconds = _number(value)
+    if seconds is None or not 0 < seconds <= SECONDS_MAX:
         raise wrong(call, name, value, f"seconds above 0, up to {SECONDS_MAX:g}", ConfigError)
-    return float(value)
+    return float(seconds)
 
 
-def option_count(name: str, value: object, least: int, call: str = "connect") -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 1 << 63:
+def option_count(name: str, value: int, least: int, call: str = "connect") -> int:
+    if not is_count(value, least, COUNT_MAX):
         raise wrong(call, name, value, f"a whole number from {least}", ConfigError)
     return int(value)
 
@@ -85,9 +87,10 @@ def patience(call: str, timeout_s: object) -> float | None:
     """How long somebody wants to wait: `None` for ever, and what is below 0 is over already."""
     if timeout_s is None:
         return None
-    if not _is_number(timeout_s) or math.isnan(timeout_s):
+    seconds = _number(timeout_s)
+    if seconds is None or math.isnan(seconds):
         raise wrong(call, "timeout_s", timeout_s, "seconds, or None to wait for ever")
-    return float(min(timeout_s, SECONDS_MAX))
+    return float(max(min(seconds, SECONDS_MAX), -SECONDS_MAX))
 
 
 def subscription_name(call: str, argument: str, name: object) -> str:
@@ -105,5 +108,16 @@ def subscription_name(call: str, argument: str, name: object) -> str:
     return plain(name)
 
 
-def _is_number(value: object) -> Any:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def is_count(value: object, least: int, most: int) -> bool:
+    """Whether it is a whole number between those, and no truth value."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def is_time(value: object, most: float) -> bool:
+    """Whether it is a number of seconds from 0 to that."""
+    seconds = _number(value)
+    return seconds is not None and 0 <= seconds <= most
+
+
+def _number(value: object) -> int | float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -53,9 +53,11 @@ def checked_extras(keys: Iterable[str], attributes: Mapping[str, Value] | None) 
     return checked_keys(keys) if keys else (), checked_attributes(attributes) if attributes else None
 
 
-def checked_rank(guarantee: str, ranks: Mapping[str, int], protocol: str) -> int:
+def checked_rank(guarantee: object, ranks: Mapping[str, int], protocol: str) -> int:
     """The rank of a guarantee that exists and that the broker's protocol gives."""
-    known = check_guarantee(guarantee)
+    if isinstance(guarantee, str) and guarantee in ranks:
+        return ranks[guarantee]
+    known = check_guarantee(guarantee)  # type: ignore[arg-type]  # that is what is checked
     if known not in ranks:
         given = ", ".join(name for name in GUARANTEES if name in ranks)
         raise GuaranteeError(f"the broker's protocol {protocol} gives {given}, not {known}: publish with one of those")
@@ -123,11 +125,11 @@ def _text(what: str, text: object, bytes_max: int) -> str:
     return plain(text)
 
 
-def checked_topic(topic: str, known: dict[str, str]) -> str:
+def checked_topic(topic: object, known: dict[str, str]) -> str:
     """The topic if an application can publish on it; those that were checked are remembered in `known`."""
     found = known.get(topic) if isinstance(topic, str) else None
     if found is None:
-        found = plain(check_unreserved(topic))
+        found = plain(check_unreserved(topic))  # type: ignore[arg-type]  # that is what is checked
         if len(known) >= CHECKED_MAX:
             known.clear()
         known[found] = found

@@ -385,7 +385,7 @@ class Durables:
             subscription.finish(end)
 
 
-def begin_of(start: Start) -> tuple[str, int]:
+def begin_of(start: object) -> tuple[str, int]:
     """Where a subscription begins, as the machine takes it; raises `LocalMisuse` for what is no such place."""
     if isinstance(start, datetime):
         with suppress(OverflowError, ValueError, OSError):

@@ -22,6 +22,7 @@ from typing import Any, Literal, NoReturn, Protocol, TypedDict
 
 from msgspec import Struct
 
+from holdfast.client.arguments import is_count, is_time
 from holdfast.client.durable import LOOK_S, AckSettings, DurableSubscription
 from holdfast.client.durable_publishers import DurableClient, Handlers
 from holdfast.client.errors import ClientClosed
@@ -85,7 +86,7 @@ class ManualMessage(Message, frozen=True, gc=True, eq=False, kw_only=True):
         Messages that were handed out after it, of its publisher (or of its keys, with `redeliver="key"`), come again
         behind it, unless they are acknowledged before that.
         """
-        if isinstance(delay_s, bool) or not isinstance(delay_s, int | float) or not 0 <= delay_s <= DELAY_S_MAX:
+        if not is_time(delay_s, DELAY_S_MAX):
             raise LocalMisuse(f"delay_s is from 0 to {DELAY_S_MAX:g} seconds, not {delay_s!r}. Nothing was given back.")
         self.replies.nack(self, delay_s)
 
@@ -305,6 +306,6 @@ def checked_ack(durable: str, options: AckOptions) -> AckSettings:
         )
     if ack == "auto" and len(options) > ("ack" in options):
         raise LocalMisuse('redeliver and unacked_max go with ack="manual" alone. Nothing was begun.')
-    if isinstance(unacked_max, bool) or not isinstance(unacked_max, int) or not 1 <= unacked_max <= UNACKED_MAX:
+    if not is_count(unacked_max, 1, UNACKED_MAX):
         raise LocalMisuse(f"unacked_max is from 1 to {UNACKED_MAX}, not {unacked_max!r}. Nothing was begun.")
     return AckSettings(ManualSubscription if ack == "manual" else DurableSubscription, redeliver == "key", unacked_max)

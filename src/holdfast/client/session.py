@@ -37,6 +37,7 @@ from holdfast.client.notices import Notices
 from holdfast.client.opening import Closing, Opening
 from holdfast.client.receipts import Level, Receipt
 from holdfast.client.settings import TURN_BYTES, ClientSettings
+from holdfast.client.strangers import SILENCE_S, first_words
 from holdfast.client.subscriptions import Subscription
 from holdfast.client.waiting import Holders, Requests, fail
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, Attributes, Batch, Keys, make_batch
@@ -143,6 +144,7 @@ class Client(Closing):
             log=self._log,
             ssl_client=self._ssl,
             on_dial_failed=self._on_dial_failed,
+            on_no_broker=self._on_no_broker,
         )
         self._driver.failed.add_done_callback(self._on_driver_failed)
 
@@ -186,7 +188,11 @@ class Client(Closing):
     async def _attach(self) -> None:
         """Be let in by a broker, and learn with which number to go on."""
         self._driver.start()
-        await self._attachment
+        looking = asyncio.ensure_future(self._look_at_the_silent())
+        try:
+            await self._attachment
+        finally:
+            looking.cancel()
         if self._lost is not None:
             await self._recall_after_loss()
         elif self._settings.recall:
@@ -194,7 +200,22 @@ class Client(Closing):
 
     def _on_dial_failed(self, peer: str, reason: str) -> None:  # noqa: ARG002
         if self._book.note_failure(reason):
-            fail(self._attachment, ConnectionFailed(f"no broker answers {self.name}; tried {self._book.tried()}"))
+            self._nobody_is_there()
+
+    def _on_no_broker(self, peer: str, reason: str) -> None:  # noqa: ARG002
+        if self._book.note_stranger(reason):
+            self._nobody_is_there()
+
+    def _nobody_is_there(self) -> None:
+        fail(self._attachment, ConnectionFailed(f"no broker answers {self.name}; tried {self._book.tried()}"))
+
+    async def _look_at_the_silent(self) -> None:
+        """Ask those that accept connections and say nothing whether they are something else than a broker."""
+        await sleep(SILENCE_S)
+        for address in self._book.addresses if self._ssl is None else ():
+            words = await first_words(address)
+            if words and self._book.note_reason(address, words):
+                self._nobody_is_there()
 
     def _note(self, report: Report) -> None:
         if report.event == "detach":
@@ -247,19 +268,13 @@ class Client(Closing):
         that covers the topic, a string names it, and `None` is `True` on topics that `connect(reliable=...)` names.
         """
         self._home.check()
+        rank, size = None, 0
         try:
-            special = (
-                durable
-                or (rank := self._ranks.get(guarantee)) is None
-                or keys
-                or attributes
-                or topic not in self._topics
-                or type(payload) is not bytes
-                or (size := len(payload)) > self._payload_bytes_max
-            )
+            if topic in self._topics and type(payload) is bytes and (size := len(payload)) <= self._payload_bytes_max:
+                rank = self._ranks.get(guarantee)
         except TypeError:
-            special = True  # A list, for example, can be looked up nowhere: what is wrong with it is said below.
-        if special:
+            rank = None  # A list, for example, can be looked up nowhere: the checks say what is wrong with it.
+        if rank is None or durable or keys or attributes:
             if not (keys or attributes) and (taken := self.durables.publish_nowait(topic, payload, guarantee, durable)):
                 return taken
             checked = self.checked(topic, payload, guarantee, keys, attributes)
@@ -342,9 +357,7 @@ class Client(Closing):
     ) -> tuple[str, bytes, int, Keys, Attributes | None]:
         """The publication in the types that travel, or the error that says what is wrong with it."""
         self._check_open()
-        rank = self._ranks.get(guarantee) if isinstance(guarantee, str) else None
-        if rank is None:
-            rank = checked_rank(guarantee, self._ranks or RANKS, self.protocol)
+        rank = checked_rank(guarantee, self._ranks or RANKS, self.protocol)
         found = checked_topic(topic, self._topics)
         if self.durables.declares(found):
             del self._topics[found]  # What is there is published as it is.

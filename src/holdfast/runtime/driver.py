@@ -35,7 +35,7 @@ from holdfast.protocols.node import (
 )
 from holdfast.runtime.connection import Connection, ConnectionLimits
 from holdfast.runtime.logs import Log
-from holdfast.runtime.places import Address, listen_error, place_of, sentence_of
+from holdfast.runtime.places import Address, listen_error, place_of, sentence_of, wordless
 from holdfast.runtime.reading import ReadBuffer
 from holdfast.runtime.timers import Timers
 
@@ -67,6 +67,7 @@ class Driver:
         log: Log | None = None,
         ssl_client: SSLContext | None = None,
         on_dial_failed: Callable[[str, str], None] | None = None,
+        on_no_broker: Callable[[str, str], None] | None = None,
         introduction: Frame | None = None,
         keep: Callable[[Mapping[str, bytes]], None] | None = None,
     ) -> None:
@@ -76,7 +77,7 @@ class Driver:
         self._log = log or Log("holdfast.driver", node=node.name)
         self._sinks = tuple(sinks)
         self._ssl_client = ssl_client
-        self._on_dial_failed = on_dial_failed
+        self._on_dial_failed, self._on_no_broker = on_dial_failed, on_no_broker
         self._introduction = introduction
         self._keep = keep
         self._unsaved: dict[str, bytes] = {}
@@ -457,6 +458,8 @@ class Driver:
         if peer is None or self._connections.get(peer) is not connection:
             return
         del self._connections[peer]
+        if self._on_no_broker is not None and not connection.heard:
+            self._on_no_broker(peer, wordless(connection.first_bytes()))
         self._log.debug("connection ended", peer=peer, address=connection.address, reason=reason)
         self.enter(lambda now: self._node.peer_down(peer, now))
 

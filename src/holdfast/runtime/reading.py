@@ -20,6 +20,7 @@ from holdfast.model.wire import (
     verified,
 )
 
+SHOWN_BYTES = 64
 READ_BYTES = 1 << 18
 READ_BYTES_MIN = 1 << 15
 """A read is worth its cost only if there is room for this much."""
@@ -64,6 +65,11 @@ class FrameStream:
     def pending_bytes(self) -> int:
         """Bytes of a frame that is not complete yet."""
         return self._filled if self._own is not None else len(self._rest)
+
+    @property
+    def rest(self) -> bytes:
+        """The beginning of what could not be cut into frames."""
+        return bytes(self._own[: min(self._filled, SHOWN_BYTES)]) if self._own is not None else self._rest[:SHOWN_BYTES]
 
     @property
     def announced_bytes(self) -> int:

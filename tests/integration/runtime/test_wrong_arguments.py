@@ -67,6 +67,10 @@ CONNECT_ARGUMENTS = (
     "patient",
     "reliable",
     "ssl",
+    "reconnect",
+    "on_connected",
+    "on_disconnected",
+    "on_gap",
 )
 
 
@@ -212,7 +216,7 @@ def test_whatever_connect_is_told_it_works_or_is_refused_with_a_sentence(argumen
         loop = asyncio.get_running_loop()
 
         async def connect(value: object) -> None:
-            arguments = {"address": address, "timeout_s": CALL_S / 2, argument: value}
+            arguments: dict[str, Any] = {"address": address, "timeout_s": CALL_S / 2, argument: value}
             if argument == "trace" and isinstance(value, str):
                 arguments[argument] = tmp_path / "trace" / (value or "x").replace("\x00", "0")[:50]
             result = await outcome(lambda: holdfast.connect(**arguments))
@@ -347,7 +351,8 @@ def test_without_asyncio_a_time_that_is_none_is_refused_with_a_sentence(call: st
     with holdfast.connect_sync(address, name="alice") as client, client.subscribe("a/b") as inbox:
         receipt = client.publish("a/b", b"x").accepted(CALL_S)
         asked: Any = inbox if call == "get" else receipt
-        for wrong in ("1", float("nan"), [], True, {}, b"1"):
+        wrongs: list[Any] = ["1", float("nan"), [], True, {}, b"1"]
+        for wrong in wrongs:
             with pytest.raises(holdfast.LocalMisuse, match=r"timeout_s=.*: expected seconds"):
                 getattr(asked, call)(wrong)
         assert inbox.get(CALL_S).payload == b"x"
