@@ -35,6 +35,8 @@ class PastSessions:
     def __init__(self) -> None:
         self.floor = 1
         """The first number of the present session; what was published before it is not known there."""
+        self.known = 0
+        """The number up to which an answer has shown that the broker has everything, whether it has said so or not."""
         self.waiting: list[Batch] = []
         """What was published and has never left, in order."""
         self.next_seq = 1
@@ -49,6 +51,7 @@ class PastSessions:
         """The present session is over."""
         self.waiting += never_sent
         self.next_seq, self._lost = next_seq, lost
+        accepted = max(accepted, self.known)
         first_waiting = self.waiting[0].first if self.waiting else next_seq
         if accepted + 1 < first_waiting:
             self._doubts.append(Doubt(accepted + 1, first_waiting - 1, lost))
