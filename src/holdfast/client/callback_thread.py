@@ -7,8 +7,6 @@ from typing import Any
 
 from holdfast.runtime.logs import Log
 
-CALLBACKS = ("on_connected", "on_disconnected", "on_gap")
-
 
 class CallbackThread:
     """Calls what it is given, one call after the other. What a callback raises is logged."""

@@ -6,8 +6,12 @@ from holdfast.client.errors import Gap, SessionLost
 from holdfast.client.subscriptions import Delivery, Shared, Subscription
 from holdfast.model.batches import Batch
 from holdfast.model.errors import HoldfastError
+from holdfast.model.plurals import counted
 from holdfast.model.topics import CHECKED_MAX, matches
 from holdfast.runtime.logs import Log
+
+PATTERNS_SHOWN_MAX = 10
+"""How many subscriptions a line of the log names."""
 
 
 class Deliveries:
@@ -60,10 +64,10 @@ class Deliveries:
 
     def miss(self, reason: str) -> None:
         """Something may be missing to every subscription, behind what has arrived."""
+        self._warn("messages to {count} may be missing here, and reading goes on", reason)
         for subscription in self:
             if subscription.awaits_confirmation:
                 continue  # It is owed nothing yet.
-            self._log.warning("gap", pattern=subscription.pattern, where=subscription.where, reason=reason)
             gap = subscription.miss(reason)
             if gap is not None:
                 self._on_gap(gap)
@@ -75,14 +79,22 @@ class Deliveries:
 
     def finish(self, end: HoldfastError) -> None:
         """The session is over: lost, or closed."""
+        if isinstance(end, SessionLost):
+            self._warn("the session is lost, and with it {count}", str(end))
         for subscription in self:
             if isinstance(end, SessionLost):
-                self._log.warning("gap", pattern=subscription.pattern, where=subscription.where, reason=str(end))
                 gap = subscription.lose(end)
                 if gap is not None:
                     self._on_gap(gap)
             else:
                 subscription.end(None)
+
+    def _warn(self, what: str, reason: str) -> None:
+        """One sentence for all subscriptions, however many there are. Those of Holdfast itself do not count."""
+        patterns = [one.pattern for one in self._subscriptions if not one.spills]
+        if patterns:
+            event = what.format(count=counted(len(patterns), "subscription"))
+            self._log.warning(f"gap: {event}: {reason}", patterns=patterns[:PATTERNS_SHOWN_MAX], reason=reason)
 
     def taken(self, delivery: Delivery) -> None:
         delivery.left -= 1

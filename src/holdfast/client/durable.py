@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 from time import monotonic
+from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,6 +33,7 @@ from holdfast.model.batches import Batch, Message
 from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
 from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import GUARANTEES, TOTAL
+from holdfast.model.plurals import counted
 from holdfast.model.reliable import Entry
 from holdfast.model.topics import matches
 from holdfast.protocols.narada import Subscriber, SubscriberConfig
@@ -71,6 +73,8 @@ class DurableSubscription(Subscription):
     taken last, at `repository`; each repository has its own. Messages whose publisher is gone for good and which were
     given up raise `Gap` once, in their place; reading goes on behind them.
     """
+
+    _internal: ClassVar[tuple[str, ...]] = ("begin", "batch_taken", "batch_read", "end_subscription", "finish")
 
     def __init__(self, client: DurableClient, config: SubscriberConfig, log: Log) -> None:
         wanted = parse_filter(config.where) if config.where else None
@@ -151,13 +155,16 @@ class DurableSubscription(Subscription):
         self._wake()
 
     def _gap_of(self, effect: effects.Gap) -> Gap:
-        what = "were given up"
+        count = effect.last - effect.first + 1
+        were, they = ("was", "it") if count == 1 else ("were", "they")
+        what = f"{were} given up"
         if effect.forgotten:
-            what = "were forgotten before they were read"
+            what = f"{were} forgotten before {they} {were} read"
         elif effect.damaged:
-            what = f"are damaged in the store of {self.repository}, and no other repository has sent them"
+            are = "is" if count == 1 else "are"
+            what = f"{are} damaged in the store of {self.repository}, and no other repository has sent a copy"
         whose = f"of {effect.publisher} to {effect.stream}" if effect.publisher else f"to {effect.stream}"
-        sentence = f"{effect.last - effect.first + 1} messages {whose} {what}: they will not come"
+        sentence = f"{counted(count, 'message')} {whose} {what}: {they} will not come"
         return Gap(sentence, self.pattern, self.where, self._received, True)
 
     # ---- what the reader says

@@ -10,7 +10,7 @@ from asyncio import sleep
 from collections.abc import Iterable, Mapping
 from functools import partial
 from ssl import SSLContext
-from typing import Unpack
+from typing import ClassVar, Literal, Unpack, overload
 
 from holdfast.client.addresses import Address
 from holdfast.client.arguments import plain, subscription_name
@@ -26,9 +26,11 @@ from holdfast.client.checks import (
     size_bytes,
 )
 from holdfast.client.deliveries import Deliveries
-from holdfast.client.durable import Durables, Start, begin_of
+from holdfast.client.durable import Durables, DurableSubscription, Start, begin_of
+from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.client.errors import SessionLost
-from holdfast.client.manual import AckOptions, checked_ack
+from holdfast.client.internals import PublicMembers
+from holdfast.client.manual import UNACKED_USUALLY, AckOptions, ManualSubscription, checked_ack
 from holdfast.client.notices import Notices
 from holdfast.client.opening import Closing, Opening
 from holdfast.client.receipts import Level, Receipt
@@ -37,18 +39,24 @@ from holdfast.client.subscriptions import Subscription
 from holdfast.model.batches import Attributes, Batch, Keys, make_batch
 from holdfast.model.errors import HoldfastError, LocalMisuse
 from holdfast.model.filters import Value
-from holdfast.model.guarantees import RANKS
+from holdfast.model.guarantees import RANKS, Guarantee, GuaranteeName
 from holdfast.model.topics import check_pattern
 from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.node import Effect
 from holdfast.runtime.tracing import Trace
 
 
-class Client(Attachment, Closing):
+class Client(Attachment, Closing, metaclass=PublicMembers):
     """A session with a broker; where brokers repair their tree it moves to another one when its own is lost.
 
     Made by `holdfast.connect`. `broker` is the name of the broker that has the session now.
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        *("__init__", "open", "checked", "publish_checked", "publish_nowait", "publish_batch"),
+        *("level_of", "wait_accepted", "wait_held", "wait_confirmed", "has_crossed"),
+        *("subscribe_as", "end_subscription", "wait_ended"),
+    )
 
     def __init__(
         self,
@@ -77,7 +85,7 @@ class Client(Attachment, Closing):
         return f"Client({self.name}, {state})"
 
     @property
-    def address(self) -> Address:
+    def address(self) -> tuple[str, int]:
         """Where the broker is that has, or was last asked for, the session."""
         return self._driver.dialled or self._book.current
 
@@ -100,11 +108,35 @@ class Client(Attachment, Closing):
         """
         return self._machine.numbers_known
 
+    @overload
     async def publish(
         self,
         topic: str,
         payload: bytes,
-        guarantee: str = "causal",
+        guarantee: GuaranteeName | Guarantee = "causal",
+        keys: Iterable[str] = (),
+        attributes: Mapping[str, Value] | None = None,
+        *,
+        durable: Literal[True] | str,
+    ) -> DurableReceipt: ...
+
+    @overload
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: GuaranteeName | Guarantee = "causal",
+        keys: Iterable[str] = (),
+        attributes: Mapping[str, Value] | None = None,
+        *,
+        durable: bool | str | None = None,
+    ) -> Receipt: ...
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: GuaranteeName | Guarantee = "causal",
         keys: Iterable[str] = (),
         attributes: Mapping[str, Value] | None = None,
         *,
@@ -142,7 +174,7 @@ class Client(Attachment, Closing):
         self,
         topic: str,
         payloads: Iterable[bytes],
-        guarantee: str = "causal",
+        guarantee: GuaranteeName | Guarantee = "causal",
         keys: Iterable[str] = (),
         attributes: Mapping[str, Value] | None = None,
     ) -> Receipt | None:
@@ -312,6 +344,33 @@ class Client(Attachment, Closing):
         self._acceptance.check_nothing_refused()
 
     # ------------------------------------------------------------------------------------------------------ subscribing
+
+    @overload
+    def subscribe(self, pattern: str, where: str = "") -> Opening[Subscription]: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str,
+        where: str = "",
+        *,
+        durable: str,
+        start: Start | None = None,
+        ack: Literal["auto"] = "auto",
+    ) -> Opening[DurableSubscription]: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str,
+        where: str = "",
+        *,
+        durable: str,
+        start: Start | None = None,
+        ack: Literal["manual"],
+        redeliver: Literal["publisher", "key"] = "publisher",
+        unacked_max: int = UNACKED_USUALLY,
+    ) -> Opening[ManualSubscription]: ...
 
     def subscribe(
         self,

@@ -8,13 +8,14 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from msgspec import Struct
 
 from holdfast.client.arguments import patience
 from holdfast.client.errors import ClientClosed, Gap, SessionLost
 from holdfast.client.homes import Home
+from holdfast.client.internals import PublicMembers
 from holdfast.model.batches import Batch, Message, make_batch
 from holdfast.model.filters import Filter
 from holdfast.model.identities import name_of
@@ -57,7 +58,7 @@ class Source(Protocol):
     async def end_subscription(self, subscription: "Subscription") -> None: ...
 
 
-class Subscription:
+class Subscription(metaclass=PublicMembers):
     """A confirmed subscription: iterate over it with `async for`.
 
     Any number of tasks may iterate over one subscription, together or one after the other; each message goes to one of
@@ -66,6 +67,11 @@ class Subscription:
     and nothing that came before is. It raises `Gap` once, and goes on with the next iteration, where a broker let
     something go that may be missing.
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        *("__init__", "take_into", "give_back", "parts_wanted"),
+        *("arrive", "miss", "lose", "end", "spills"),
+    )
 
     spills = False
     """Whether the broker may leave out what is not taken in time: somebody else has it for us."""

@@ -52,8 +52,8 @@ class Driver:
 
     `address_of` says where a peer that the node wants to connect to is, unless the node knows it itself; it is asked
     anew for every attempt. `handlers` carry out the effects that only the caller understands (those of clients, and a
-    broker's `Restart`); `sinks` get every `Report`. `introduction` is said to strangers who ask who is there. `keep`
-    makes what a node persists durable before it returns.
+    broker's `Restart`); `sinks` get every `Report`. `keep` makes what a node persists durable
+    before it returns.
     """
 
     def __init__(
@@ -68,7 +68,6 @@ class Driver:
         ssl_client: SSLContext | None = None,
         on_dial_failed: Callable[[str, str], None] | None = None,
         on_no_broker: Callable[[str, str], None] | None = None,
-        introduction: Frame | None = None,
         keep: Callable[[Mapping[str, bytes]], None] | None = None,
     ) -> None:
         self._node, self._address_of = node, address_of
@@ -78,7 +77,7 @@ class Driver:
         self._sinks = tuple(sinks)
         self._ssl_client = ssl_client
         self._on_dial_failed, self._on_no_broker = on_dial_failed, on_no_broker
-        self._introduction = introduction
+        self._introduction: Sequence[Frame] = ()
         self._keep = keep
         self._unsaved: dict[str, bytes] = {}
         self._handlers: dict[type[Effect], Handler] = {
@@ -184,7 +183,7 @@ class Driver:
             return
         try:
             if peer is None:
-                if isinstance(frames[0], Ping) and self._introduction is not None:
+                if isinstance(frames[0], Ping) and self._introduction:
                     self._answer_stranger(connection, self._introduction)
                     return
                 if self._is_turned_away(connection, frames[0]):
@@ -380,14 +379,15 @@ class Driver:
             connection.out += pieces(refusal)
         connection.close()
 
-    def introduce_as(self, introduction: Frame) -> None:
-        """Say that to strangers from now on."""
+    def introduce_as(self, introduction: Sequence[Frame]) -> None:
+        """Say that from now on to strangers who ask who is there."""
         self._introduction = introduction
 
-    def _answer_stranger(self, connection: Connection, introduction: Frame) -> None:
+    def _answer_stranger(self, connection: Connection, introduction: Sequence[Frame]) -> None:
         """Somebody wants to know who is there, and nothing more."""
         self._strangers.pop(connection).cancel()
-        connection.out += pieces(introduction)
+        for frame in introduction:
+            connection.out += pieces(frame)
         connection.close()
 
     def _is_turned_away(self, connection: Connection, first: Frame) -> bool:

@@ -116,7 +116,7 @@ def test_a_subscription_with_none_as_its_filter_is_refused_at_once_and_the_sessi
     async def story(address: str) -> None:
         async with holdfast.connect(address, name="alice") as client:
             with pytest.raises(holdfast.FilterError, match="A filter is a string such as 'amount > 100', not NoneType"):
-                await asyncio.wait_for(client.subscribe("a/b", where=None), CALL_S)  # type: ignore[arg-type]
+                await asyncio.wait_for(client.subscribe("a/b", where=None), CALL_S)  # type: ignore[call-overload]
             await works(client)
 
     play(story)
@@ -155,7 +155,7 @@ def test_what_a_subscription_cannot_be_is_said_where_it_is_asked_for(arguments: 
     play(story)
 
 
-@pytest.mark.parametrize("durable", [7, [], {"a": 1}, b"bank/#", 1.5, object()], ids=repr)
+@pytest.mark.parametrize("durable", [7, [], {"a": 1}, b"bank/#", 1.5, object()], ids=lambda one: type(one).__name__)
 def test_a_publication_that_is_durable_in_no_way_we_know_is_refused_at_once(durable: Any):
     async def story(address: str) -> None:
         async with holdfast.connect(address, name="alice", reliable="bank/#") as client:

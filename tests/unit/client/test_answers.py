@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.manual import Handed, ManualMessage
+from holdfast.client.manual import Handed, HandedMessage, ManualMessage
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.guarantees import Guarantee
 
@@ -15,10 +15,10 @@ class Answers:
     def __init__(self) -> None:
         self.given: list[tuple[str, object]] = []
 
-    def ack(self, message: ManualMessage, cumulative: bool) -> None:  # noqa: ARG002
+    def ack(self, message: HandedMessage, cumulative: bool) -> None:  # noqa: ARG002
         self.given.append(("ack", cumulative))
 
-    def nack(self, message: ManualMessage, delay_s: float) -> None:  # noqa: ARG002
+    def nack(self, message: HandedMessage, delay_s: float) -> None:  # noqa: ARG002
         self.given.append(("nack", delay_s))
 
 

@@ -40,6 +40,7 @@ from holdfast.model.messages import (
     UnsubscribeAck,
 )
 from holdfast.model.name_messages import Recall, Recalled
+from holdfast.model.plurals import counted
 from holdfast.model.receipt_messages import UNKNOWN_AGE_S
 from holdfast.protocols.border import Border
 from holdfast.protocols.config import BrokerConfig
@@ -342,9 +343,14 @@ class GingerBroker(EdgeBroker):
             assert self.cuts.under_way() or self._under_way, "messages wait, but for no cut and no total batch"
 
     def waiting_for(self) -> list[str]:
-        reasons = [f"{count} answers about subscriptions from {peer}" for peer, count in self.interests.waiting.items()]
+        reasons = [
+            f"{counted(count, 'answer')} about subscriptions from {peer}"
+            for peer, count in self.interests.waiting.items()
+        ]
         reasons += self.cuts.waiting_for()
-        reasons += [f"a cut to end, for {len(lane)} messages from {peer}" for peer, lane in self._lanes.items()]
+        reasons += [
+            f"a cut to end, for {counted(len(lane), 'message')} from {peer}" for peer, lane in self._lanes.items()
+        ]
         reasons += [f"the release of {client}'s total batch #{first}" for client, (_, first) in self._under_way.items()]
         reasons += self.hub.waiting_for()
         reasons += self.confirmations.waiting_for() + self.recalls.waiting_for()
