@@ -7,12 +7,16 @@ is its number, in sixteen digits, so that the table's order is the order in whic
 
 from collections.abc import Callable, Iterator
 
-from holdfast.client.errors import SessionLost
+from holdfast.client.errors import Gap, SessionLost
 from holdfast.client.subscriptions import Delivery, Shared, Subscription
 from holdfast.model.batches import Batch
 from holdfast.model.errors import HoldfastError
+from holdfast.model.plurals import counted
 from holdfast.protocols.routing import RoutingTable
 from holdfast.runtime.logs import Log
+
+PATTERNS_SHOWN_MAX = 10
+"""How many subscriptions a line of the log names."""
 
 
 class Deliveries:
@@ -22,8 +26,14 @@ class Deliveries:
     applications have every message.
     """
 
-    def __init__(self, consumed: Callable[[Batch], None], read: Callable[[Batch], None], log: Log) -> None:
-        self._consumed, self._read, self._log = consumed, read, log
+    def __init__(
+        self,
+        consumed: Callable[[Batch], None],
+        read: Callable[[Batch], None],
+        on_gap: Callable[[Gap], None],
+        log: Log,
+    ) -> None:
+        self._consumed, self._read, self._on_gap, self._log = consumed, read, on_gap, log
         self._count = 0
         self._subscriptions: dict[Subscription, str] = {}
         self._by_number: dict[str, Subscription] = {}
@@ -66,18 +76,37 @@ class Deliveries:
 
     def miss(self, reason: str) -> None:
         """Something may be missing to every subscription, behind what has arrived."""
+        self._warn("messages to {count} may be missing here, and reading goes on", reason)
         for subscription in self:
-            self._log.warning("gap", pattern=subscription.pattern, where=subscription.where, reason=reason)
-            subscription.miss(reason)
+            if subscription.awaits_confirmation:
+                continue  # It is owed nothing yet.
+            gap = subscription.miss(reason)
+            if gap is not None:
+                self._on_gap(gap)
+
+    def detach(self) -> None:
+        """The session that brought what is here is over; the subscriptions go on in another one."""
+        for subscription in self:
+            subscription.detach()
 
     def finish(self, end: HoldfastError) -> None:
         """The session is over: lost, or closed."""
+        if isinstance(end, SessionLost):
+            self._warn("the session is lost, and with it {count}", str(end))
         for subscription in self:
             if isinstance(end, SessionLost):
-                self._log.warning("gap", pattern=subscription.pattern, where=subscription.where, reason=str(end))
-                subscription.lose(end)
+                gap = subscription.lose(end)
+                if gap is not None:
+                    self._on_gap(gap)
             else:
                 subscription.end(None)
+
+    def _warn(self, what: str, reason: str) -> None:
+        """One sentence for all subscriptions, however many there are. Those of Holdfast itself do not count."""
+        patterns = [one.pattern for one in self._subscriptions if not one.spills]
+        if patterns:
+            event = what.format(count=counted(len(patterns), "subscription"))
+            self._log.warning(f"gap: {event}: {reason}", patterns=patterns[:PATTERNS_SHOWN_MAX], reason=reason)
 
     def taken(self, delivery: Delivery) -> None:
         delivery.left -= 1

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from holdfast.client.errors import SessionLost
 from holdfast.client.subscriptions import Delivery, Source, Subscription
 from holdfast.model.batches import Batch
 
@@ -20,6 +21,10 @@ class Listener(Subscription):
 
     def miss(self, reason: str) -> None:
         """Its listener can do without what it did not hear."""
+
+    def lose(self, lost: SessionLost) -> None:
+        """The same."""
+        self.end(lost)
 
     def arrive(self, batch: Batch, delivery: Delivery) -> None:
         self._hear(batch)

@@ -27,6 +27,7 @@ from holdfast.model.messages import (
     Unsubscribe,
 )
 from holdfast.model.metadata import thesis_bytes, wire_bytes
+from holdfast.model.plurals import counted
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
@@ -312,7 +313,10 @@ class MeshBroker(EdgeBroker):
             assert peer not in self.hub.links, f"messages are kept for {peer}, who is there"
 
     def waiting_for(self) -> list[str]:
-        reasons = [f"{peer} to dial, with {len(kept)} messages for it" for peer, kept in sorted(self._unsent.items())]
+        reasons = [
+            f"{peer} to dial, with {counted(len(kept), 'message')} for it"
+            for peer, kept in sorted(self._unsent.items())
+        ]
         reasons += [f"a place in the roster for {peer}" for peer in sorted(self._sponsored)]
         reasons += [f"the roster that {peer} has" for peer in sorted(self._asking)]
         reasons += self.hub.waiting_for()

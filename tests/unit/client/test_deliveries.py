@@ -29,7 +29,7 @@ class Stage:
         self.consumed: list[Batch] = []
         self.read: list[Batch] = []
         self.arrived: list[tuple[str, str, list[int], int]] = []
-        self.deliveries = Deliveries(self.consumed.append, self.read.append, Log("client"))
+        self.deliveries = Deliveries(self.consumed.append, self.read.append, lambda _: None, Log("client"))
 
     def subscribe(self, pattern, where=""):
         stage = self

@@ -191,7 +191,7 @@ def _client_rows(messages: int) -> Iterator[ScaleRow]:
 
 
 def _client_us(count: int, messages: int) -> float:
-    deliveries = Deliveries(lambda _batch: None, lambda _batch: None, Log("bench"))
+    deliveries = Deliveries(lambda _batch: None, lambda _batch: None, lambda _: None, Log("bench"))
     for number in range(count):
         deliveries.add(_Counting(_NoClient(deliveries), f"t/{number}/+", ""))
     batches = [_message(f"t/{number % count}/{number}", {}) for number in range(messages)]

@@ -36,6 +36,7 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from holdfast.model.plurals import counted
 from holdfast.protocols.border import Border, border
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
@@ -320,7 +321,10 @@ class NeighbourhoodBroker(EdgeBroker):
             assert not lane or client in self._in_transit, f"publications of {client} wait for nothing"
 
     def waiting_for(self) -> list[str]:
-        reasons = [f"{count} answers about subscriptions from {peer}" for peer, count in self.interests.waiting.items()]
+        reasons = [
+            f"{counted(count, 'answer')} about subscriptions from {peer}"
+            for peer, count in self.interests.waiting.items()
+        ]
         for transit in self.transits.open.values():
             batch, lacking = transit.batch, ", ".join(sorted(transit.awaiting))
             reasons.append(f"{lacking} to acknowledge {batch.publisher}#{batch.first}")

@@ -39,6 +39,7 @@ from holdfast.model.messages import (
     UnsubscribeAck,
 )
 from holdfast.model.name_messages import Recall, Recalled
+from holdfast.model.plurals import counted
 from holdfast.model.receipt_messages import UNKNOWN_AGE_S
 from holdfast.protocols.border import Border
 from holdfast.protocols.config import BrokerConfig
@@ -278,7 +279,7 @@ class GingerBroker(EdgeBroker):
     def _recalled(self, source: str, asked: Recall, last: int, certain: bool) -> None:
         if source not in self.interests.neighbours:
             certain = certain and self.names.is_last(source)
-            last = last if certain else min(last + asked.stride, SEQ_MAX)
+            last = min(max(last, asked.used) + (0 if certain else asked.stride), SEQ_MAX)
             self.publishers.note(source, last)
         self._send(source, Recalled(asked.token, last, certain))
 
@@ -338,9 +339,14 @@ class GingerBroker(EdgeBroker):
             assert self.cuts.under_way() or self._under_way, "messages wait, but for no cut and no total batch"
 
     def waiting_for(self) -> list[str]:
-        reasons = [f"{count} answers about subscriptions from {peer}" for peer, count in self.interests.waiting.items()]
+        reasons = [
+            f"{counted(count, 'answer')} about subscriptions from {peer}"
+            for peer, count in self.interests.waiting.items()
+        ]
         reasons += self.cuts.waiting_for()
-        reasons += [f"a cut to end, for {len(lane)} messages from {peer}" for peer, lane in self._lanes.items()]
+        reasons += [
+            f"a cut to end, for {counted(len(lane), 'message')} from {peer}" for peer, lane in self._lanes.items()
+        ]
         reasons += [f"the release of {client}'s total batch #{first}" for client, (_, first) in self._under_way.items()]
         reasons += self.hub.waiting_for()
         reasons += self.confirmations.waiting_for() + self.recalls.waiting_for()

@@ -349,13 +349,13 @@ class ExpectingBroker(RecordingBroker):
         flush.case = None if flush.key else case
         flush.insisting |= self._insisting & {name}
         self._insisting.discard(name)
-        self._expect_no_more(names_in(join.twig) - {name}, flush)
+        self._expect_no_more(name, names_in(join.twig) - {name}, flush)
         if flush not in self._flushes:
             flush.version = self._tell(self.view.hops - 2)
             self._flushes.append(flush)
         self._tick()
 
-    def _expect_no_more(self, below: set[str], joining: Flush) -> None:
+    def _expect_no_more(self, joiner: str, below: set[str], joining: Flush) -> None:
         """Nodes below a broker that joins come with it, whichever repair expects them.
 
         1. 7 was moved below 3, and the lost broker had no time to say so.
@@ -366,6 +366,8 @@ class ExpectingBroker(RecordingBroker):
             for name in below & flush.waiting.keys():
                 del flush.waiting[name]
                 self.view.children.pop(name, None)
+            if flush.key in below:
+                flush.elsewhere = joiner
 
     def _tell_of_discarded(self, client: str, ahead: list[Ahead]) -> None:
         """A client that is refused for good takes publications with it that nobody else has: subscribers are told.

@@ -23,6 +23,7 @@ from holdfast.protocols.ginger.expecting import THE_ABSENT, ExpectingBroker
 from holdfast.protocols.ginger.flush import Flush, Settlement, own_history
 from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.ginger.late_clients import Account, LateCase
+from holdfast.protocols.ginger.merge import Flag
 from holdfast.protocols.interests import ALL
 from holdfast.protocols.node import Report
 from holdfast.protocols.records import Record, RecordId
@@ -73,6 +74,7 @@ class TakingInBroker(ExpectingBroker):
         self._answer_requests(flush, settlement)
         self._note_repaired(flush)
         self._tell_of_holes(flush, absence)
+        self._tell_behind_another(flush, mine)
         if flush.reunion:
             self._reunited(absence, flush, settlement)
         else:
@@ -275,10 +277,17 @@ class TakingInBroker(ExpectingBroker):
                 self._give_up_absence(absence)
 
     def _give_up_absence(self, absence: Absence) -> None:
-        """Nothing is kept any more for those who were missed; what became of them is not known."""
+        """Nothing is kept any more for those who were missed; what became of them is not known.
+
+        What was on its way to them may have reached nobody else, and they may be anywhere in the tree:
+        1. 1 loses 2 and its parent, 0; a message was on its way to 2, for c0. 2 goes to 0, and begins anew there.
+        2. c0 comes to 0, which has never had that message. 1 comes back to 0, and gives up what it kept for 2.
+        """
         self.absences.end(absence)
         self.healing_cuts.ask_others(absence.key)
         others = sorted(absence.missing.keys() - {absence.key})
+        if others and any(flag is Flag.SENT for _, flag, _, _ in absence.history.entries):
+            self.holes.announce(f"what was on its way to {absence.key} when {self.name} lost it is kept no longer")
         if others:
             unknown = Finding(broken=f"what became of {', '.join(others[:NAMES_MAX])} is not known")
             self.confirmations.wait_no_longer(THE_ABSENT, 0.0, unknown)
@@ -342,6 +351,16 @@ class TakingInBroker(ExpectingBroker):
                 self.holes.announce(reason, except_peer=name)
         if absence is not None and not brokers:
             self._tell_of_lost_diary(absence)
+
+    def _tell_behind_another(self, flush: Flush, mine: OwnHistory) -> None:
+        """A lost broker comes back below another one, and what went by to it here has gone by to nobody else.
+
+        1. 0 loses 1 and 3 at once, and c2#8 was on its way to 1. 1 goes to 3, which is the root of their part.
+        2. 3 comes back to 0, and 1 is below it. 0 hands over what it has kept for 3, which never wanted c2#8.
+        """
+        if flush.elsewhere and any(flag is Flag.SENT for _, flag, _, _ in mine.entries):
+            reason = f"{self.name} does not keep for {flush.elsewhere} what was on its way to {flush.key}"
+            self.holes.announce(reason, towards={flush.elsewhere})
 
     def _tell_of_lost_diary(self, absence: Absence) -> None:
         """Clients of a broker that was out of reach come without it: the broker, and its diary, may be gone.
