@@ -229,7 +229,7 @@ def sub(
     async def follow() -> None:
         _end_in_order()
         async with connect(address, name=name, cluster=cluster) as client:
-            opening = client.subscribe(pattern, where, durable=durable or once, start=start or "start")
+            opening = client.subscribe(pattern, where, durable=durable or once, start=start)
             if once:
                 async with _forgotten(client, once, pattern), opening as messages:
                     await show(client, messages)

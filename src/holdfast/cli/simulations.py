@@ -169,9 +169,9 @@ def campaign(
     """
     kinds, numbers = _kinds(protocol, faults or [], failures, tolerance, degree_max), parse_seeds(seeds)
     tallies = []
-    if is_outdated():
-        note("the compiled build is one of other sources, and is not used; `make fast` makes a new one")
     with progress() as advance, sweeping(master) if on_spark(spark, master) else nullcontext() as swept:
+        if is_outdated():
+            note("the compiled build is one of other sources, and is not used; `make fast` makes a new one")
         for kind in kinds:
             tally = Tally(kind.name)
             tallies.append(tally)

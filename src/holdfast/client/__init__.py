@@ -14,6 +14,7 @@ from holdfast.client.errors import (
     SessionLost,
 )
 from holdfast.client.manual import Acknowledgement, AckOptions, ManualMessage, ManualSubscription, SyncManualMessage
+from holdfast.client.notices import OnConnected, OnDisconnected, OnGap
 from holdfast.client.opening import Opening
 from holdfast.client.receipts import By, Level, Receipt
 from holdfast.client.session import Client
@@ -48,6 +49,9 @@ __all__ = [
     "MessageError",
     "NameTaken",
     "NotConfirmed",
+    "OnConnected",
+    "OnDisconnected",
+    "OnGap",
     "Opening",
     "Receipt",
     "SessionLost",

@@ -7,6 +7,8 @@ from holdfast.client.errors import AddressError
 
 DEFAULT_PORT = 7400
 SCHEME = "holdfast://"
+STRANGE_MAX = 3
+"""After so many connections in a row that bring no word of a broker there is none at an address."""
 
 _HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\],@?#]+)(?::(?P<port>[0-9]{1,5}))?/?\Z")
 
@@ -15,6 +17,8 @@ Address = tuple[str, int]
 
 def parse_addresses(addresses: str | Iterable[str]) -> tuple[Address, ...]:
     """Every (host, port) in an address, or in several; at least one."""
+    if not isinstance(addresses, str | Iterable):
+        raise AddressError(f"broker addresses are strings such as 'holdfast://127.0.0.1:7400', not {addresses!r}")
     texts = [addresses] if isinstance(addresses, str) else list(addresses)
     found = [address for text in texts for address in _parse(text)]
     if not found:
@@ -57,6 +61,7 @@ class AddressBook:
         self._turn = -1
         self._pinned = False
         self.reasons: dict[Address, str] = {}
+        self._strange: dict[Address, int] = {}
 
     def next(self) -> Address:
         if not self._pinned:
@@ -73,8 +78,20 @@ class AddressBook:
 
     def note_failure(self, reason: str) -> bool:
         """The address dialled last does not answer; returns whether none does and none ever did."""
-        self.reasons[self.current] = reason
+        return self.note_reason(self.current, reason)
+
+    def note_reason(self, address: Address, reason: str) -> bool:
+        """The same for that address."""
+        self.reasons[address] = reason
         return not self._pinned and len(self.reasons) == len(self.addresses)
+
+    def note_stranger(self, reason: str) -> bool:
+        """Whoever answered at the address dialled last did not speak as a broker does; the same.
+
+        A bit that flipped on the way looks like that, too: what counts is if it happens again and again.
+        """
+        count = self._strange[self.current] = self._strange.get(self.current, 0) + 1
+        return count >= STRANGE_MAX and self.note_failure(reason)
 
     def tried(self) -> str:
         """Every address, with what went wrong at it."""

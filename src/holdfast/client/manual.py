@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypedDict, cast
 
 from msgspec import Struct
 
+from holdfast.client.arguments import is_count, is_time
 from holdfast.client.durable import LOOK_S, AckSettings, DurableSubscription
 from holdfast.client.durable_publishers import DurableClient, Handlers
 from holdfast.client.errors import ClientClosed
@@ -79,7 +80,7 @@ class HandedMessage(Message, frozen=True, gc=True, eq=False, kw_only=True):
         Messages that were handed out after it, of its publisher (or of its keys, with `redeliver="key"`), come again
         behind it, unless they are acknowledged before that.
         """
-        if not 0 <= delay_s <= DELAY_S_MAX:
+        if not is_time(delay_s, DELAY_S_MAX):
             raise LocalMisuse(f"delay_s is from 0 to {DELAY_S_MAX:g} seconds, not {delay_s!r}. Nothing was given back.")
         self.replies.nack(self, delay_s)
 
@@ -157,6 +158,8 @@ class ManualSubscription(DurableSubscription):
     # --------------------------------------------------------------------------------------------------------- reading
 
     async def __anext__(self) -> ManualMessage:
+        if self._readers:
+            await self._give_way()
         while True:
             if self._taken_bytes >= TURN_BYTES or monotonic() - self._turned_at > 2 * LOOK_S:
                 # The application computes: what it has answered leaves now.
@@ -306,6 +309,9 @@ class AckOptions(TypedDict, total=False):
     """So many messages are handed out and not acknowledged at a time, at most; `UNACKED_USUALLY` if not said."""
 
 
+ACK_CHOICES = [(ack, redeliver) for ack in ("auto", "manual") for redeliver in ("publisher", "key")]
+
+
 def checked_ack(durable: str, options: AckOptions) -> AckSettings:
     """The settings, or the error that says what is wrong with them."""
     ack, redeliver = options.get("ack", "auto"), options.get("redeliver", "publisher")
@@ -313,7 +319,7 @@ def checked_ack(durable: str, options: AckOptions) -> AckSettings:
     unknown = sorted(set(options) - set(AckOptions.__annotations__))
     if unknown:
         raise TypeError(f"subscribe() got an unexpected keyword argument {unknown[0]!r}")
-    if ack not in ("auto", "manual") or redeliver not in ("publisher", "key"):
+    if (ack, redeliver) not in ACK_CHOICES:
         raise LocalMisuse(
             f'ack is "auto" or "manual", and redeliver "publisher" or "key", not {ack!r} and {redeliver!r}. '
             "Nothing was begun."
@@ -325,6 +331,6 @@ def checked_ack(durable: str, options: AckOptions) -> AckSettings:
         )
     if ack == "auto" and len(options) > ("ack" in options):
         raise LocalMisuse('redeliver and unacked_max go with ack="manual" alone. Nothing was begun.')
-    if not 1 <= unacked_max <= UNACKED_MAX:
+    if not is_count(unacked_max, 1, UNACKED_MAX):
         raise LocalMisuse(f"unacked_max is from 1 to {UNACKED_MAX}, not {unacked_max!r}. Nothing was begun.")
     return AckSettings(ManualSubscription if ack == "manual" else DurableSubscription, redeliver == "key", unacked_max)

@@ -14,10 +14,13 @@ from ssl import SSLContext
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, TypeVar, Unpack, cast, overload
 
-from holdfast.client.checks import size_bytes
+from holdfast.client.arguments import patience
+from holdfast.client.callback_thread import CallbackThread
+from holdfast.client.checks import check_durable, checked_payloads, size_bytes
 from holdfast.client.connecting import connect
 from holdfast.client.durable import DurableSubscription, Start
 from holdfast.client.errors import ClientClosed
+from holdfast.client.homes import Home
 from holdfast.client.internals import PublicMembers
 from holdfast.client.manual import (
     UNACKED_USUALLY,
@@ -26,6 +29,7 @@ from holdfast.client.manual import (
     ManualSubscription,
     SyncManualMessage,
 )
+from holdfast.client.notices import OnConnected, OnDisconnected, OnGap
 from holdfast.client.opening import Opening
 from holdfast.client.receipts import Level
 from holdfast.client.session import Client
@@ -61,6 +65,11 @@ class SyncSubscription(metaclass=PublicMembers):
     def __init__(self, client: "SyncClient", subscription: Subscription) -> None:
         self._client, self._subscription = client, subscription
         self._ready: deque[Message] = deque()
+        self._filling: asyncio.Future[bool] | None = None
+        self._waiting = 0
+        """How many threads wait for messages."""
+        self._told: HoldfastError | None = None
+        """The last error that one of them was told."""
 
     @property
     def pattern(self) -> str:
@@ -83,6 +92,7 @@ class SyncSubscription(metaclass=PublicMembers):
 
     def get(self, timeout_s: float | None = None) -> Message:
         """The next message. Raises `TimeoutError` if none comes in time; the subscription goes on."""
+        timeout_s = patience("get", timeout_s)
         while True:
             try:
                 return self._ready.popleft()
@@ -91,6 +101,30 @@ class SyncSubscription(metaclass=PublicMembers):
                     raise ClientClosed(f"the subscription to {self.pattern!r} has ended: subscribe again") from None
 
     async def _fill(self) -> bool:
+        """Wait until messages are ready, or there will be none; threads that wait together are woken together.
+
+        One of them takes for all: else one thread would have a whole batch, and the others would wait for the next.
+        """
+        if self._ready:
+            return True
+        if self._filling is None or self._filling.done():
+            self._filling = asyncio.ensure_future(self._take())
+        filling = self._filling
+        self._waiting += 1
+        try:
+            return await asyncio.shield(filling)
+        except HoldfastError as error:
+            if error is self._told:
+                return True  # One thread was told of that gap, and the others read on.
+            self._told = error
+            raise
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not filling.done():
+                filling.cancel()
+                self._filling = None
+
+    async def _take(self) -> bool:
         # What is taken is put where every thread finds it, never into an answer that an interrupted one throws away.
         return await self._subscription.take_into(self._ready, FILL_BYTES)
 
@@ -136,7 +170,7 @@ class SyncDurableSubscription(SyncSubscription):
         """The sequence number of what was fetched last, at `repository`."""
         return self._durable.position
 
-    async def _fill(self) -> bool:
+    async def _take(self) -> bool:
         # One batch at a time: what lies here is not the application's yet.
         return await self._subscription.take_into(self._ready, 0)
 
@@ -200,7 +234,11 @@ class SyncClient(metaclass=PublicMembers):
         *("level_of", "wait_accepted", "wait_held", "wait_confirmed", "has_crossed"),
     )
 
-    def __init__(self, opening: Opening[Client]) -> None:
+    def __init__(
+        self, opening: Opening[Client], comes_back: bool = False, caller: CallbackThread | None = None
+    ) -> None:
+        self._caller = caller
+        self._home = Home("this client")
         self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="holdfast", daemon=True)
         self._closed = False
@@ -218,8 +256,9 @@ class SyncClient(metaclass=PublicMembers):
         self._first_seq: int = self._client.next_seq
         self._taken = self._pumped = 0
         """How many publications went into the outbox, and how many have left it."""
-        self._shared = False
-        """Whether something else than the outbox may take numbers of the session: then they are not known before."""
+        self._shared = comes_back
+        """Whether something else than the outbox may take numbers of the session, or the session may be followed by
+        another one: then they are not known before."""
         self._durables: list[SyncDurableSubscription] = []
         self._streams: dict[str, str] = {}
         self._pump_waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -279,7 +318,9 @@ class SyncClient(metaclass=PublicMembers):
         durable: bool | str | None = None,
     ) -> SyncReceipt:
         """Publish a message; see `Client.publish`. The first durable one to a topic finds out who keeps it."""
+        self._home.check_process()
         publication = self._client.checked(topic, payload, guarantee, keys, attributes)
+        check_durable(durable)
         if durable is None:
             durable = self._client.durables.declares(publication[0])
         stream = self._stream_of(publication[0], durable) if durable else ""
@@ -326,6 +367,7 @@ class SyncClient(metaclass=PublicMembers):
     ) -> SyncReceipt | None:
         """Publish many messages that differ in their payload alone; returns the receipt of the last."""
         receipt = None
+        checked_payloads(payloads)
         for payload in payloads:
             receipt = self.publish(topic, payload, guarantee, keys, attributes)
         return receipt
@@ -340,7 +382,7 @@ class SyncClient(metaclass=PublicMembers):
         where: str = "",
         *,
         durable: str,
-        start: Start = "start",
+        start: Start | None = None,
         ack: Literal["auto"] = "auto",
     ) -> SyncDurableSubscription: ...
 
@@ -351,14 +393,20 @@ class SyncClient(metaclass=PublicMembers):
         where: str = "",
         *,
         durable: str,
-        start: Start = "start",
+        start: Start | None = None,
         ack: Literal["manual"],
         redeliver: Literal["publisher", "key"] = "publisher",
         unacked_max: int = UNACKED_USUALLY,
     ) -> SyncManualSubscription: ...
 
     def subscribe(
-        self, pattern: str, where: str = "", *, durable: str = "", start: Start = "start", **acks: Unpack[AckOptions]
+        self,
+        pattern: str,
+        where: str = "",
+        *,
+        durable: str = "",
+        start: Start | None = None,
+        **acks: Unpack[AckOptions],
     ) -> SyncSubscription:
         """Subscribe, and return when every broker concerned has confirmed; see `Client.subscribe`."""
         opening: Opening[Subscription] = self._client.subscribe(
@@ -388,7 +436,7 @@ class SyncClient(metaclass=PublicMembers):
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until everything published so far is accepted; see `Client.flush`."""
-        self.after_outbox(self._client.flush, timeout_s)
+        self.after_outbox(self._client.flush, patience("flush", timeout_s))
 
     def level_of(self, seq: int) -> Level:
         return self._client.level_of(seq)
@@ -422,6 +470,7 @@ class SyncClient(metaclass=PublicMembers):
             raise
 
     def _check_open(self) -> None:
+        self._home.check_process()
         if self._closed:
             raise ClientClosed("this client is closed: connect again")
 
@@ -487,6 +536,7 @@ class SyncClient(metaclass=PublicMembers):
         """Flush, unsubscribe, say goodbye; see `Client.close`. Closing again does nothing."""
         if self._closed:
             return
+        self._home.check_process()
         try:
             self.after_outbox(self._close)
         finally:
@@ -503,6 +553,8 @@ class SyncClient(metaclass=PublicMembers):
             self._lock.notify_all()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        if self._caller is not None:
+            self._caller.close()
 
     def __enter__(self) -> Self:
         return self
@@ -542,23 +594,41 @@ def connect_sync(
     patient: bool = True,
     reliable: str | Iterable[str] = (),
     ssl: SSLContext | None = None,
+    reconnect: bool | float = False,
+    on_connected: OnConnected | None = None,
+    on_disconnected: OnDisconnected | None = None,
+    on_gap: OnGap | None = None,
 ) -> SyncClient:
     """Connect without asyncio: `with holdfast.connect_sync("holdfast://127.0.0.1:7400") as client`.
 
     Takes what `connect` takes. The client may be used from several threads; iterating over a subscription blocks.
+    Callbacks (`on_connected`, `on_disconnected`, `on_gap`) are called one after the other in a thread of their own, and
+    may use the client.
     """
-    opening = connect(
-        address,
-        name=name,
-        cluster=cluster,
-        trace=trace,
-        run=run,
-        timeout_s=timeout_s,
-        give_up_s=give_up_s,
-        backlog_bytes_max=backlog_bytes_max,
-        link=link,
-        patient=patient,
-        reliable=reliable,
-        ssl=ssl,
-    )
-    return SyncClient(opening)
+    told: dict[str, Any] = {"on_connected": on_connected, "on_disconnected": on_disconnected, "on_gap": on_gap}
+    wanted = {one: callback for one, callback in told.items() if callable(callback)}
+    caller = CallbackThread() if wanted else None
+    if caller is not None:
+        told |= {one: caller.calling(callback) for one, callback in wanted.items()}
+    try:
+        opening = connect(
+            address,
+            name=name,
+            cluster=cluster,
+            trace=trace,
+            run=run,
+            timeout_s=timeout_s,
+            give_up_s=give_up_s,
+            backlog_bytes_max=backlog_bytes_max,
+            link=link,
+            patient=patient,
+            reliable=reliable,
+            ssl=ssl,
+            reconnect=reconnect,
+            **told,
+        )
+        return SyncClient(opening, bool(reconnect), caller)
+    except BaseException:
+        if caller is not None:
+            caller.close()
+        raise

@@ -61,6 +61,12 @@ class WireError(PeerViolation):
     """The peer sent bytes that are no frame of ours; the connection cannot go on."""
 
 
+class UnreadableError(WireError):
+    """The bytes came as the peer sent them, with the right checksum, and are no message: the network did not do that.
+
+    Over the next connection the peer would send the same again."""
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
 _raw_decode = _decoder.decode
@@ -239,7 +245,7 @@ def check_form(frame: Frame, said: memoryview) -> None:
             # A memoryview is compared byte by byte, thirty times as slowly.
             same = bytes(said[: len(before)]) == before and bytes(said[len(before) + len(payloads) :]) == behind
         if not same:
-            raise WireError("the peer sent a batch in other bytes than the shortest that say the same")
+            raise UnreadableError("the peer sent a batch in other bytes than the shortest that say the same")
 
 
 def _refuse_altered(size: int) -> NoReturn:
@@ -260,9 +266,16 @@ def measured(high: int, low: int) -> int:
     return size
 
 
-def no_frame(size: int, error: Exception) -> WireError:
-    """What to raise when something raised one of `NO_FRAME` at so many bytes."""
-    return WireError(f"the peer sent {size} bytes that are no Holdfast frame: {error}")
+def no_frame(size: int, error: Exception, meant: bool = False) -> WireError:
+    """What to raise when something raised one of `NO_FRAME` at so many bytes; `meant` if they were not altered."""
+    kind = UnreadableError if meant else WireError
+    return kind(f"the peer sent {size} bytes that are no Holdfast frame: {error}")
+
+
+def is_meant(body: memoryview, check: int) -> bool:
+    """Whether a body that cannot be read has the checksum that its sender gave it."""
+    # That of a publication was compared before it was decoded; what carries a batch beside other things is not known.
+    return bool(body) and (body[0] < LAP or crc32(body) == check)
 
 
 class FrameReader:

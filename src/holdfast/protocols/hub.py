@@ -36,7 +36,7 @@ from holdfast.protocols.hub_owner import Owner
 from holdfast.protocols.links import Link, LinkError, LinkState
 from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effects, Report, Send, SetTimer
 
-ENDING = ("excluded", "moved", "late", "elsewhere", "apart", "unknown-session", "taken")
+ENDING = ("excluded", "moved", "late", "elsewhere", "apart", "unknown-session", "taken", "misuse")
 """Refusals that may come in the middle of a session."""
 ACK_TIMER = "acks"
 BEAT_TIMER = "heartbeat"
@@ -219,8 +219,12 @@ class Hub:
             self.owner.link_closed(link)
 
     def _redial(self, link: Link) -> None:
-        self.out.append(SetTimer(REDIAL_TIMER + link.peer, link.redial_s))
+        self.out.append(SetTimer(REDIAL_TIMER + link.peer, self._spread(link.redial_s)))
         link.redial_s = min(2 * link.redial_s, self.config.redial_max_s)
+
+    def _spread(self, wait_s: float) -> float:
+        """The wait before an attempt, with chance where there is some."""
+        return wait_s
 
     def _ask_again(self, link: Link) -> None:
         """The peer is there and will be ready soon. A child does not lose patience: it may have a deep tree below it.
@@ -254,9 +258,17 @@ class Hub:
         reason = str(violation)
         self.out.append(Report("violation", peer=link.peer, detail=reason))
         if link.kind == "client" and not isinstance(violation, LinkError):
-            self.end(link.peer, reason[:REASON_CHARACTERS_MAX])
+            # Not a goodbye: a client whose broker leaves tries the next one, and would say the same there.
+            refusal = Refusal("misuse", reason[:REASON_CHARACTERS_MAX])
+            self.end(link.peer, refusal.reason, refusal=refusal)
         else:
             self._drop(link, reason)
+
+    def throw_out(self, peer: str, reason: str) -> None:
+        """A client said what nobody can read, and would say it again over the next connection."""
+        link = self.links.get(peer)
+        if link is not None and link.kind == "client":
+            self._violated(link, PeerViolation(reason))
 
     def _on_frame(self, link: Link, frame: Frame, now: float) -> None:
         if isinstance(frame, Data):

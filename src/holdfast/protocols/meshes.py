@@ -272,17 +272,17 @@ class MeshBroker(EdgeBroker):
 
     def targets(self, topic: str) -> list[str]:
         """The other members that have clients for the topic, whatever their filters."""
-        return [name for name in self.groups.route(topic) if name != self.name]
+        return [name for name in self.groups.destinations(topic) if name != self.name]
 
     def _deliver_here(self, batch: Batch) -> None:
-        for client, filters in self.clients.route(batch.topic).items():
+        for client, choice in self.clients.takers(batch).items():
             if self.spilling.leaves_out(client, batch.topic, batch.count):
                 continue
-            for part in batch.matching(filters):
+            for part in batch.chosen(choice):
                 self._send(client, Publish(part))
 
     def _confirm(self, peer: str, confirm: Confirm) -> None:
-        behind = list(self.clients.route(confirm.topic))
+        behind = self.clients.destinations(confirm.topic)
         if peer not in self.members:
             behind += self.targets(confirm.topic)
         self.confirmations.begin(peer, confirm, behind)

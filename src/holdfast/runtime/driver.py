@@ -18,14 +18,15 @@ from time import monotonic
 from typing import Any
 
 from holdfast.model.errors import LocalMisuse, PeerViolation
-from holdfast.model.messages import Frame, Hello, Ping
-from holdfast.model.wire import WireError, pieces
+from holdfast.model.messages import REASON_CHARACTERS_MAX, Frame, Hello, Ping, Refusal
+from holdfast.model.wire import UnreadableError, WireError, pieces
 from holdfast.protocols.node import (
     CancelTimer,
     Connect,
     Disconnect,
     Doorkeeper,
     Effect,
+    Evictor,
     Node,
     Persist,
     Report,
@@ -34,7 +35,7 @@ from holdfast.protocols.node import (
 )
 from holdfast.runtime.connection import Connection, ConnectionLimits
 from holdfast.runtime.logs import Log
-from holdfast.runtime.places import Address, listen_error, place_of, sentence_of
+from holdfast.runtime.places import Address, listen_error, place_of, sentence_of, wordless
 from holdfast.runtime.reading import ReadBuffer
 from holdfast.runtime.timers import Timers
 
@@ -66,6 +67,7 @@ class Driver:
         log: Log | None = None,
         ssl_client: SSLContext | None = None,
         on_dial_failed: Callable[[str, str], None] | None = None,
+        on_no_broker: Callable[[str, str], None] | None = None,
         keep: Callable[[Mapping[str, bytes]], None] | None = None,
     ) -> None:
         self._node, self._address_of = node, address_of
@@ -74,7 +76,7 @@ class Driver:
         self._log = log or Log("holdfast.driver", node=node.name)
         self._sinks = tuple(sinks)
         self._ssl_client = ssl_client
-        self._on_dial_failed = on_dial_failed
+        self._on_dial_failed, self._on_no_broker = on_dial_failed, on_no_broker
         self._introduction: Sequence[Frame] = ()
         self._keep = keep
         self._unsaved: dict[str, bytes] = {}
@@ -426,7 +428,21 @@ class Driver:
             fault="peer",
             reason=str(violation),
         )
-        connection.abort()
+        if not isinstance(violation, UnreadableError):
+            connection.abort()
+        elif connection.peer is not None:
+            self._throw_out(connection, connection.peer, str(violation))
+        else:
+            # It speaks our language and says what we cannot read: it would do so again if nobody told it.
+            connection.out += pieces(Refusal("misuse", str(violation)[:REASON_CHARACTERS_MAX]))
+            connection.close()
+
+    def _throw_out(self, connection: Connection, peer: str, reason: str) -> None:
+        node = self._node
+        if isinstance(node, Evictor) and self._connections.get(peer) is connection:
+            self.enter(lambda now: node.throw_out(peer, reason, now))
+        if not connection.closed:
+            connection.abort()
 
     def _forget(self, connection: Connection) -> None:
         self._open.discard(connection)
@@ -442,6 +458,8 @@ class Driver:
         if peer is None or self._connections.get(peer) is not connection:
             return
         del self._connections[peer]
+        if self._on_no_broker is not None and not connection.heard:
+            self._on_no_broker(peer, wordless(connection.first_bytes()))
         self._log.debug("connection ended", peer=peer, address=connection.address, reason=reason)
         self.enter(lambda now: self._node.peer_down(peer, now))
 

@@ -110,10 +110,9 @@ class _Request(asyncio.Protocol):
             return
         self._received += data
         if not self._received[:1].isalpha():
-            # No request begins like this: a peer that speaks something else need not wait to be told.
-            self._respond(HTTPStatus.BAD_REQUEST, {"error": "this is no HTTP/1 request"})
-            return
-        if b"\r\n\r\n" in self._received:
+            # A client that was given this port by mistake hears it at once.
+            self._respond(HTTPStatus.BAD_REQUEST, {"error": "this is the health endpoint: it speaks HTTP"})
+        elif b"\r\n\r\n" in self._received:
             self._answer()
         elif len(self._received) > REQUEST_BYTES_MAX:
             self._respond(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, {"error": "the request is too long"})

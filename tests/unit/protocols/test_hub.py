@@ -540,10 +540,28 @@ def test_a_client_cannot_refuse_the_broker_that_it_attached_to():
     sentence = "alice sent Refusal, but nobody had said hello to it"
     assert owner.receive("alice", Refusal("excluded", "no")) == [
         Report("violation", peer="alice", detail=sentence),
-        Send("alice", Goodbye(sentence)),
+        Send("alice", Refusal("misuse", sentence)),
         Disconnect("alice", sentence),
     ]
     assert owner.told == [("ended", "alice", sentence)]
+
+
+def test_a_client_that_says_what_nobody_can_read_is_told_so_and_has_no_session_any_more():
+    owner = serving("alice", kind="client")
+    owner.hub.throw_out("alice", "5 bytes are no frame")
+    assert owner.hub.take() == [
+        Report("violation", peer="alice", detail="5 bytes are no frame"),
+        Send("alice", Refusal("misuse", "5 bytes are no frame")),
+        Disconnect("alice", "5 bytes are no frame"),
+    ]
+    assert owner.told == [("ended", "alice", "5 bytes are no frame")]
+
+
+def test_a_broker_is_not_thrown_out_for_what_nobody_can_read():
+    owner = serving("child")
+    owner.hub.throw_out("child", "5 bytes are no frame")
+    assert owner.hub.take() == []
+    assert "child" in owner.hub.links
 
 
 def test_a_client_that_ignores_its_credit_loses_its_session():
@@ -552,7 +570,8 @@ def test_a_client_that_ignores_its_credit_loses_its_session():
     link.received_bytes = link.credit_in
     sentence = f"alice sent message 1 after {link.credit_in} bytes, with credit for {link.credit_in}: it has to wait "
     effects = owner.receive("alice", Data(1, ConfirmAck(1)))
-    assert effects[1:] == [Send("alice", Goodbye(sentence + "for more")), Disconnect("alice", sentence + "for more")]
+    sentence += "for more"
+    assert effects[1:] == [Send("alice", Refusal("misuse", sentence)), Disconnect("alice", sentence)]
     assert "alice" not in owner.hub.links
 
 

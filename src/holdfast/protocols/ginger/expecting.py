@@ -208,9 +208,7 @@ class ExpectingBroker(RecordingBroker):
     def _note(self, record: Record) -> None:
         self.absences.note(record.batch, record.number)
         if len(self.late):
-            route = self.interests.table.route(record.batch.topic)
-            wanted = {peer: True for peer, filters in route.items() if record.batch.wanted_by(filters)}
-            self.late.note(record.batch, record.number, wanted)
+            self.late.note(record.batch, record.number, self.interests.table.takers(record.batch))
         if self.healing_cuts.in_doubt:
             self.healing_cuts.clear_doubt(record.record_id)
 
@@ -227,8 +225,7 @@ class ExpectingBroker(RecordingBroker):
 
         def is_wanted(batch: Batch) -> bool:
             """By somebody else."""
-            route = self.interests.table.route(batch.topic)
-            return any(batch.wanted_by(route[peer]) for peer in route.keys() - {name, case.stand_in})
+            return any(peer not in (name, case.stand_in) for peer in self.interests.table.takers(batch))
 
         account = Account(*put_together(ahead, join.processed))
         if case.contradicts(account, self.processed, is_wanted):

@@ -5,7 +5,7 @@ settled, and the links are opened: those that joined are its children from then 
 with in the same way, only that it is this broker's diary that says what it may lack (`absences`).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 
 from holdfast.model.batches import Batch
@@ -27,7 +27,7 @@ from holdfast.protocols.ginger.merge import Flag
 from holdfast.protocols.interests import ALL
 from holdfast.protocols.node import Report
 from holdfast.protocols.records import Record, RecordId
-from holdfast.protocols.routing import Route, RoutingTable
+from holdfast.protocols.routing import RoutingTable, Takers
 from holdfast.protocols.wanted_parts import opens
 
 REPAIRED_MAX = 1000
@@ -102,21 +102,20 @@ class TakingInBroker(ExpectingBroker):
         for name, joiner in joined.items():
             for interest in set(joiner.join.interests) - set(joiner.join.unconfirmed):
                 owed.add(*interest, name)
-        outside = table.route if flush.reunion else self.interests.confirmed_route()
+        outside = table.takers if flush.reunion else self.interests.confirmed_takers()
 
         def lacks(who: str, batch: Batch) -> bool:
             if who == self.name:
                 # Of a cut everybody is part who wanted the topic when it started.
-                known = table.route if batch.guarantee == TOTAL else outside
-                return self._lacks(flush, batch, known(batch.topic))
+                known = table.takers if batch.guarantee == TOTAL else outside
+                return self._lacks(flush, batch, known)
             if who not in joined:
                 return False
             part, in_cut = (
                 joined[who].lacks_of(batch, flush.reunion),
                 (batch.publisher, batch.first) in joined[who].join.cuts,
             )
-            route = table.route(batch.topic) if flush.reunion or in_cut else owed.route(batch.topic)
-            return part is not None and who in route and part.wanted_by(route[who])
+            return part is not None and who in (table if flush.reunion or in_cut else owed).takers(part)
 
         heard = {} if flush.reunion else self._heard(flush)
         unheard = tuple(self._unheard(flush.key)) if flush.key and heard else () if case is None else case.unheard
@@ -232,7 +231,7 @@ class TakingInBroker(ExpectingBroker):
         """What was processed since the repair and what that client wants of it."""
         found = []
         for batch, number in case.since:
-            parts = batch.matching(self.interests.table.route(batch.topic).get(client, ()))
+            parts = batch.chosen(self.interests.table.choice(client, batch))
             if parts:
                 found.append((batch, number, parts))
         return found
@@ -375,17 +374,14 @@ class TakingInBroker(ExpectingBroker):
             reason = f"what was published around {absence.key} while it was out of reach may be gone with it"
             self.holes.announce(reason)
 
-    def _lacks(self, flush: Flush, batch: Batch, route: Route) -> bool:
+    def _lacks(self, flush: Flush, batch: Batch, takers: Callable[[Batch], Takers]) -> bool:
         """Whether the batch is new here, and for somebody who takes no part in the flush."""
         if self.is_processed(batch.publisher, batch.last):
             return False
         cut = self.healing_cuts.is_cut((batch.publisher, batch.first))
         if batch.guarantee == TOTAL and not cut and not flush.reunion and flush.case is None:
             return False
-        return any(
-            destination != flush.key and destination not in flush.joined and batch.wanted_by(filters)
-            for destination, filters in route.items()
-        )
+        return any(name != flush.key and name not in flush.joined for name in takers(batch))
 
     def _note_repaired(self, flush: Flush) -> None:
         for name in sorted(flush.dead):
@@ -502,15 +498,14 @@ class TakingInBroker(ExpectingBroker):
         part = joiner.lacks_of(batch, reunion)
         if part is None or not joiner.is_client:
             return int(part is not None)
-        return len(part.matching(self.interests.table.route(part.topic).get(name, ())))
+        return len(part.chosen(self.interests.table.choice(name, part)))
 
     def _give(self, name: str, joiner: Joiner, record: Record, reunion: bool) -> None:
         part = joiner.lacks_of(record.batch, reunion)
         if part is None:
             return
         if joiner.is_client:
-            filters = self.interests.table.route(part.topic).get(name, ())
-            self._deliver_record(name, record, part.matching(filters))
+            self._deliver_record(name, record, part.chosen(self.interests.table.choice(name, part)))
             return
         self.log.went(record, name)
         total = part.guarantee == TOTAL and not reunion

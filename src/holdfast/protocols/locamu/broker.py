@@ -242,6 +242,11 @@ class LocamuBroker:
     def turn_away(self, hello: Hello) -> Refusal | None:
         return self.hub.turn_away(hello)
 
+    def throw_out(self, peer: str, reason: str, now: float) -> Effects:
+        self._at(now)
+        self.hub.throw_out(peer, reason)
+        return self.hub.take()
+
     def _is_broker(self, name: str) -> bool:
         return name in self.durable.core.near or name in self.durable.core.land.gone
 
