@@ -16,7 +16,7 @@ def main(name: str, address: str) -> None:
     with holdfast.connect_sync(address, name=name) as client:
         operations = client.subscribe(TOPIC)
         for operation in OPERATIONS:
-            guarantee = "total" if operation == b"reset" else "causal"
+            guarantee = holdfast.Guarantee.TOTAL if operation == b"reset" else holdfast.Guarantee.CAUSAL
             client.publish(TOPIC, operation, guarantee=guarantee, keys=KEYS)
         value, own = 0, 0
         for message in operations:

@@ -45,7 +45,7 @@ class TakesAPartForAnOrphan(PartitionBroker):
 class ExpectsNodesThatHaveCome(PartitionBroker):
     """Goes on expecting nodes that came with the broker above them, unless it is the same repair."""
 
-    def _expect_no_more(self, below: set[str], joining: Flush) -> None:
+    def _expect_no_more(self, joiner: str, below: set[str], joining: Flush) -> None:  # noqa: ARG002
         for name in below & joining.waiting.keys():
             del joining.waiting[name]
 

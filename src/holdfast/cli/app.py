@@ -11,6 +11,7 @@ import typer
 
 from holdfast import __version__
 from holdfast.cli import (
+    EXIT_INTERRUPTED,
     audits,
     benchmarks,
     clusters,
@@ -84,9 +85,12 @@ def main() -> None:
     """Run the command that the arguments of this process name, and exit."""
     try:
         # A command returns nothing and raises its exit code, if it has one, as `typer.Exit`.
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
+        if code == EXIT_INTERRUPTED:
+            raise KeyboardInterrupt
+        sys.exit(code)
     except typer.TyperException as error:
-        complain(f"{_sentence(error.format_message())} {_advice(error)}")
+        complain(f"{_sentence(error.format_message() or 'a command is missing')} {_advice(error)}")
         sys.exit(EXIT_MISUSE)
     except (ProcessError, WorkerError) as error:
         complain(str(error))

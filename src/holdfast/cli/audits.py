@@ -9,6 +9,7 @@ import typer
 from holdfast.cli.options import AsJson
 from holdfast.cli.output import console, note, print_json, print_line, progress, table
 from holdfast.model.errors import ConfigError
+from holdfast.model.plurals import counted
 from holdfast.model.trace import Event
 from holdfast.model.verdicts import KINDS, Verdict
 from holdfast.simulation.checkers import check
@@ -144,7 +145,7 @@ def _print_runs(runs: dict[str, Verdict]) -> None:
     if not runs:
         return
     broken = {run: verdict for run, verdict in runs.items() if not verdict.ok}
-    print_line(f"{len(runs):,} runs, {len(broken):,} of them broken")
+    print_line(f"{counted(len(runs), 'run')}, {len(broken):,} of them broken")
     if not broken:
         return
     rows = table("Broken runs", "run", "deliveries", *KINDS)

@@ -12,6 +12,7 @@ from holdfast.cli.output import console, note, print_json, progress, table
 from holdfast.cluster.bench.durable_plan import DurableResult, run_durable_bench
 from holdfast.cluster.bench.goals import Reached
 from holdfast.cluster.bench.plan import QUICK, BenchPlan, BenchResult, CellResult, run_bench
+from holdfast.cluster.bench.scale import ScaleRow, run_scale
 
 
 def bench(
@@ -23,6 +24,9 @@ def bench(
     only: Annotated[str, typer.Option("--only", help="Those with this text in their title, or 'memory'.")] = "",
     durable: Annotated[
         bool, typer.Option("--durable", help="What is kept: receipts beside bare loops, Redis and JetStream.")
+    ] = False,
+    scale: Annotated[
+        bool, typer.Option("--scale", help="What thousands of connections, subscriptions and filters cost.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -36,13 +40,21 @@ def bench(
     loop that writes as much in commits of the same size with the same syncs; and beside Redis Streams and JetStream
     with fsync, and JetStream with three replicas, as far as they are installed.
 
+    With --scale: what thousands of connections, subscriptions and content filters cost a broker and a client, each
+    figure with its goal. Ten thousand connections need as many file descriptors: see "Scale and limits" in
+    docs/operations.md. --only takes the name of a part: connections or filters.
+
     \b
     Examples
       holdfast bench --quick
       holdfast bench --durable --only fsynced
+      holdfast bench --scale --quick
       holdfast bench --json > bench.json
       holdfast bench --only "1 KiB" --seconds 5
     """
+    if scale:
+        _bench_scale(quick, only, as_json=as_json)
+        return
     plan = msgspec.structs.replace(QUICK if quick else BenchPlan(), only=only)
     if seconds is not None:
         plan = msgspec.structs.replace(plan, seconds=seconds)
@@ -74,6 +86,23 @@ def _bench_durable(plan: BenchPlan, *, as_json: bool) -> None:
     for sentence in result.notes:
         note(sentence)
     note(f"medians of {_times(result.cells)}; Python {result.python}, {result.cores} cores")
+
+
+def _bench_scale(quick: bool, only: str, *, as_json: bool) -> None:
+    with progress() as advance:
+        result = run_scale(quick, only, advance, lambda row: note(f"{row.label}: {row.figure:,g} {row.unit}"))
+    if as_json:
+        print_json(result)
+        return
+    rows = table("Scale", "", "measured", "unit", "goal", "")
+    for row in result.rows:
+        rows.add_row(row.label, f"{row.figure:,g}", row.unit, row.goal, _verdict(row))
+    console.print(rows)
+    note(f"{'short measurements; ' if quick else ''}Python {result.python}, {result.cores} cores")
+
+
+def _verdict(row: ScaleRow) -> str:
+    return "" if row.met is None else "[green]met[/]" if row.met else "[red]missed[/]"
 
 
 def _print_result(result: BenchResult) -> None:

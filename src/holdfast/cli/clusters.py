@@ -1,6 +1,8 @@
 """`holdfast up`, `down`, `status` and `broker`: clusters of real processes on this machine."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,12 +12,21 @@ from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree
 
-from holdfast.cli.options import STATE_DIRECTORY, AsJson, ProtocolName, StateDirectory
+from holdfast.cli.options import (
+    STATE_DIRECTORY,
+    AsJson,
+    ProtocolName,
+    RemoteAddress,
+    StateDirectory,
+    check_name,
+    remote_places,
+)
 from holdfast.cli.output import complain, console, note, print_json, progress
 from holdfast.client.addresses import Address, parse_addresses
 from holdfast.cluster.config import BASE_PORT, CLUSTER_NAME, LOOPBACK, Cluster, load_cluster
 from holdfast.cluster.evaluation import default_cluster
 from holdfast.cluster.processes import Processes, broker_settings, stop_processes
+from holdfast.cluster.remote_status import remote_status
 from holdfast.cluster.state import (
     DEFAULT_DIRECTORY,
     State,
@@ -27,6 +38,7 @@ from holdfast.cluster.state import (
 )
 from holdfast.cluster.status import BrokerStatus, ClusterStatus, cluster_status
 from holdfast.model.errors import ConfigError
+from holdfast.model.plurals import counted
 from holdfast.protocols.registry import find_protocol
 from holdfast.runtime.broker import run_broker
 from holdfast.runtime.settings import TOLERANCE_MAX, BrokerSettings
@@ -62,8 +74,9 @@ def up(
     with locked(state):
         earlier = read_state(state)
         if earlier is not None and (alive := earlier.alive()):
+            processes = counted(len(alive), "process", "processes")
             raise ConfigError(
-                f"cluster {earlier.cluster.name} is running in {state} already ({len(alive)} processes); "
+                f"cluster {earlier.cluster.name} is running in {state} already ({processes}); "
                 "stop it with `holdfast down`, or name another --state."
             )
         # Whoever restarts a broker may stand in another directory.
@@ -109,13 +122,15 @@ def down(state: StateDirectory = STATE_DIRECTORY) -> None:
         alive = running.alive()
         killed = asyncio.run(stop_processes(alive))
         forget_state(state)
-    note(f"stopped {len(alive)} processes of cluster {running.cluster.name}")
+    note(f"stopped {counted(len(alive), 'process', 'processes')} of cluster {running.cluster.name}")
     if killed:
         note(f"these did not leave in time and were killed: {', '.join(killed)}")
 
 
 def status(
+    context: typer.Context,
     state: StateDirectory = STATE_DIRECTORY,
+    address: RemoteAddress = "",
     watch: Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -125,16 +140,21 @@ def status(
     are listed at the end. While the tree heals, ↻ says below a broker what it waits for, and whom it misses.
     `holdfast why NAME` says everything that a broker waits for.
 
+    With --address, or the environment variable HOLDFAST_ADDRESS, it is a cluster that runs elsewhere: the broker there
+    says where the others are. It needs the health endpoints of the brokers to be within reach.
+
     \b
     Examples
       holdfast status --watch
+      holdfast status --address broker-1.example:7400
       holdfast status --json | jq '.brokers[] | select(.ready | not) | .name'
     """
-    cluster = running_state(state).cluster
+    places = remote_places(context, address)
+    look = partial(remote_status, places) if places else partial(cluster_status, running_state(state).cluster)
     if watch:
-        asyncio.run(_watch(cluster))
+        asyncio.run(_watch(look))
         return
-    seen = asyncio.run(cluster_status(cluster))
+    seen = asyncio.run(look())
     if as_json:
         print_json(seen)
     else:
@@ -143,14 +163,14 @@ def status(
         raise typer.Exit(1)
 
 
-async def _watch(cluster: Cluster) -> None:
+async def _watch(look: Callable[[], Coroutine[Any, Any, ClusterStatus]]) -> None:
     if not console.is_terminal:
         while True:
-            console.print(tree_of(await cluster_status(cluster)))
+            console.print(tree_of(await look()))
             await asyncio.sleep(WATCH_S)
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            live.update(tree_of(await cluster_status(cluster)), refresh=True)
+            live.update(tree_of(await look()), refresh=True)
             await asyncio.sleep(WATCH_S)
 
 
@@ -200,13 +220,14 @@ def _broker_line(broker: BrokerStatus) -> Text:
 
 def _figures(said: dict[str, Any]) -> str:
     backlog = sum(said.get("backlog_bytes", {}).values())
-    figures = f"  {said.get('subscriptions', 0)} subscriptions" + (f", {backlog} bytes waiting" if backlog else "")
-    return figures + "".join(f", {name} is slow ({_slow(one)})" for name, one in said.get("slow", {}).items())
+    waiting = f", {counted(backlog, 'byte')} waiting" if backlog else ""
+    slow = "".join(f", {name} is slow ({_slow(one)})" for name, one in said.get("slow", {}).items())
+    return f"  {counted(said.get('subscriptions', 0), 'subscription')}{waiting}{slow}"
 
 
 def _slow(one: dict[str, Any]) -> str:
     """How far a client is behind, and what becomes of that."""
-    behind = f"{one['bytes']} bytes behind" if one["bytes"] else "not behind now"
+    behind = f"{counted(one['bytes'], 'byte')} behind" if one["bytes"] else "not behind now"
     return f"{', '.join(one['policies'])}: {behind}" + (f", {one['dropped']} dropped" if one["dropped"] else "")
 
 
@@ -247,6 +268,7 @@ def broker(
       holdfast broker newcomer --port 7409 --parent 127.0.0.1:7400
       holdfast broker middle --file examples/clusters/chain-of-three.toml --state-dir /var/lib/holdfast
     """
+    check_name("a broker", name)
     if file is not None:
         described = load_cluster(file)
         settings = broker_settings(described, described.broker(name), trace, newcomer=None, directory=DEFAULT_DIRECTORY)
@@ -262,7 +284,7 @@ def broker(
             protocol=protocol,
             host=host,
             port=port,
-            health_port=health_port,
+            health_port=health_port or None,
             addresses=addresses,
             seeds=seeds,
             tolerance=tolerance,

@@ -12,6 +12,7 @@ from holdfast.cluster.config import load_cluster
 from holdfast.cluster.demo import INTERVAL_MS, OPERATIONS, PAGE, DemoPlan, Summary, run_demo
 from holdfast.cluster.evaluation import KILLS, default_cluster
 from holdfast.model.errors import ConfigError
+from holdfast.model.plurals import counted
 
 LOCAL_MASTER = "local[*]"
 
@@ -62,6 +63,8 @@ def demo(
       holdfast audit report/trace
     """
     cluster = load_cluster(file) if file else default_cluster()
+    if calm and kill:
+        raise ConfigError("--calm kills nobody, and --kill somebody: choose one of them.")
     victims = () if calm else tuple(kill or (() if file else KILLS))
     plan = DemoPlan(cluster, report, operations, interval_ms, seed=seed, kills=victims)
     if spark:
@@ -127,7 +130,7 @@ def _print_summary(summary: Summary, report: Path) -> None:
     for example in summary.verdict["examples"] or (summary.audit or {}).get("examples", ()):
         print_line(f"  {example}")
     note(
-        f"{summary.brokers} brokers, {summary.clients} clients, {summary.seconds:.1f} s; "
+        f"{counted(summary.brokers, 'broker')}, {counted(summary.clients, 'client')}, {summary.seconds:.1f} s; "
         f"the summary, the trace, the recordings and the logs are in {report}/"
     )
     if summary.audit:

@@ -4,19 +4,22 @@ import asyncio
 import signal
 from pathlib import Path
 from time import monotonic
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
 import typer
 
-from holdfast.cli.options import STATE_DIRECTORY, StateDirectory
+from holdfast.cli.options import STATE_DIRECTORY, RemoteAddress, StateDirectory, remote_places
 from holdfast.cli.output import note, print_line
+from holdfast.client.addresses import Address
 from holdfast.cluster.config import Cluster
 from holdfast.cluster.processes import Processes, kill_node, signal_node
+from holdfast.cluster.remote_status import ask, remote_status
 from holdfast.cluster.state import State, locked, running_state, write_state
 from holdfast.cluster.status import broker_status, cluster_status, health_of, tell
 from holdfast.model.errors import ConfigError
+from holdfast.model.plurals import counted
 
 LEAVE_S = 30.0
 POLL_S = 0.05
@@ -172,16 +175,26 @@ def heal(state: StateDirectory = STATE_DIRECTORY) -> None:
         await asyncio.gather(*(tell(cluster.broker(name), "/heal") for name in answering))
         return len(answering)
 
-    note(f"{asyncio.run(everybody())} brokers have taken their cuts back")
+    healed = asyncio.run(everybody())
+    note(f"{counted(healed, 'broker has', 'brokers have')} taken every cut back")
 
 
-def why(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
+def why(
+    context: typer.Context, name: BrokerName, state: StateDirectory = STATE_DIRECTORY, address: RemoteAddress = ""
+) -> None:
     """Say in words what a broker is waiting for: a lock, a repair, credit, a dead peer. Exit code 1 if it is not there.
+
+    With --address, or the environment variable HOLDFAST_ADDRESS, it is a broker of a cluster that runs elsewhere. A
+    repository that runs elsewhere is asked at its own health endpoint.
 
     \b
     Examples
       holdfast why 1
+      holdfast why b2 --address broker-1.example:7400
     """
+    if places := remote_places(context, address):
+        _say_why(*asyncio.run(_asked_elsewhere(name, places)))
+        return
     running = _running(state, name)
     cluster = running.cluster
     if _is_repository(cluster, name):
@@ -200,6 +213,29 @@ def why(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
         else:
             print_line(f"{title} does not answer: {silence}")
         raise typer.Exit(1)
+    _say_why(title, said)
+
+
+async def _asked_elsewhere(name: str, places: tuple[Address, ...]) -> tuple[str, dict[str, Any]]:
+    """Who that is in a cluster that runs elsewhere, and what it says of itself."""
+    for answer in await asyncio.gather(*map(ask, places)):
+        if answer.name == name and answer.said and not answer.is_broker:
+            return f"repository {name}", answer.said
+    seen = await remote_status(places)
+    for broker in seen.brokers:
+        if broker.name == name:
+            if broker.answers:
+                return f"broker {name}", broker.status
+            print_line(f"broker {name} does not answer: {broker.reason}")
+            raise typer.Exit(1)
+    listed = ", ".join(broker.name for broker in seen.brokers)
+    raise ConfigError(
+        f"cluster {seen.cluster} has no broker {name} that can be found; there are {listed}. "
+        "A repository is asked at its own health endpoint."
+    )
+
+
+def _say_why(title: str, said: dict[str, Any]) -> None:
     reasons = [str(reason) for reason in said.get("waiting_for", ())]
     for reason in reasons:
         print_line(f"{title} waits for {reason}")

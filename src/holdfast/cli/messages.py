@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import logging
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ import msgspec
 import typer
 
 from holdfast.cli.options import (
+    ADDRESS_VARIABLE,
     DEFAULT_ADDRESS,
     Address,
     AsJson,
@@ -35,6 +37,7 @@ from holdfast.model.batches import PAYLOAD_BYTES_MAX, Message
 from holdfast.model.errors import ConfigError, HoldfastError, LocalMisuse, Refused
 from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import check_guarantee
+from holdfast.model.plurals import counted
 from holdfast.model.slow_messages import Slow
 from holdfast.model.topics import check_pattern, check_unreserved
 from holdfast.runtime.process import run
@@ -88,22 +91,24 @@ def pub(
       holdfast pub bank/orders "keep this" --file kept.toml
     """
     check_unreserved(topic)
-    check_guarantee(guarantee)
+    promised = check_guarantee(guarantee)
     described = parse_attributes(attributes or [])
     reliable: tuple[str, ...] = ()
     if file is not None:
         found = load_cluster(file)
         reliable = found.streams
         cluster = found.name if cluster == CLUSTER_NAME else cluster
-        address = ",".join(broker.address for broker in found.brokers) if address == DEFAULT_ADDRESS else address
+        if address in (DEFAULT_ADDRESS, os.environ.get(ADDRESS_VARIABLE)):
+            address = ",".join(broker.address for broker in found.brokers)
 
     async def publish() -> tuple[int, Receipt | None]:
         published, receipt = 0, None
+        _end_in_order()
         async with connect(address, name=name, cluster=cluster, reliable=reliable) as client:
             async for payload in _given(payloads) if payloads else _lines_of_stdin():
                 for _ in range(count):
                     receipt = await client.publish(
-                        topic, payload, guarantee, keys or (), described, durable=durable or None
+                        topic, payload, promised, keys or (), described, durable=durable or None
                     )
                     published += 1
             if receipt is not None:
@@ -112,6 +117,7 @@ def pub(
                 await (receipt.confirmed() if confirm else receipt.accepted())
         return published, receipt
 
+    _say_gaps_here()
     _say_published(topic, *run(publish()), as_json=as_json)
 
 
@@ -232,6 +238,8 @@ def sub(
       holdfast sub bank/orders --from-time 2026-11-15T20:00
     """
     check_pattern(pattern)
+    if raw and as_json:
+        raise ConfigError("--raw prints payloads alone, and --json everything: choose one of them.")
     if where:
         parse_filter(where)
     start = _start_of(from_start, from_seq, from_time)
@@ -241,12 +249,9 @@ def sub(
     once = "" if durable or start is None else f"once-{random_name()}"
 
     async def follow() -> None:
+        _end_in_order()
         async with connect(address, name=name, cluster=cluster) as client:
-            if durable or once:
-                _end_in_order()
-            opening = client.subscribe(
-                pattern, where, slow=policy, slow_s=slow_s, durable=durable or once, start=start or "start"
-            )
+            opening = client.opening_of(pattern, where, durable or once, start, (policy, slow_s, None), {})
             if once:
                 async with _forgotten(client, once, pattern), opening as messages:
                     await show(client, messages)
@@ -260,6 +265,7 @@ def sub(
         else:
             await _print_all(messages, count, raw=raw, as_json=as_json)
 
+    _say_gaps_here()
     run(follow())
 
 
@@ -279,8 +285,16 @@ async def _forgotten(client: Client, name: str, pattern: str) -> AsyncIterator[N
 
 
 def _end_in_order() -> None:
-    """On SIGTERM, too: what was read is acknowledged, and what nobody will read under its name is forgotten."""
+    """Leave the broker on SIGTERM as on Ctrl-C: the session ends, and nothing is kept for it.
+
+    What a durable subscription has read is acknowledged, and one that was made for the occasion is forgotten.
+    """
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
+
+
+def _say_gaps_here() -> None:
+    """These commands say themselves what went wrong: the client's log need not say it a second time."""
+    logging.getLogger("holdfast.client").addHandler(logging.NullHandler())
 
 
 def _start_of(from_start: bool, seq: int | None, time: str) -> str | int | datetime | None:
@@ -306,7 +320,7 @@ async def _record(messages: Subscription, path: Path, count: int) -> None:
         try:
             await _in_spite_of_gaps(lambda: record(messages, writer, count and count - recorded()))
         finally:
-            note(f"recorded {recorded()} messages to {path}")
+            note(f"recorded {counted(recorded(), 'message')} to {path}")
 
 
 async def _in_spite_of_gaps(read: Callable[[], Coroutine[Any, Any, object]], as_json: bool = False) -> None:

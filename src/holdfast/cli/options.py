@@ -8,14 +8,35 @@ from typing import Annotated
 import msgspec
 import typer
 
+from holdfast.client.addresses import Address as Place
+from holdfast.client.addresses import parse_addresses
 from holdfast.cluster.state import DEFAULT_DIRECTORY
 from holdfast.model.errors import ConfigError
 from holdfast.model.filters import Value
 
+NAME_BYTES_MAX = 128
 DEFAULT_ADDRESS = "holdfast://127.0.0.1:7400"
 
+ADDRESS_VARIABLE = "HOLDFAST_ADDRESS"
+"""The environment variable that says where the cluster is, for commands that are not told."""
+
 Address = Annotated[
-    str, typer.Option("--address", "-a", help="Where the broker is; several, separated by commas, are tried in turn.")
+    str,
+    typer.Option(
+        "--address",
+        "-a",
+        envvar=ADDRESS_VARIABLE,
+        help="Where the broker is; several, separated by commas, are tried in turn.",
+    ),
+]
+RemoteAddress = Annotated[
+    str,
+    typer.Option(
+        "--address",
+        "-a",
+        envvar=ADDRESS_VARIABLE,
+        help="Ask a cluster that runs elsewhere: HOST:PORT of any broker, or of its health endpoint.",
+    ),
 ]
 ClusterName = Annotated[str, typer.Option("--cluster", help="The name of the cluster, if it has one of its own.")]
 Name = Annotated[str | None, typer.Option("--name", "-n", help="Who this client is; without it a name is made up.")]
@@ -24,6 +45,24 @@ StateDirectory = Annotated[Path, typer.Option("--state", help="Where a running c
 ProtocolName = Annotated[str, typer.Option("--protocol", "-p", help="Which protocol; `holdfast protocols` lists them.")]
 
 STATE_DIRECTORY = DEFAULT_DIRECTORY
+
+
+def remote_places(context: typer.Context, address: str) -> tuple[Place, ...]:
+    """Where to ask a cluster that runs elsewhere; nothing if the one that --state names is meant."""
+    given = {
+        name
+        for name in ("address", "state")
+        if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
+    }
+    if given == {"address", "state"}:
+        raise ConfigError("--address asks a cluster elsewhere, and --state one of this machine: choose one of them.")
+    return parse_addresses(address) if address and "state" not in given else ()
+
+
+def check_name(what: str, name: str) -> None:
+    """Raise `ConfigError` if nobody could be called that."""
+    if not name or not name.isprintable() or len(name.encode(errors="replace")) > NAME_BYTES_MAX:
+        raise ConfigError(f"{what} has a name of 1 to {NAME_BYTES_MAX} bytes that can be printed, not {name!r}.")
 
 
 def parse_attributes(pairs: list[str]) -> dict[str, Value]:

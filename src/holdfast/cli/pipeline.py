@@ -24,6 +24,7 @@ from holdfast.cli.output import console, note, print_json, print_line, table
 from holdfast.cluster.config import CLUSTER_NAME
 from holdfast.cluster.state import running_state
 from holdfast.model.errors import ConfigError
+from holdfast.model.plurals import counted
 from holdfast.services.bank import ACCOUNTS, account_numbers
 from holdfast.storage.recordings import Recording
 
@@ -103,7 +104,7 @@ def archive(
     def report(now: jobs.Archived) -> None:
         nonlocal reached
         reached = now
-        note(f"archived {now.rows} messages" + _up_to(now.positions))
+        note(f"archived {counted(now.rows, 'message')}" + _up_to(now.positions))
 
     with spoken_plainly(), spark_session(master, quick=once) as spark:
         query = jobs.start_archive(
@@ -121,7 +122,7 @@ def archive(
         where = {"positions": reached.positions} if options else {"position": reached.positions.get(MESSAGES, 0)}
         print_json({"archive": str(target), "rows": reached.rows, **where})
     else:
-        print_line(f"{target}: {reached.rows} messages more")
+        print_line(f"{target}: {counted(reached.rows, 'message')} more")
 
 
 def _up_to(positions: Mapping[str, int]) -> str:
@@ -180,6 +181,8 @@ def replay(
     from holdfast.pipeline.errors import spoken_plainly  # noqa: PLC0415
     from holdfast.pipeline.session import spark_session  # noqa: PLC0415
 
+    if not source.exists():
+        raise ConfigError(f"there is no archive at {source}; `holdfast pipeline archive` writes one.")
     described = jobs.description_of(source)
     given = write_id or uuid4().hex[:16]
     note(f"replay {given}: if it is interrupted, repeat the command with --id {given}")
@@ -198,7 +201,7 @@ def replay(
     if as_json:
         print_json({"archive": str(source), "id": given, "rows": rows})
     else:
-        print_line(f"{source}: {rows} messages published, as replay-{given}")
+        print_line(f"{source}: {counted(rows, 'message')} published, as replay-{given}")
 
 
 def metrics(
@@ -224,6 +227,8 @@ def metrics(
     from holdfast.pipeline.session import spark_session  # noqa: PLC0415
     from holdfast.pipeline.trace_frames import read_events, refuse_malformed  # noqa: PLC0415
 
+    if "://" not in trace and not Path(trace).exists():
+        raise ConfigError(f"there is no trace at {trace}; name a file or a directory of one.")
     with spoken_plainly(), spark_session(master, quick=True) as spark:
         events = read_events(spark, trace)
         refuse_malformed(events)

@@ -9,7 +9,7 @@ import msgspec
 import typer
 from rich.table import Table
 
-from holdfast.cli.options import DEFAULT_ADDRESS, Address, AsJson, ClusterName, help_of
+from holdfast.cli.options import DEFAULT_ADDRESS, Address, AsJson, ClusterName, check_name, help_of
 from holdfast.cli.output import complain, console, note, print_json
 from holdfast.client import connect
 from holdfast.client.listening import Listener
@@ -19,6 +19,7 @@ from holdfast.cluster.repository_process import run_repository
 from holdfast.model.batches import Batch
 from holdfast.model.errors import ConfigError
 from holdfast.model.reliable import LEVELS, Level, Retention
+from holdfast.model.topics import check_pattern
 from holdfast.protocols.narada.directory import ASKING_TOPIC, answer_topic, question, read_answer
 from holdfast.runtime.process import run
 from holdfast.services.repository import RepositorySettings
@@ -66,6 +67,7 @@ def repository(
       holdfast repository r2 --stream 'bank/#' --store segments:r2 --level written -a 127.0.0.1:7401
       holdfast repository r3 --stream 'bank/#' --keep-s 604800
     """
+    check_name("a repository", name)
     if level not in LEVELS:
         raise ConfigError(f"--level {level!r} is no level; choose one of {', '.join(LEVELS)}.")
     if file is not None:
@@ -132,6 +134,8 @@ def forget(
     Examples
       holdfast topics forget billing 'bank/#'
     """
+    check_name("a durable subscription", name)
+    check_pattern(pattern)
     run(_forget(name, pattern, address, cluster))
     note(f"the subscription {name} to {pattern} is over")
 
@@ -165,13 +169,31 @@ async def _ask(address: str, cluster: str) -> list[dict[str, Any]]:
 
 def _table(found: list[dict[str, Any]]) -> Table:
     table = Table(*COLUMNS, box=None, pad_edge=False)
+    witnesses = _witnesses(found)
     for one in found:
         for stream, said in one["streams"].items():
             readers = ", ".join(
-                f"{name} at {about['sync']}" + (f" ({about['lag']} behind)" if about["lag"] else "")
+                f"{name} at {about['sync']:,}" + (f" ({about['lag']:,} behind)" if about["lag"] else "")
                 for name, about in said["subscribers"].items()
+                if witnesses[stream, name] == one["name"]
             )
             kept = f"{said['end'] - said['kept'] + 1:,}" + (f" from {said['kept']:,}" if said["kept"] > 1 else "")
             lacking = (str(said["places"]), str(said["damaged"]))
             table.add_row(stream, one["name"], said["state"], kept, *lacking, readers or "none")
     return table
+
+
+def _witnesses(found: list[dict[str, Any]]) -> dict[tuple[str, str], str]:
+    """For each stream and durable subscriber, the one repository that says how far the subscriber is.
+
+    Every repository numbers the messages in an order of its own, and hears late of subscribers that read from another
+    one: two positions of one subscriber would say nothing. The repository that the subscriber reads from knows best;
+    if that one does not answer, the repository at which the subscriber is farthest.
+    """
+    claims: dict[tuple[str, str], list[tuple[bool, int, str]]] = {}
+    for one in found:
+        for stream, said in one["streams"].items():
+            for name, about in said["subscribers"].items():
+                is_elsewhere = about.get("steering") != one["name"]
+                claims.setdefault((stream, name), []).append((is_elsewhere, about["lag"], one["name"]))
+    return {who: min(claim)[-1] for who, claim in claims.items()}

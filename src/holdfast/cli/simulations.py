@@ -17,6 +17,7 @@ from holdfast.cluster.campaign import Kind, OnResult, Result, Tally, run_campaig
 from holdfast.cluster.compiled import is_outdated
 from holdfast.model.errors import ConfigError
 from holdfast.model.guarantees import GUARANTEES
+from holdfast.model.plurals import counted
 from holdfast.model.verdicts import Verdict
 from holdfast.protocols.registry import PROTOCOLS, find_protocol
 from holdfast.simulation.failures import FAILURE_CLASSES, MOVING, TOLERANCE_MIN, FailureClass, classes_for
@@ -77,8 +78,9 @@ def simulate(
 
 def _print_run(sim: Simulation, name: str, verdict: Verdict, complaints: list[str], written: str) -> None:
     print_line(
-        f"{name}: {sim.protocol}, seed {sim.seed}, {len(sim.tree)} brokers, {len(sim.clients)} clients; "
-        f"{sim.now:.3f} s of virtual time, {sim.kernel.events:,} events in {sim.wall_s:.2f} s"
+        f"{name}: {sim.protocol}, seed {sim.seed}, {counted(len(sim.tree), 'broker')}, "
+        f"{counted(len(sim.clients), 'client')}; "
+        f"{sim.now:.3f} s of virtual time, {counted(sim.kernel.events, 'event')} in {sim.wall_s:.2f} s"
     )
     print_verdict(verdict)
     for complaint in complaints:
@@ -167,9 +169,9 @@ def campaign(
     """
     kinds, numbers = _kinds(protocol, faults or [], failures, tolerance, degree_max), parse_seeds(seeds)
     tallies = []
-    if is_outdated():
-        note("the compiled build is one of other sources, and is not used; `make fast` makes a new one")
     with progress() as advance, sweeping(master) if on_spark(spark, master) else nullcontext() as swept:
+        if is_outdated():
+            note("the compiled build is one of other sources, and is not used; `make fast` makes a new one")
         for kind in kinds:
             tally = Tally(kind.name)
             tallies.append(tally)
@@ -271,8 +273,9 @@ def _say_campaign(protocol: str, tallies: list[Tally], *, as_json: bool) -> None
     if any(tally.name for tally in tallies):
         _print_classes(tallies)
     print_line(
-        f"{protocol}: {totals['runs']:,} runs, {totals['messages']:,} publications, "
-        f"{totals['deliveries']:,} deliveries, {totals['events']:,} events in {seconds:.1f} s: {len(broken)} broken"
+        f"{protocol}: {counted(totals['runs'], 'run')}, {counted(totals['messages'], 'publication')}, "
+        f"{counted(totals['deliveries'], 'delivery', 'deliveries')}, {counted(totals['events'], 'event')} "
+        f"in {seconds:.1f} s: {len(broken)} broken"
     )
 
 

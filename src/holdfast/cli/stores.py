@@ -1,5 +1,6 @@
 """`holdfast store …`: looking at what a repository keeps, and putting it right."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -8,6 +9,7 @@ import typer
 from holdfast.cli.options import AsJson, help_of
 from holdfast.cli.output import console, note, print_json, print_line, table
 from holdfast.model.errors import ConfigError
+from holdfast.model.plurals import counted
 from holdfast.storage.stores import Damage, Store, StoreAway, StoreFailed, open_store
 from holdfast.storage.stores.mending import mend_from
 
@@ -84,7 +86,7 @@ def info(url: Url, as_json: AsJson = False) -> None:
     for name, one in streams.items():
         rows.add_row(name, f"{one.kept:,}", f"{one.next - 1:,}", f"{one.messages:,}", f"{one.bytes:,}")
     console.print(rows)
-    print_line(f"{pairs:,} pairs of metadata")
+    print_line(f"{counted(pairs, 'pair')} of metadata")
 
 
 def compact(url: Url) -> None:
@@ -97,6 +99,7 @@ def compact(url: Url) -> None:
     Examples
       holdfast store compact sqlite:data/orders.db
     """
+    _look_for(url)
     with _opened(url) as store:
         store.compact()
 
@@ -121,6 +124,7 @@ def mend(
     """
     if url == sibling:
         raise ConfigError("a store cannot be mended from itself; name the store of another repository with --from.")
+    _look_for(url)
     with _opened(url) as store, _opened(sibling, write=False) as other:
         mended = mend_from(store, other)
     if as_json:
@@ -135,11 +139,18 @@ def mend(
     elif not mended.found:
         print_line("nothing was damaged")
     else:
-        print_line(f"{len(mended.found):,} found damaged, {mended.messages:,} messages brought back")
+        print_line(f"{len(mended.found):,} found damaged, {counted(mended.messages, 'message')} brought back")
         _print_damages(mended.left)
     if mended.left:
         note("what is left is not in that store, or nobody can tell where it belongs: try another sibling")
         raise typer.Exit(1)
+
+
+def _look_for(url: str) -> None:
+    """Raise `ConfigError` if there is no such store: opening it for writing would make one."""
+    scheme, _, place = url.partition(":")
+    if scheme in ("sqlite", "segments") and place and not Path(place).exists():
+        raise ConfigError(f"there is no store at {place}; name one that a repository has written.")
 
 
 def _opened(url: str, write: bool = True) -> Store:

@@ -3,8 +3,9 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
+from holdfast.client.past_sessions import PastSessions
 from holdfast.client.receipts import Level
 from holdfast.model.errors import HoldfastError, Refused
 
@@ -24,6 +25,7 @@ class Acceptance:
     ) -> None:
         """`hurry` is called with the number that somebody begins to wait for, or `None` for all that was published."""
         self._publisher, self._accepted, self._backlog_bytes, self._hurry = publisher, accepted, backlog_bytes, hurry
+        self.past = PastSessions()
         self._end: HoldfastError | None = None
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._room_waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -33,10 +35,13 @@ class Acceptance:
     def level_of(self, seq: int) -> Level:
         if self._refusal_of(seq):
             return "refused"
-        return "accepted" if seq <= self._accepted() else "sent"
+        return "accepted" if seq <= self._accepted() and self.past.doubt_about(seq) is None else "sent"
 
     async def wait_for(self, seq: int) -> None:
-        """Wait until the broker has every publication up to `seq`."""
+        """Wait until the broker has every publication of its session up to `seq`."""
+        doubt = self.past.doubt_about(seq)
+        if doubt is not None:
+            raise doubt
         if seq <= self._accepted():
             return
         if self._end is not None:
@@ -66,6 +71,12 @@ class Acceptance:
             first, _, reason = self._refusals[-1]
             raise Refused(f"the broker refused {count} publications of {self._publisher}, #{first} because {reason}")
 
+    def check_nothing_in_doubt(self) -> None:
+        """Raise `SessionLost` if a loss has left something in doubt since this was asked last."""
+        unsaid, self.past.unsaid = self.past.unsaid, None
+        if unsaid is not None:
+            raise unsaid
+
     def _refusal_of(self, seq: int) -> str:
         return next((reason for first, last, reason in self._refusals if first <= seq <= last), "")
 
@@ -86,6 +97,24 @@ class Acceptance:
         for bound, waiter in waiting:
             if bound >= backlog_bytes:
                 _answer(waiter, None)
+
+    def suspend(self) -> None:
+        """The session is lost, and there will be another: whoever waits for what is in doubt learns it now."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            doubt = self.past.doubt_about(waiter[0])
+            if doubt is None:
+                heappush(self._waiters, waiter)
+            else:
+                _answer(waiter[2], doubt)
+        self._let_in()
+
+    def resume(self) -> None:
+        """There is a session again, in which some numbers may be others."""
+        self._waiters = [(self.past.present(seq), place, waiter) for seq, place, waiter in self._waiters]
+        heapify(self._waiters)
+        if self._waiters:
+            self._hurry(max(seq for seq, _, _ in self._waiters))
 
     def refused(self, first: int, last: int, reason: str) -> None:
         self._refusals.append((first, last, reason))

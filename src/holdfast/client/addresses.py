@@ -7,6 +7,9 @@ from holdfast.client.errors import AddressError
 
 DEFAULT_PORT = 7400
 SCHEME = "holdfast://"
+STRANGE_MAX = 3
+SILENT_MAX = 6
+"""So often an address may answer with other words than a broker's, or with none at all, before it is given up."""
 
 _HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\],@?#]+)(?::(?P<port>[0-9]{1,5}))?/?\Z")
 
@@ -15,6 +18,8 @@ Address = tuple[str, int]
 
 def parse_addresses(addresses: str | Iterable[str]) -> tuple[Address, ...]:
     """Every (host, port) in an address, or in several; at least one."""
+    if not isinstance(addresses, str | Iterable):
+        raise AddressError(f"broker addresses are strings such as 'holdfast://127.0.0.1:7400', not {addresses!r}")
     texts = [addresses] if isinstance(addresses, str) else list(addresses)
     found = [address for text in texts for address in _parse(text)]
     if not found:
@@ -57,6 +62,7 @@ class AddressBook:
         self._turn = -1
         self._pinned = False
         self.reasons: dict[Address, str] = {}
+        self._strange: dict[Address, int] = {}
 
     def next(self) -> Address:
         if not self._pinned:
@@ -73,8 +79,21 @@ class AddressBook:
 
     def note_failure(self, reason: str) -> bool:
         """The address dialled last does not answer; returns whether none does and none ever did."""
-        self.reasons[self.current] = reason
+        return self.note_reason(self.current, reason)
+
+    def note_reason(self, address: Address, reason: str) -> bool:
+        """The same for that address."""
+        self.reasons[address] = reason
         return not self._pinned and len(self.reasons) == len(self.addresses)
+
+    def note_stranger(self, reason: str, said_something: bool) -> bool:
+        """A peer at the address dialled last did not speak as a broker does; the same.
+
+        A bit that flips on the way makes a broker end the connection without a word: what counts is if it happens
+        again and again.
+        """
+        count = self._strange[self.current] = self._strange.get(self.current, 0) + 1
+        return count >= (STRANGE_MAX if said_something else SILENT_MAX) and self.note_failure(reason)
 
     def tried(self) -> str:
         """Every address, with what went wrong at it."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
+from holdfast.client.arguments import plain, shown
 from holdfast.client.errors import MessageError
 from holdfast.model.batches import ATTRIBUTES_MAX, KEY_BYTES_MAX, KEYS_MAX, Attributes, Keys
-from holdfast.model.filters import Value
+from holdfast.model.filters import Value, parse_filter
 from holdfast.model.guarantees import GUARANTEES, GuaranteeError, check_guarantee
-from holdfast.model.topics import CHECKED_MAX, check_unreserved
+from holdfast.model.topics import CHECKED_MAX, check_pattern, check_stream, check_unreserved
 
 ATTRIBUTE_NAME_BYTES_MAX = 256
 ATTRIBUTE_TEXT_BYTES_MAX = 4096
@@ -28,11 +29,11 @@ def checked_payload(payload: object, bytes_max: int) -> bytes:
 def checked_keys(keys: Iterable[str]) -> Keys:
     """The keys without repeats."""
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
-        raise MessageError(f"keys are a list of strings such as ['PT50-1'], not {keys!r}")
-    found = tuple(dict.fromkeys(keys))
+        raise MessageError(f"keys are a list of strings such as ['PT50-1'], not {shown(keys)}")
+    found = tuple(dict.fromkeys(_text("key", key, KEY_BYTES_MAX) for key in keys))
     if len(found) > KEYS_MAX:
         raise MessageError(f"a message has at most {KEYS_MAX} keys; this one has {len(found)}")
-    return tuple(_text("key", key, KEY_BYTES_MAX) for key in found)
+    return found
 
 
 def checked_attributes(attributes: Mapping[str, Value]) -> Attributes:
@@ -52,13 +53,38 @@ def checked_extras(keys: Iterable[str], attributes: Mapping[str, Value] | None) 
     return checked_keys(keys) if keys else (), checked_attributes(attributes) if attributes else None
 
 
-def checked_rank(guarantee: str, ranks: Mapping[str, int], protocol: str) -> int:
+def checked_rank(guarantee: object, ranks: Mapping[str, int], protocol: str) -> int:
     """The rank of a guarantee that exists and that the broker's protocol gives."""
-    known = check_guarantee(guarantee)
+    if isinstance(guarantee, str) and guarantee in ranks:
+        return ranks[guarantee]
+    known = check_guarantee(guarantee)  # type: ignore[arg-type]  # that is what is checked
     if known not in ranks:
         given = ", ".join(name for name in GUARANTEES if name in ranks)
         raise GuaranteeError(f"the broker's protocol {protocol} gives {given}, not {known}: publish with one of those")
     return ranks[known]
+
+
+def checked_payloads(payloads: object) -> None:
+    """Raise `MessageError` unless something can be published of them; each is checked when its turn comes."""
+    if not isinstance(payloads, Iterable):
+        raise MessageError(f"payloads are a list of bytes such as [b'one', b'two'], not {shown(payloads)}")
+
+
+def check_durable(durable: object) -> None:
+    """Raise `MessageError` or `TopicError` unless it says whether, or by the name of a stream where, to store."""
+    if isinstance(durable, str):
+        if durable:
+            check_stream(durable)
+    elif durable is not None and not isinstance(durable, bool):
+        raise MessageError(f"durable is True, False, None or the name of a stream, not {shown(durable)}")
+
+
+def checked_interest(pattern: object, where: object) -> tuple[str, str]:
+    """A pattern and a filter in the types that travel."""
+    found = plain(check_pattern(pattern))  # type: ignore[arg-type]  # that is what is checked
+    if isinstance(where, str) and not where:
+        return found, ""
+    return found, plain(parse_filter(where).text)  # type: ignore[arg-type]  # the same
 
 
 def size_bytes(keys: Keys, attributes: Attributes | None) -> int:
@@ -87,7 +113,7 @@ def _value(name: str, value: object) -> Value:
 def _text(what: str, text: object, bytes_max: int) -> str:
     if not isinstance(text, str):
         raise MessageError(
-            f"a {what} is a string, not {text!r}" if what == "key" else f"an {what} is a string, not {text!r}"
+            f"a {what} is a string, not {shown(text)}" if what == "key" else f"an {what} is a string, not {shown(text)}"
         )
     try:
         size = len(text.encode())
@@ -95,14 +121,14 @@ def _text(what: str, text: object, bytes_max: int) -> str:
         raise MessageError(f"{what} {text!r} has half a surrogate pair, which UTF-8 cannot carry") from None
     if size > bytes_max:
         raise MessageError(f"{what} {text[:40]!r}... has {size} bytes; at most {bytes_max} are allowed")
-    return str(text)
+    return plain(text)
 
 
-def checked_topic(topic: str, known: dict[str, str]) -> str:
+def checked_topic(topic: object, known: dict[str, str]) -> str:
     """The topic if an application can publish on it; those that were checked are remembered in `known`."""
-    found = known.get(topic)
+    found = known.get(topic) if isinstance(topic, str) else None
     if found is None:
-        found = str(check_unreserved(topic))
+        found = plain(check_unreserved(topic))  # type: ignore[arg-type]  # that is what is checked
         if len(known) >= CHECKED_MAX:
             known.clear()
         known[found] = found

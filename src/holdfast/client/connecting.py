@@ -1,13 +1,27 @@
 """`holdfast.connect`: from what an application says to an open client."""
 
+import math
 from collections.abc import Iterable
+from pathlib import Path
 from ssl import SSLContext
 
 from msgspec.structs import replace
 
-from holdfast.client.addresses import parse_addresses
+from holdfast.client.addresses import Address, parse_addresses
+from holdfast.client.arguments import (
+    NAME_BYTES_MAX,
+    option_count,
+    option_flag,
+    option_of_type,
+    option_seconds,
+    option_text,
+    option_texts,
+    plain,
+    wrong,
+)
 from holdfast.client.endings import Outdated
 from holdfast.client.names import draw_stride, new_identity, random_name
+from holdfast.client.notices import Notices, OnConnected, OnDisconnected, OnGap
 from holdfast.client.opening import Opening
 from holdfast.client.session import Client
 from holdfast.client.settings import ClientSettings
@@ -17,11 +31,17 @@ from holdfast.protocols.config import ClientConfig, LinkConfig
 from holdfast.runtime.process import new_incarnation
 from holdfast.runtime.tracing import RUN, Trace, TraceTarget
 
-NAME_BYTES_MAX = 128
 MOVE_S = 0.06
 """Twice as long as brokers take to give one of theirs up: whoever is asked before that sends us back."""
 LINK = LinkConfig(heartbeat_s=0.15, silence_s=0.6, redial_s=0.005, redial_max_s=0.5)
 """A frozen broker is noticed within a second; a connection that merely broke is there again at once."""
+STEADY_LINK = replace(LINK, heartbeat_s=4.0, silence_s=12.0)
+"""With a broker that tolerates no loss: there is nobody to move to, and thousands of clients that ask several times a
+second whether their broker is there would keep it busy."""
+
+
+Session = tuple[ClientConfig, int, tuple[Address, ...], Trace | None]
+"""Who a client is in one session, which one it is, whom it asks, and where its history goes."""
 
 
 def connect(
@@ -38,6 +58,10 @@ def connect(
     patient: bool = True,
     reliable: str | Iterable[str] = (),
     ssl: SSLContext | None = None,
+    reconnect: bool | float = False,
+    on_connected: OnConnected | None = None,
+    on_disconnected: OnDisconnected | None = None,
+    on_gap: OnGap | None = None,
 ) -> Opening[Client]:
     """Connect to a broker: `async with holdfast.connect("holdfast://127.0.0.1:7400") as client`, or await it.
 
@@ -59,26 +83,55 @@ def connect(
     - `reliable` declares reliable topics, by one or more patterns: what this client publishes there is stored by their
       repositories, as with `publish(..., durable=True)`, unless a publication says `durable=False`.
 
+    - `reconnect`: a session that is lost (a broker that is alone was restarted, everybody was away for too long) is
+      followed by another one, under the same name: `True` tries for ever, a number for so many seconds after each loss,
+      less and less often. Subscriptions go on in it, and raise `Gap` once, with `goes_on`, where messages may be
+      missing; the next iteration waits until the client is back. So does `publish`. What was published and has never
+      left is published then; of what has left and was not accepted nobody knows whether it happened, and
+      `receipt.accepted()`, `flush` and `close` raise `SessionLost`, which is indefinite. Without `reconnect`, and when
+      another client takes the name, the loss of the session is the end of the client.
+    - `on_connected(broker)` is called when the client has a session at that broker, for the first time or again,
+      `on_disconnected(reason)` when it has no connection any more, and `on_gap(gap)` for every `Gap` that a
+      subscription will raise. They may be coroutine functions. What they raise is logged.
+
     Raises `ConnectionFailed` when nobody is there, `Refused` when the broker says no.
     """
     addresses = parse_addresses(address)
     named = _checked_name(random_name() if name is None else name)
-    known = ClientConfig(named, cluster=cluster, link=link or LINK, move_s=MOVE_S, give_up_s=give_up_s, patient=patient)
-    settings = ClientSettings(
-        timeout_s=timeout_s,
-        backlog_bytes_max=backlog_bytes_max,
-        recall=name is not None,
-        reliable=tuple(map(check_stream, (reliable,) if isinstance(reliable, str) else reliable)),
+    known = ClientConfig(
+        named,
+        cluster=option_text("cluster", cluster),
+        link=option_of_type("link", link, LinkConfig) or LINK,
+        steady=link or STEADY_LINK,
+        move_s=MOVE_S,
+        give_up_s=option_seconds("give_up_s", give_up_s),
+        patient=option_flag("patient", patient),
     )
+    settings = ClientSettings(
+        timeout_s=option_seconds("timeout_s", timeout_s),
+        backlog_bytes_max=option_count("backlog_bytes_max", backlog_bytes_max, least=0),
+        recall=name is not None,
+        reliable=tuple(map(check_stream, option_texts("reliable", reliable))),
+        reconnect_s=_reconnect_s(reconnect),
+    )
+    option_of_type("ssl", ssl, SSLContext)
+    run = option_text("run", run)
+    _check_trace(trace)
+
+    notices = Notices(on_connected, on_disconnected, on_gap)
+
+    def session(later: str, left: tuple[Address, ...] = addresses, fresh: bool = False) -> Session:
+        # A name that was chosen may have been chosen twice; one that we draw is nobody else's.
+        who = named if name is None else new_identity(named, later)
+        rows = Trace(trace, who, run, fresh=fresh) if trace is not None else None
+        return replace(known, name=who, stride=draw_stride()), new_incarnation(), left, rows
 
     async def begin() -> Client:
         left, later = addresses, ""
         while True:
-            # A name that was chosen may have been chosen twice; one that we draw is nobody else's.
-            who = named if name is None else new_identity(named, later)
-            rows = Trace(trace, who, run) if trace is not None else None
-            config = replace(known, name=who, stride=draw_stride())
-            client = Client(config, new_incarnation(), left, settings, rows, ssl)
+            renew = session if settings.reconnect_s else None
+            config, incarnation, left, rows = session(later, left, fresh=True)
+            client = Client(config, incarnation, left, settings, rows, ssl, notices, renew)
             try:
                 return await client.open()
             except Outdated as outdated:
@@ -98,4 +151,18 @@ def _checked_name(name: object) -> str:
         raise ConfigError(f"a client's name is a string of 1 to {NAME_BYTES_MAX} bytes, not {name!r}")
     if not name.isprintable():
         raise ConfigError(f"the client's name {name!r} has characters that cannot be printed: choose another one")
-    return name
+    return plain(name)
+
+
+def _reconnect_s(reconnect: object) -> float:
+    """For how long to try to come back; 0: not at all."""
+    if isinstance(reconnect, bool):
+        return math.inf if reconnect else 0.0
+    return option_seconds("reconnect", reconnect)
+
+
+def _check_trace(trace: object) -> None:
+    if not (
+        trace is None or callable(trace) or (isinstance(trace, str | Path) and str(trace) and "\0" not in str(trace))
+    ):
+        raise wrong("connect", "trace", trace, "a directory, a file that ends in .jsonl, or a callable", ConfigError)

@@ -13,12 +13,15 @@ Publisher and subscriber are the pure machines of `protocols/narada`; here they 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from time import monotonic
+from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.client.arguments import plain, shown
 from holdfast.client.durable_publishers import DurableClient, DurablePublisher, DurableReceipt, Handlers, Publication
 from holdfast.client.errors import ClientClosed, ConnectionFailed, Gap, SessionLost
 from holdfast.client.forgetting import forget_subscription
@@ -28,8 +31,8 @@ from holdfast.client.subscriptions import NOTHING, Delivery, Hole, Subscription
 from holdfast.client.waiting import fail
 from holdfast.model.batches import Batch, Message
 from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
-from holdfast.model.filters import parse_filter
 from holdfast.model.guarantees import GUARANTEES, TOTAL
+from holdfast.model.plurals import counted
 from holdfast.model.reliable import Entry
 from holdfast.model.topics import matches
 from holdfast.protocols.narada import Subscriber, SubscriberConfig
@@ -42,6 +45,7 @@ from holdfast.runtime.process import new_incarnation
 Start = str | int | datetime
 """Where a new subscription begins: `start`, `live`, a sequence number, or a time."""
 
+NUMBER_MAX = 1 << 63
 ASK_EVERY_S = 0.5
 KNOWN_MAX = 1024
 """For how many topics it is remembered who takes what is published there."""
@@ -69,9 +73,12 @@ class DurableSubscription(Subscription):
     given up raise `Gap` once, in their place; reading goes on behind them.
     """
 
+    _internal: ClassVar[tuple[str, ...]] = (
+        *("begin", "batch_taken", "batch_read", "batch_dropped", "end_slow", "end_subscription", "finish"),
+    )
+
     def __init__(self, client: DurableClient, config: SubscriberConfig, log: Log) -> None:
-        wanted = parse_filter(config.where) if config.where else None
-        super().__init__(self, config.pattern, config.where, wanted)
+        super().__init__(self, config.pattern, config.where)
         self.name, self.stream = config.name, config.stream
         self.repository, self.position = "", 0
         self._cat = self._time_ns = 0
@@ -148,13 +155,16 @@ class DurableSubscription(Subscription):
         self._wake()
 
     def _gap_of(self, effect: effects.Gap) -> Gap:
-        what = "were given up"
+        count = effect.last - effect.first + 1
+        were, they = ("was", "it") if count == 1 else ("were", "they")
+        what = f"{were} given up"
         if effect.forgotten:
-            what = "were forgotten before they were read"
+            what = f"{were} forgotten before {they} {were} read"
         elif effect.damaged:
-            what = f"are damaged in the store of {self.repository}, and no other repository has sent them"
+            are = "is" if count == 1 else "are"
+            what = f"{are} damaged in the store of {self.repository}, and no other repository has sent a copy"
         whose = f"of {effect.publisher} to {effect.stream}" if effect.publisher else f"to {effect.stream}"
-        sentence = f"{effect.last - effect.first + 1} messages {whose} {what}: they will not come"
+        sentence = f"{counted(count, 'message')} {whose} {what}: {they} will not come"
         return Gap(sentence, self.pattern, self.where, self._received, True)
 
     # ---- what the reader says
@@ -267,7 +277,10 @@ class Durables:
         self, topic: str, payload: bytes, guarantee: str, durable: bool | str | None
     ) -> DurableReceipt | None:
         """Publish what has neither keys nor attributes, as something was before; `None` if that is not so."""
-        known = self._known.get((topic, guarantee, durable))
+        try:
+            known = self._known.get((topic, guarantee, durable))
+        except TypeError:
+            return None  # Something among them is no name of anything: the checks say what.
         if known is None or type(payload) is not bytes:
             return None
         publisher, rank = known
@@ -299,9 +312,9 @@ class Durables:
         return receipt
 
     async def subscribe(
-        self, name: str, pattern: str, where: str, start: Start, acks: AckSettings
+        self, name: str, pattern: str, where: str, begins: tuple[str, int], acks: AckSettings
     ) -> DurableSubscription:
-        kind, value = _start_of(start)
+        kind, value = begins
         stream = await self._find(pattern)
         self._check_unread(name, stream, ", or choose another name. Nothing was begun.")
         config = SubscriberConfig(name, stream, pattern, where, kind, value, reader=new_incarnation(), ack_s=ACK_S)
@@ -385,13 +398,19 @@ class Durables:
             subscription.finish(end)
 
 
-def _start_of(start: Start) -> tuple[str, int]:
+def begin_of(start: object) -> tuple[str, int]:
+    """Where a subscription begins, as the machine takes it; raises `LocalMisuse` for what is no such place."""
     if isinstance(start, datetime):
-        return "time", int(start.timestamp() * 1e9)
-    if isinstance(start, int) and not isinstance(start, bool) and start >= 1:
-        return "seq", start
-    if start in ("start", "live"):
-        return str(start), 0
+        with suppress(OverflowError, ValueError, OSError):
+            time_ns = int(start.timestamp() * 1e9)
+            if 0 <= time_ns < NUMBER_MAX:
+                return "time", time_ns
+    elif isinstance(start, int):
+        if not isinstance(start, bool) and 1 <= start < NUMBER_MAX:
+            return "seq", int(start)
+    elif isinstance(start, str) and start in ("start", "live"):
+        return plain(start), 0
     raise LocalMisuse(
-        f"a subscription begins at 'start', 'live', a sequence number from 1 or a datetime, not {start!r}."
+        f"a subscription begins at 'start', 'live', a sequence number from 1 or a datetime, not "
+        f"{shown(start)}. Nothing was begun."
     )

@@ -31,6 +31,15 @@ def lost(machine: ClientNode, how: str) -> SessionLost:
     return kind(f"client {name_of(machine.name)} {how}{doubt if in_doubt(machine) else ''}")
 
 
+def lost_for_now(machine: ClientNode, how: str, known: int = 0) -> SessionLost:
+    """The same for a session that another one will follow: what has never left is carried over, and is in no doubt."""
+    never_sent = machine.never_sent()
+    first, last = max(machine.accepted_seq, known) + 1, (never_sent[0].first if never_sent else machine.next_seq) - 1
+    numbers = f"#{first}" if first == last else f"#{first} to #{last}"
+    doubt = f"; of its publications {numbers} may or may not have happened" if first <= last else ""
+    return SessionLost(f"client {name_of(machine.name)} {how}{doubt}")
+
+
 def in_doubt(machine: ClientNode) -> bool:
     """Whether it has published something of which it does not know that its broker has it."""
     return machine.next_seq - 1 > machine.accepted_seq

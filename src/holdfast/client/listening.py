@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from holdfast.client.errors import SessionLost
 from holdfast.client.subscriptions import Delivery, Source, Subscription
 from holdfast.model.batches import Batch
 
@@ -15,11 +16,15 @@ class Listener(Subscription):
     spills = True
 
     def __init__(self, source: Source, pattern: str, hear: Callable[[Batch], None]) -> None:
-        super().__init__(source, pattern, "", None)
+        super().__init__(source, pattern, "")
         self._hear = hear
 
     def miss(self, reason: str) -> None:
         """Its listener can do without what it did not hear."""
+
+    def lose(self, lost: SessionLost) -> None:
+        """The same."""
+        self.end(lost)
 
     def arrive(self, batch: Batch, delivery: Delivery) -> None:
         self._hear(batch)

@@ -18,10 +18,11 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Generator
 from time import monotonic
-from typing import Any, Literal, NoReturn, Protocol, TypedDict
+from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypedDict, cast
 
 from msgspec import Struct
 
+from holdfast.client.arguments import is_count, is_time
 from holdfast.client.durable import LOOK_S, AckSettings, DurableSubscription
 from holdfast.client.durable_publishers import DurableClient, Handlers
 from holdfast.client.errors import ClientClosed
@@ -43,6 +44,8 @@ CLOSE_S = 5.0
 
 DELAY_S_MAX = 7 * 86_400.0
 UNACKED_MAX = 2048
+UNACKED_USUALLY = 1000
+"""So many messages are handed out and not acknowledged at a time, if nothing else is said."""
 
 
 class Handed(Struct, frozen=True):
@@ -55,13 +58,13 @@ class Handed(Struct, frozen=True):
 class Replies(Protocol):
     """Where a message's answer goes."""
 
-    def ack(self, message: "ManualMessage", cumulative: bool) -> Any: ...
+    def ack(self, message: "HandedMessage", cumulative: bool) -> Any: ...
 
-    def nack(self, message: "ManualMessage", delay_s: float) -> None: ...
+    def nack(self, message: "HandedMessage", delay_s: float) -> None: ...
 
 
-class ManualMessage(Message, frozen=True, gc=True, eq=False, kw_only=True):
-    """A message that its application acknowledges (`ack`), or gives back (`nack`)."""
+class HandedMessage(Message, frozen=True, gc=True, eq=False, kw_only=True):
+    """A message that its application answers."""
 
     handed: Handed
     replies: Replies
@@ -71,23 +74,39 @@ class ManualMessage(Message, frozen=True, gc=True, eq=False, kw_only=True):
         """How often it was handed out, as far as is known: also to earlier readers under this name."""
         return self.handed.count
 
-    def ack(self, *, cumulative: bool = False) -> Any:
-        """Say that it is done with: it does not come again. Awaited, it returns when a repository has stored that.
-
-        It counts whether it is awaited or not. With `cumulative` every message is acknowledged that was handed out
-        before this one and was not given back. Without asyncio the call itself waits.
-        """
-        return self.replies.ack(self, cumulative)
-
     def nack(self, delay_s: float = 0.0) -> None:
         """Give it back: it comes again, after that time at the soonest; what follows it of its publisher waits for it.
 
         Messages that were handed out after it, of its publisher (or of its keys, with `redeliver="key"`), come again
         behind it, unless they are acknowledged before that.
         """
-        if not 0 <= delay_s <= DELAY_S_MAX:
+        if not is_time(delay_s, DELAY_S_MAX):
             raise LocalMisuse(f"delay_s is from 0 to {DELAY_S_MAX:g} seconds, not {delay_s!r}. Nothing was given back.")
         self.replies.nack(self, delay_s)
+
+
+class ManualMessage(HandedMessage, frozen=True, gc=True, eq=False, kw_only=True):
+    """A message that its application acknowledges (`ack`), or gives back (`nack`)."""
+
+    def ack(self, *, cumulative: bool = False) -> "Acknowledgement":
+        """Say that it is done with: it does not come again. Awaited, it returns when a repository has stored that.
+
+        It counts whether it is awaited or not. With `cumulative` every message is acknowledged that was handed out
+        before this one and was not given back.
+        """
+        acknowledgement: Acknowledgement = self.replies.ack(self, cumulative)
+        return acknowledgement
+
+
+class SyncManualMessage(HandedMessage, frozen=True, gc=True, eq=False, kw_only=True):
+    """The same without asyncio."""
+
+    def ack(self, *, cumulative: bool = False) -> None:
+        """Say that it is done with: it does not come again. Returns when a repository has stored that.
+
+        With `cumulative` every message is acknowledged that was handed out before this one and was not given back.
+        """
+        self.replies.ack(self, cumulative)
 
 
 class Acknowledgement:
@@ -112,11 +131,13 @@ class ManualSubscription(DurableSubscription):
     ends, or its process does, comes to its next reader. Any number of tasks may read from it, and answer in any order.
     """
 
+    _internal: ClassVar[tuple[str, ...]] = ("ack", "nack")
     _machine: ManualSubscriber
 
     def __init__(self, client: DurableClient, config: SubscriberConfig, log: Log) -> None:
         super().__init__(client, config, log)
         self.replies: Replies = self
+        self.message_kind: type[HandedMessage] = ManualMessage
         self._stored: dict[int, asyncio.Future[None]] = {}
         """By ticket, who waits for an acknowledgement to be stored."""
         self._acks: dict[Identity, asyncio.Future[None]] = {}
@@ -136,7 +157,9 @@ class ManualSubscription(DurableSubscription):
 
     # --------------------------------------------------------------------------------------------------------- reading
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> ManualMessage:
+        if self._readers:
+            await self._give_way()
         while True:
             if self._taken_bytes >= TURN_BYTES or monotonic() - self._turned_at > 2 * LOOK_S:
                 # The application computes: what it has answered leaves now.
@@ -144,7 +167,8 @@ class ManualSubscription(DurableSubscription):
                 await asyncio.sleep(0)
             message = self._next()
             if message is not None:
-                return message
+                # The synchronous client, which has another kind, hands them out itself.
+                return cast("ManualMessage", message)
             if self.ended:
                 if self._end is not None:
                     raise self._end
@@ -152,7 +176,11 @@ class ManualSubscription(DurableSubscription):
             await self._arrival()
             self._turned_at = monotonic()
 
-    async def batches(self) -> AsyncIterator[list[Message]]:
+    async def get(self, timeout_s: float | None = None) -> ManualMessage:
+        """The next message. Raises `TimeoutError` if none comes in time; the subscription goes on."""
+        return cast("ManualMessage", await super().get(timeout_s))
+
+    async def batches(self) -> AsyncIterator[list[ManualMessage]]:  # type: ignore[override]  # lists are invariant
         """Iterate by lists of messages, as many as there are."""
         async for message in self:
             messages = [message]
@@ -160,7 +188,7 @@ class ManualSubscription(DurableSubscription):
                 following = self._next()
                 if following is None:
                     break
-                messages.append(following)
+                messages.append(cast("ManualMessage", following))
             yield messages
 
     async def take_into(self, messages: deque[Message], bytes_max: int) -> bool:  # noqa: ARG002
@@ -177,7 +205,7 @@ class ManualSubscription(DurableSubscription):
             "entries have no ack(). Nothing was read."
         )
 
-    def _next(self) -> Message | None:
+    def _next(self) -> HandedMessage | None:
         found: list[Handout | effects.Gap | None] = []
 
         def hand_out() -> effects.Effects:
@@ -191,17 +219,17 @@ class ManualSubscription(DurableSubscription):
             raise self._gap_of(one)
         return self._message(one.entry, one.count) if one is not None else None
 
-    def _message(self, entry: Entry, count: int) -> ManualMessage:
+    def _message(self, entry: Entry, count: int) -> HandedMessage:
         [plain] = entry.batch.messages()
         self.position, self.repository = entry.first, str(self._machine.status()["steering"]) or self.repository
         self._taken_bytes += len(plain.payload) + 64
         handed = Handed((entry.publisher, entry.cat), count)
         values = (plain.topic, plain.payload, plain.publisher, plain.seq, plain.guarantee, plain.keys, plain.attributes)
-        return ManualMessage(*values, handed=handed, replies=self.replies)
+        return self.message_kind(*values, handed=handed, replies=self.replies)
 
     # ------------------------------------------------------------------------------------------------------- answering
 
-    def ack(self, message: ManualMessage, cumulative: bool) -> Acknowledgement:
+    def ack(self, message: HandedMessage, cumulative: bool) -> Acknowledgement:
         self._check_reading(message)
         identity = message.handed.identity
         identities = self._machine.handouts.upto(identity) if cumulative else [identity]
@@ -224,7 +252,7 @@ class ManualSubscription(DurableSubscription):
         for identity in identities:
             self._acks.pop(identity, None)
 
-    def nack(self, message: ManualMessage, delay_s: float) -> None:
+    def nack(self, message: HandedMessage, delay_s: float) -> None:
         self._check_reading(message)
         handed = message.handed
         self._enter(lambda: self._machine.nack(handed.identity, handed.count, delay_s, monotonic()))
@@ -278,17 +306,20 @@ class AckOptions(TypedDict, total=False):
     redeliver: Literal["publisher", "key"]
     """What a message that is given back stays in order with: others of its publisher (the default), or of its keys."""
     unacked_max: int
-    """So many messages are handed out and not acknowledged at a time, at most; 1000 if nothing else is said."""
+    """So many messages are handed out and not acknowledged at a time, at most; `UNACKED_USUALLY` if not said."""
+
+
+ACK_CHOICES = [(ack, redeliver) for ack in ("auto", "manual") for redeliver in ("publisher", "key")]
 
 
 def checked_ack(durable: str, options: AckOptions) -> AckSettings:
     """The settings, or the error that says what is wrong with them."""
     ack, redeliver = options.get("ack", "auto"), options.get("redeliver", "publisher")
-    unacked_max = options.get("unacked_max", 1000)
+    unacked_max = options.get("unacked_max", UNACKED_USUALLY)
     unknown = sorted(set(options) - set(AckOptions.__annotations__))
     if unknown:
         raise TypeError(f"subscribe() got an unexpected keyword argument {unknown[0]!r}")
-    if ack not in ("auto", "manual") or redeliver not in ("publisher", "key"):
+    if (ack, redeliver) not in ACK_CHOICES:
         raise LocalMisuse(
             f'ack is "auto" or "manual", and redeliver "publisher" or "key", not {ack!r} and {redeliver!r}. '
             "Nothing was begun."
@@ -300,6 +331,6 @@ def checked_ack(durable: str, options: AckOptions) -> AckSettings:
         )
     if ack == "auto" and len(options) > ("ack" in options):
         raise LocalMisuse('redeliver and unacked_max go with ack="manual" alone. Nothing was begun.')
-    if not 1 <= unacked_max <= UNACKED_MAX:
+    if not is_count(unacked_max, 1, UNACKED_MAX):
         raise LocalMisuse(f"unacked_max is from 1 to {UNACKED_MAX}, not {unacked_max!r}. Nothing was begun.")
     return AckSettings(ManualSubscription if ack == "manual" else DurableSubscription, redeliver == "key", unacked_max)

@@ -8,18 +8,18 @@ from typing import Any, Self, TypeVar
 
 from holdfast.model.errors import HoldfastError
 
-T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
+T_co = TypeVar("T_co", bound=AbstractAsyncContextManager[Any], covariant=True)
 
 
-class Opening(Coroutine[Any, Any, T]):
+class Opening(Coroutine[Any, Any, T_co]):
     """Nothing happens before it is awaited, entered, or made a task: it is a coroutine for whoever wants one."""
 
-    def __init__(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> None:
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, T_co]]) -> None:
         self._begin = begin
-        self._begun: Coroutine[Any, Any, T] | None = None
-        self._opened: T | None = None
+        self._begun: Coroutine[Any, Any, T_co] | None = None
+        self._opened: T_co | None = None
 
-    def __await__(self) -> Generator[Any, None, T]:
+    def __await__(self) -> Generator[Any, None, T_co]:
         return self._begin().__await__()
 
     def send(self, value: Any, /) -> Any:
@@ -34,7 +34,7 @@ class Opening(Coroutine[Any, Any, T]):
         if self._begun is not None:
             self._begun.close()
 
-    async def __aenter__(self) -> T:
+    async def __aenter__(self) -> T_co:
         self._opened = await self._begin()
         return self._opened
 

@@ -7,45 +7,58 @@ publish that is cancelled has surely not happened.
 
 import asyncio
 from asyncio import sleep
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from ssl import SSLContext
-from time import monotonic
-from typing import Self, Unpack
+from typing import ClassVar, Literal, Unpack, overload
 
-from holdfast.client.acceptance import Acceptance
-from holdfast.client.addresses import Address, AddressBook, shown
-from holdfast.client.checks import checked_extras, checked_payload, checked_rank, checked_topic, size_bytes
+from holdfast.client.addresses import Address
+from holdfast.client.arguments import plain, subscription_name
+from holdfast.client.attachment import Attachment, Renewal
+from holdfast.client.checks import (
+    check_durable,
+    checked_extras,
+    checked_interest,
+    checked_payload,
+    checked_payloads,
+    checked_rank,
+    checked_topic,
+    size_bytes,
+)
 from holdfast.client.deliveries import Deliveries
-from holdfast.client.durable import Durables, Start
-from holdfast.client.endings import closed, in_doubt, lost, refused
-from holdfast.client.errors import ConnectionFailed, Gap
-from holdfast.client.manual import AckOptions, checked_ack
+from holdfast.client.durable import Durables, DurableSubscription, Start, begin_of
+from holdfast.client.durable_publishers import DurableReceipt
+from holdfast.client.errors import Gap, SessionLost
+from holdfast.client.internals import PublicMembers
+from holdfast.client.manual import UNACKED_USUALLY, AckOptions, ManualSubscription, checked_ack
+from holdfast.client.notices import Notices
 from holdfast.client.opening import Closing, Opening
 from holdfast.client.receipts import Level, Receipt
 from holdfast.client.settings import TURN_BYTES, ClientSettings
 from holdfast.client.slow import checked_slow
 from holdfast.client.subscriptions import Delivery, Subscription
-from holdfast.client.waiting import Holders, Requests, fail
-from holdfast.model.batches import PAYLOAD_BYTES_MAX, Attributes, Batch, Keys
-from holdfast.model.errors import HoldfastError, Refused
-from holdfast.model.filters import Value, parse_filter
-from holdfast.model.guarantees import GUARANTEES, RANKS
-from holdfast.model.identities import name_of
+from holdfast.model.batches import Attributes, Batch, Keys, make_batch
+from holdfast.model.errors import HoldfastError, LocalMisuse
+from holdfast.model.filters import Value
+from holdfast.model.guarantees import RANKS, Guarantee, GuaranteeName
 from holdfast.model.slow_messages import Slow
 from holdfast.model.topics import check_pattern
 from holdfast.protocols.config import ClientConfig
-from holdfast.protocols.moving import MovingClient
-from holdfast.protocols.node import Accepted, Attached, Completed, Deliver, Effect, Ended, Failed, Missing, Unconfirmed
-from holdfast.runtime.driver import Driver
-from holdfast.runtime.logs import Log
+from holdfast.protocols.node import Effect
 from holdfast.runtime.tracing import Trace
 
 
-class Client(Closing):
+class Client(Attachment, Closing, metaclass=PublicMembers):
     """A session with a broker; where brokers repair their tree it moves to another one when its own is lost.
 
     Made by `holdfast.connect`. `broker` is the name of the broker that has the session now.
     """
+
+    _internal: ClassVar[tuple[str, ...]] = (
+        *("__init__", "open", "checked", "publish_checked", "publish_nowait", "publish_batch"),
+        *("level_of", "wait_accepted", "wait_held", "wait_confirmed", "has_crossed"),
+        *("opening_of", "subscribe_as", "end_subscription", "wait_ended", "batch_dropped", "end_slow"),
+    )
 
     def __init__(
         self,
@@ -55,51 +68,13 @@ class Client(Closing):
         settings: ClientSettings,
         trace: Trace | None = None,
         ssl: SSLContext | None = None,
+        notices: Notices | None = None,
+        renew: Renewal | None = None,
     ) -> None:
-        self.name = name_of(config.name)
-        self.broker = ""
-        self.protocol = ""
-        self._settings = settings
-        self._trace = trace
-        self._log = Log("holdfast.client", node=self.name)
-        self._book = AddressBook(addresses)
-        machine = self._machine = MovingClient(config, incarnation)
-        self._requests = Requests()
-        self._driver = Driver(
-            machine,
-            lambda _: self._book.next(),
-            handlers={
-                Attached: self._on_attached,
-                Accepted: self._on_accepted,
-                Completed: self._requests.completed,
-                Failed: self._on_failed,
-                Ended: self._on_ended,
-                Deliver: lambda effect: self._deliveries.arrive(effect.batch),
-                Missing: self._on_missing,
-                Unconfirmed: lambda effect: self._requests.unconfirmed(self.name, effect),
-            },
-            sinks=() if trace is None else (trace,),
-            limits=settings.limits,
-            log=self._log,
-            ssl_client=ssl,
-            on_dial_failed=self._on_dial_failed,
-        )
-        # What `publish` consults for every message. Without ranks every publication takes the slow path, which checks.
-        self._ranks: dict[str, int] = {}
-        self._topics: dict[str, str] = {}
-        self._payload_bytes_max = PAYLOAD_BYTES_MAX
-        self._acceptance = Acceptance(
-            self.name, lambda: machine.accepted_seq, lambda: machine.backlog_bytes, self._hurry
-        )
-        self._holders = Holders()
-        self._deliveries = Deliveries(self._consumed, self._read, self._log)
+        super().__init__(config, incarnation, addresses, settings, trace, ssl, notices, renew)
+        self._deliveries = Deliveries(self._consumed, self._read, self._notices.gap, self._log)
         self.batch_taken, self.batch_read = self._deliveries.taken, self._deliveries.read
         self.durables = Durables(self, settings.reliable)
-        loop = asyncio.get_running_loop()
-        self._attachment: asyncio.Future[None] = loop.create_future()
-        self._goodbye: asyncio.Future[None] = loop.create_future()
-        self._end: HoldfastError | None = None
-        self._closing = False
 
     @property
     def identity(self) -> str:
@@ -108,10 +83,11 @@ class Client(Closing):
 
     def __repr__(self) -> str:
         state = "closed" if self._closing or self._end else f"attached to {self.broker}" if self.broker else "new"
+        state = "coming back" if self._lost is not None and not self._closing and self._end is None else state
         return f"Client({self.name}, {state})"
 
     @property
-    def address(self) -> Address:
+    def address(self) -> tuple[str, int]:
         """Where the broker is that has, or was last asked for, the session."""
         return self._driver.dialled or self._book.current
 
@@ -119,47 +95,12 @@ class Client(Closing):
         """In words, what this client is waiting for; empty when it waits for nothing."""
         return self._machine.waiting_for()
 
-    # ------------------------------------------------------------------------------------------------ opening
-
-    async def open(self) -> Self:
-        """Attach to a broker; raises `ConnectionFailed` or `Refused`."""
-        self._driver.failed.add_done_callback(self._on_driver_failed)
-        self._driver.start()
-        try:
-            async with asyncio.timeout(self._settings.timeout_s):
-                await self._attachment
-                if self._settings.recall:
-                    await self._request(self._machine.recall)
-        except TimeoutError:
-            await self._shut(linger=False)
-            raise ConnectionFailed(
-                f"no broker let {self.name} in within {self._settings.timeout_s:g} s; tried {self._book.tried()}"
-            ) from None
-        except BaseException:
-            await self._shut(linger=False)
-            raise
-        return self
-
-    def _on_dial_failed(self, peer: str, reason: str) -> None:  # noqa: ARG002
-        if self._book.note_failure(reason) and not self._attachment.done():
-            self._attachment.set_exception(
-                ConnectionFailed(f"no broker answers {self.name}; tried {self._book.tried()}")
-            )
-
-    def _on_attached(self, effect: Attached) -> None:
-        self._book.pin()
-        self.broker, self.protocol = effect.broker, effect.protocol
-        self._ranks = {GUARANTEES[rank].value: rank for rank in effect.guarantees}
-        self._payload_bytes_max = min(effect.payload_bytes_max, PAYLOAD_BYTES_MAX)
-        if not self._attachment.done():
-            self._attachment.set_result(None)
-
-    # --------------------------------------------------------------------------------------------- publishing
+    # ------------------------------------------------------------------------------------------------------- publishing
 
     @property
     def next_seq(self) -> int:
         """The number that the next publication will have."""
-        return self._machine.next_seq
+        return self._machine.next_seq if self._lost is None else self._past.next_seq
 
     @property
     def numbers_known(self) -> bool:
@@ -169,11 +110,35 @@ class Client(Closing):
         """
         return self._machine.numbers_known
 
+    @overload
     async def publish(
         self,
         topic: str,
         payload: bytes,
-        guarantee: str = "causal",
+        guarantee: GuaranteeName | Guarantee = "causal",
+        keys: Iterable[str] = (),
+        attributes: Mapping[str, Value] | None = None,
+        *,
+        durable: Literal[True] | str,
+    ) -> DurableReceipt: ...
+
+    @overload
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: GuaranteeName | Guarantee = "causal",
+        keys: Iterable[str] = (),
+        attributes: Mapping[str, Value] | None = None,
+        *,
+        durable: bool | str | None = None,
+    ) -> Receipt: ...
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: GuaranteeName | Guarantee = "causal",
         keys: Iterable[str] = (),
         attributes: Mapping[str, Value] | None = None,
         *,
@@ -188,31 +153,30 @@ class Client(Closing):
         `durable` messages, and no others, are stored by repositories: `await receipt.stored()`. `True` finds the stream
         that covers the topic, a string names it, and `None` is `True` on topics that `connect(reliable=...)` names.
         """
-        if (
-            durable
-            or (rank := self._ranks.get(guarantee)) is None
-            or keys
-            or attributes
-            or topic not in self._topics
-            or type(payload) is not bytes
-            or (size := len(payload)) > self._payload_bytes_max
-        ):
+        self._home.check()
+        rank, size = None, 0
+        try:
+            if topic in self._topics and type(payload) is bytes and (size := len(payload)) <= self._payload_bytes_max:
+                rank = self._ranks.get(guarantee)
+        except TypeError:
+            rank = None  # A list, for example, can be looked up nowhere: the checks say what is wrong with it.
+        if rank is None or durable or keys or attributes:
             if not (keys or attributes) and (taken := self.durables.publish_nowait(topic, payload, guarantee, durable)):
                 return taken
             checked = self.checked(topic, payload, guarantee, keys, attributes)
+            check_durable(durable)
             if durable or (durable is None and self.durables.declares(checked[0])):
                 return await self.durables.publish_checked(checked, durable)
             return await self.publish_checked(*checked)
-        machine = self._machine
-        if machine.pending_bytes + size > TURN_BYTES or not self._driver.settle_pending:
+        if self._machine.pending_bytes + size > TURN_BYTES or not self._driver.settle_pending:
             await self._begin_turn()
-        return Receipt(self, topic, machine.publish(topic, payload, rank))
+        return Receipt(self, topic, self._machine.publish(topic, payload, rank))
 
     async def publish_many(
         self,
         topic: str,
         payloads: Iterable[bytes],
-        guarantee: str = "causal",
+        guarantee: GuaranteeName | Guarantee = "causal",
         keys: Iterable[str] = (),
         attributes: Mapping[str, Value] | None = None,
     ) -> Receipt | None:
@@ -222,14 +186,18 @@ class Client(Closing):
         """
         topic, _, rank, checked_keys, attributes = self.checked(topic, b"", guarantee, keys, attributes)
         if self.durables.declares(topic):
+            checked_payloads(payloads)
             return await self.durables.publish_many((topic, b"", rank, checked_keys, attributes), payloads)
+        checked_payloads(payloads)
+        self._home.check()
         machine, driver, payload_bytes_max = self._machine, self._driver, self._payload_bytes_max
         turn_bytes, seq = TURN_BYTES - size_bytes(checked_keys, attributes), 0
         for payload in payloads:
             if type(payload) is not bytes or len(payload) > payload_bytes_max:
                 payload = checked_payload(payload, payload_bytes_max)  # noqa: PLW2901
-            if machine.pending_bytes + len(payload) > turn_bytes or not driver.settle_pending:
+            if self._lost or machine.pending_bytes + len(payload) > turn_bytes or not driver.settle_pending:
                 await self._begin_turn()
+                machine, driver = self._machine, self._driver
             seq = machine.publish(topic, payload, rank, checked_keys, attributes)
         return Receipt(self, topic, seq, attributes or {}) if seq else None
 
@@ -238,25 +206,30 @@ class Client(Closing):
     ) -> int:
         """Publish what is known to be right without waiting for room, and return its number."""
         self._check_open()
+        if self._lost is not None:
+            columns = (keys,) if keys else (), (attributes,) if attributes else ()
+            return self._past.add(make_batch(self.name, self.next_seq, topic, rank, [payload], *columns))
         self._driver.settle_soon()
         return self._machine.publish(topic, payload, rank, keys, attributes)
 
     def publish_batch(self, batch: Batch) -> int:
         """The same for what is a batch already; returns the number of its first message."""
+        if self._lost is not None and self._end is None:
+            return self._past.add(batch)
         self._driver.settle_soon()
         return self._machine.publish_batch(batch)
 
     @property
     def backlog_bytes(self) -> int:
         """How much the broker has not accepted yet."""
-        return self._machine.backlog_bytes
+        return self._machine.backlog_bytes + sum(batch.cost_bytes for batch in self._past.waiting)
 
     async def publish_checked(
         self, topic: str, payload: bytes, rank: int, keys: Keys, attributes: Attributes | None
     ) -> Receipt:
         """Publish what `checked` returned."""
         size = len(payload) + size_bytes(keys, attributes)
-        if self._machine.pending_bytes + size > TURN_BYTES or not self._driver.settle_pending:
+        if self._lost or self._machine.pending_bytes + size > TURN_BYTES or not self._driver.settle_pending:
             await self._begin_turn()
         seq = self._machine.publish(topic, payload, rank, keys, attributes)
         return Receipt(self, topic, seq, attributes or {})
@@ -266,9 +239,7 @@ class Client(Closing):
     ) -> tuple[str, bytes, int, Keys, Attributes | None]:
         """The publication in the types that travel, or the error that says what is wrong with it."""
         self._check_open()
-        rank = self._ranks.get(guarantee)
-        if rank is None:
-            rank = checked_rank(guarantee, self._ranks or RANKS, self.protocol)
+        rank = checked_rank(guarantee, self._ranks or RANKS, self.protocol)
         found = checked_topic(topic, self._topics)
         if self.durables.declares(found):
             del self._topics[found]  # What is there is published as it is.
@@ -280,70 +251,136 @@ class Client(Closing):
         After a turn's worth it is settled at once, and the loop runs: else a publisher that never pauses would fill
         its memory and send nothing.
         """
-        if self._machine.pending_bytes:
-            self._driver.settle_now()
-            await sleep(0)
         backlog_bytes_max = self._settings.backlog_bytes_max
-        if self._machine.backlog_bytes > backlog_bytes_max:
-            await self._acceptance.wait_for_room(backlog_bytes_max)
-        self._check_open()
+        while True:
+            await self._back()
+            if self._machine.pending_bytes:
+                self._driver.settle_now()
+                await sleep(0)
+            if self._unaccepted_bytes() > backlog_bytes_max:
+                await self._acceptance.wait_for_room(backlog_bytes_max)
+            self._check_open()
+            if self._lost is None:
+                break
         self._driver.settle_soon()
 
-    # ---------------------------------------------------------------------------------------------- receipts
+    # --------------------------------------------------------------------------------------------------------- receipts
 
     def level_of(self, seq: int) -> Level:
         """How far publication `seq` is known to have come."""
+        seq = self._past.present(seq)
         level = self._acceptance.level_of(seq)
         machine = self._machine
         return "held" if level == "accepted" and machine.keeps and seq <= machine.held_seq else level
 
     async def wait_accepted(self, seq: int) -> None:
         """Wait until the broker has every publication up to `seq`; raises `Refused` if it declined this one."""
-        self._acceptance.check_not_refused(seq)
-        await self._acceptance.wait_for(seq)
-        self._acceptance.check_not_refused(seq)
+        self._home.check()
+        self._acceptance.check_not_refused(self._past.present(seq))
+        await self._acceptance.wait_for(self._past.present(seq))
+        self._acceptance.check_not_refused(self._past.present(seq))
 
     async def wait_held(self, seq: int) -> None:
         """Wait until publication `seq` survives the loss of as many adjacent brokers as the cluster tolerates."""
         await self.wait_accepted(seq)
+        seq = self._past.present(seq)
         while self._machine.keeps and seq > self._machine.held_seq:
-            self._check_open()
+            await self._back()
+            self._check_known(seq)
             waiter = self._holders.wait(seq)
             self._machine.await_held(self._holders.first)
             self._driver.settle_soon()
             await waiter
 
-    def _on_accepted(self, effect: Accepted) -> None:
-        self._acceptance.advanced(effect.seq)
-        self._holders.wake()
-
     async def wait_confirmed(self, topic: str, seq: int, attributes: Attributes, taken: bool) -> bool:
         """Wait until everybody that publication `seq` was promised to has it, or has `taken` it; has it crossed?"""
-        crossed = await self._request(lambda now: self._machine.confirm(topic, seq, now, attributes, taken))
-        self._acceptance.check_not_refused(seq)
-        return crossed
+        self._home.check()
+        while True:
+            doubt = self._past.doubt_about(self._past.present(seq))
+            if doubt is not None:
+                raise doubt
+            await self._back()
+            number = self._past.present(seq)
+            self._check_known(number)
+            try:
+                crossed = await self._request(partial(self._confirming, topic, number, attributes, taken))
+            except SessionLost:
+                if self._lost is None:
+                    raise
+                continue  # What had never left is asked about in the next session; of the rest nobody will know.
+            self._past.known = max(self._past.known, number)
+            self._acceptance.check_not_refused(number)
+            return crossed
+
+    def _confirming(
+        self, topic: str, seq: int, attributes: Attributes, taken: bool, now: float
+    ) -> tuple[int, list[Effect]]:
+        return self._machine.confirm(topic, seq, now, attributes, taken)
+
+    def _check_known(self, seq: int) -> None:
+        """Raise `SessionLost` if publication `seq` was made in a session that was lost since: nobody here knows it."""
+        loss = self._past.loss_before(seq)
+        if loss is not None:
+            raise loss
 
     def has_crossed(self, seq: int) -> bool:
         """Whether our broker has said that publication `seq` takes no part in the total order of its keys."""
         return seq in self._machine.crossed
-
-    def _hurry(self, seq: int | None) -> None:
-        """Nobody acknowledges every message: a broker that is not asked takes its time."""
-        self._machine.hurry(self._machine.next_seq - 1 if seq is None else seq)
-        self._driver.settle_soon()
 
     async def flush(self) -> None:
         """Wait until everything published so far is accepted.
 
         Raises `Refused` if the broker declined some of it and no earlier flush said so.
         """
-        last = self._machine.next_seq - 1
-        self._machine.hurry(last)
-        self._driver.settle_now()
-        await self._acceptance.wait_for(last)
+        self._home.check()
+        last = self.next_seq - 1
+        if self._lost is None:
+            self._machine.hurry(last)
+            self._driver.settle_now()
+        try:
+            await self._acceptance.wait_for(last)
+        except SessionLost:
+            self._past.unsaid = None
+            raise
+        self._acceptance.check_nothing_in_doubt()
         self._acceptance.check_nothing_refused()
 
-    # ------------------------------------------------------------------------------------------- subscribing
+    # ------------------------------------------------------------------------------------------------------ subscribing
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str,
+        where: str = "",
+        *,
+        slow: Slow | None = None,
+        slow_s: float | None = None,
+        slow_bytes: int | None = None,
+    ) -> Opening[Subscription]: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str,
+        where: str = "",
+        *,
+        durable: str,
+        start: Start | None = None,
+        ack: Literal["auto"] = "auto",
+    ) -> Opening[DurableSubscription]: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str,
+        where: str = "",
+        *,
+        durable: str,
+        start: Start | None = None,
+        ack: Literal["manual"],
+        redeliver: Literal["publisher", "key"] = "publisher",
+        unacked_max: int = UNACKED_USUALLY,
+    ) -> Opening[ManualSubscription]: ...
 
     def subscribe(
         self,
@@ -354,7 +391,7 @@ class Client(Closing):
         slow_s: float | None = None,
         slow_bytes: int | None = None,
         durable: str = "",
-        start: Start = "start",
+        start: Start | None = None,
         **acks: Unpack[AckOptions],
     ) -> Opening[Subscription]:
         """Subscribe to a topic pattern, with a filter on attributes if wanted; await it, or use it with `async with`.
@@ -371,72 +408,78 @@ class Client(Closing):
         A new one begins at the `start` of what is stored, `live`, at a sequence number, or at a time.
         With `ack="manual"` the application acknowledges each one (`redeliver`, `unacked_max`): `ManualSubscription`.
         """
-        check_pattern(pattern)
-        wanted = parse_filter(where) if where else None
-        slowness = checked_slow(slow, slow_s, slow_bytes, bool(durable))
-        if durable or acks:
-            return Opening(lambda: self.durables.subscribe(durable, pattern, where, start, checked_ack(durable, acks)))
-        return Opening(lambda: self.subscribe_as(Subscription(self, str(pattern), where, wanted, slowness)))
+        return self.opening_of(pattern, where, durable, start, (slow, slow_s, slow_bytes), acks)
+
+    def opening_of(
+        self,
+        pattern: str,
+        where: str,
+        durable: str,
+        start: Start | None,
+        slow: tuple[Slow | None, float | None, int | None],
+        acks: AckOptions,
+    ) -> Opening[Subscription]:
+        """What `subscribe` gives, of whichever kind it is; `slow` are its policy, seconds and bytes."""
+        pattern, where = checked_interest(pattern, where)
+        name = "" if durable == "" else subscription_name("subscribe", "durable", durable)
+        settings, slowness = checked_ack(name, acks), checked_slow(*slow, bool(name))
+        if name:
+            begins = begin_of("start" if start is None else start)
+            return Opening(lambda: self.durables.subscribe(name, pattern, where, begins, settings))
+        if start is not None:
+            raise LocalMisuse(
+                f"subscribe(start={start!r}): only a durable subscription has a start: write durable=NAME, too. "
+                "Nothing was begun."
+            )
+        return Opening(lambda: self.subscribe_as(Subscription(self, pattern, where, slowness)))
 
     async def forget_subscription(self, name: str, pattern: str) -> None:
         """End the durable subscription of that name to that pattern for good: nothing is kept for it any more.
 
         Whoever subscribes under the name later begins anew; a name that is not known is no error.
         """
-        await self.durables.forget(name, check_pattern(pattern))
+        name = subscription_name("forget_subscription", "name", name)
+        await self.durables.forget(name, plain(check_pattern(pattern)))
 
     async def subscribe_as(self, subscription: Subscription) -> Subscription:
         """Make this subscription known; it gets what arrives, also before it is confirmed."""
-        pattern, where, spills, slowness = (
-            subscription.pattern,
-            subscription.where,
-            subscription.spills,
-            subscription.slowness,
-        )
-        self._check_open()
+        self._home.check()
+        await self._back()
         # Messages may come before the confirmation: they are the subscription's.
         self._deliveries.add(subscription)
+        subscription.awaits_confirmation = True
         try:
-            await self._request(
-                lambda now: self._machine.subscribe(pattern, where, now, spills, slowness.policy, slowness.seconds)
-            )
+            while True:
+                try:
+                    await self._request(self._subscribing(subscription))
+                    break
+                except SessionLost:
+                    # Of a session that is lost nothing was known everywhere: it is asked for in the next one.
+                    if self._end is not None:
+                        raise
+                    await self._back()
         except asyncio.CancelledError:
             self._withdraw(subscription)
             raise
         except HoldfastError:
             self._forget(subscription)
             raise
+        subscription.awaits_confirmation = False
         return subscription
 
     async def end_subscription(self, subscription: Subscription) -> None:
         """Take a subscription back; see `Subscription.unsubscribe`."""
+        self._home.check()
         request = self._withdraw(subscription)
         if request is not None:
-            await request
-
-    def _withdraw(self, subscription: Subscription) -> asyncio.Future[bool] | None:
-        if subscription.ended or subscription not in self._deliveries:
-            return None
-        self._forget(subscription)
-        return self._unsubscribe(subscription)
-
-    def _unsubscribe(self, subscription: Subscription, too_slow: bool = False) -> asyncio.Future[bool]:
-        pattern, where = subscription.pattern, subscription.where
-        kind = None if subscription.spills else subscription.slowness.policy
-        return self._request(lambda now: self._machine.unsubscribe(pattern, where, now, kind, too_slow))
-
-    def _forget(self, subscription: Subscription) -> None:
-        if subscription in self._deliveries:
-            self._deliveries.remove(subscription)
-            subscription.end(None)
+            try:
+                await request
+            except SessionLost:
+                # The session took the subscription along, and the next one does not have it.
+                if self._lost is None:
+                    raise
 
     # ------------------------------------------------------------------------------ applications that do not read
-
-    def _on_missing(self, effect: Missing) -> None:
-        if effect.only:
-            self._deliveries.skip(effect.only, effect.reason)
-        else:
-            self._deliveries.miss(effect.reason)
 
     def batch_dropped(self, subscription: Subscription, batch: Batch, delivery: Delivery, reason: str) -> None:
         """A subscription has dropped this, of what was delivered; the `reason` is given once for each `Gap`."""
@@ -452,104 +495,6 @@ class Client(Closing):
             self._log.warning("ended", pattern=subscription.pattern, where=subscription.where, reason=str(gap))
             self._deliveries.remove(subscription)
             subscription.end(gap)
+            self._notices.gap(gap)
             if self._end is None and not self._closing:
                 self._unsubscribe(subscription, too_slow=True)
-
-    def _read(self, batch: Batch) -> None:
-        if self._machine.taken(batch) and self._end is None:
-            self._driver.settle_soon()
-
-    def _consumed(self, batch: Batch) -> None:
-        if self._end is None:
-            self._machine.consumed(batch)
-            self._driver.settle_soon()
-
-    # ---------------------------------------------------------------------------------------------- requests
-
-    def _request(self, command: Callable[[float], tuple[int, list[Effect]]]) -> asyncio.Future[bool]:
-        """Give the machine a command; the future ends with its answer."""
-        self._check_open()
-        token, effects = command(monotonic())
-        future = self._requests.add(token)
-        self._driver.carry_out(effects)
-        self._driver.settle_soon()
-        return future
-
-    def _on_failed(self, effect: Failed) -> None:
-        self._requests.failed(effect.token, Refused(effect.reason))
-        if effect.last:
-            self._acceptance.refused(effect.first, effect.last, effect.reason)
-            self._log.warning("publications refused", first=effect.first, last=effect.last, reason=effect.reason)
-
-    # ----------------------------------------------------------------------------------------------- the end
-
-    def _on_ended(self, effect: Ended) -> None:
-        if effect.clean and not in_doubt(self._machine):
-            self._finish(closed(self._machine))
-        elif not self.broker:
-            self._finish(refused(self._machine, shown(self._book.current), effect.reason))
-        else:
-            self._finish(lost(self._machine, f"lost its session at {self.broker}: {effect.reason}"))
-
-    def _on_driver_failed(self, failed: "asyncio.Future[None]") -> None:
-        error = failed.exception()
-        if error is not None:
-            self._finish(lost(self._machine, f"broke down, which is a defect of Holdfast: {error!r}"))
-
-    def _finish(self, end: HoldfastError) -> None:
-        """Nothing more will happen: whoever waits for something learns it."""
-        if self._end is not None:
-            return
-        self._end = end
-        self._ranks = {}
-        fail(self._attachment, end)
-        self._requests.finish(end)
-        self._acceptance.finish(end)
-        self._holders.wake()
-        self.durables.finish(end)
-        self._deliveries.finish(end)
-        if not self._goodbye.done():
-            self._goodbye.set_result(None)
-
-    def _check_open(self) -> None:
-        if self._end is not None:
-            raise self._end
-        if self._closing:
-            raise closed(self._machine)
-
-    async def wait_ended(self) -> None:
-        await asyncio.shield(self._goodbye)
-
-    async def close(self) -> None:
-        """Flush what was published, unsubscribe, say goodbye. Closing again does nothing.
-
-        Raises `SessionLost` if it is not known that the broker has everything, and that what was published durably is
-        stored; `Refused` as `flush` does.
-        """
-        if self._closing:
-            return
-        unstored: HoldfastError | None = None
-        if self._end is None:
-            unstored = await self.durables.close(self._settings.timeout_s)
-            for subscription in self._deliveries:
-                self._withdraw(subscription)
-            self._driver.enter(self._machine.stop)
-            self._closing = True
-            await asyncio.wait({self._goodbye}, timeout=self._settings.timeout_s)
-            if self._end is None:
-                self._finish(
-                    lost(self._machine, f"got no answer from {self.broker} within {self._settings.timeout_s:g} s")
-                )
-        self._closing = True
-        await self._shut()
-        if in_doubt(self._machine):
-            raise self._end or closed(self._machine)
-        self._acceptance.check_nothing_refused()
-        if unstored is not None:
-            raise unstored
-
-    async def _shut(self, linger: bool = True) -> None:
-        self._finish(closed(self._machine))
-        await self._driver.close(linger)
-        if self._trace is not None:
-            self._trace.close()

@@ -20,4 +20,6 @@ class ClientSettings(Struct, frozen=True, kw_only=True):
     """Whether somebody may have published under this name before, at whatever broker."""
     reliable: tuple[str, ...] = ()
     """What is published on topics that these match is durable if nothing else is said."""
+    reconnect_s: float = 0.0
+    """How long to try to come back when a session is lost; 0: not at all."""
     limits: ConnectionLimits = ConnectionLimits()

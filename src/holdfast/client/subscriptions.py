@@ -10,14 +10,16 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from msgspec import Struct
 
+from holdfast.client.arguments import patience
 from holdfast.client.errors import ClientClosed, Gap, SessionLost
+from holdfast.client.homes import Home
+from holdfast.client.internals import PublicMembers
 from holdfast.client.slow import BLOCK, Allowance, Slowness
 from holdfast.model.batches import Batch, Message, make_batch
-from holdfast.model.filters import Filter
 from holdfast.model.identities import name_of
 
 PUBLISHERS_MAX = 10_000
@@ -66,7 +68,7 @@ class Source(Protocol):
     async def end_subscription(self, subscription: "Subscription") -> None: ...
 
 
-class Subscription:
+class Subscription(metaclass=PublicMembers):
     """A confirmed subscription: iterate over it with `async for`.
 
     Any number of tasks may iterate over one subscription, together or one after the other; each message goes to one of
@@ -76,27 +78,33 @@ class Subscription:
     something go that may be missing, and where it has dropped messages that were not read in time (`gap.dropped`).
     """
 
+    _internal: ClassVar[tuple[str, ...]] = (
+        *("__init__", "take_into", "give_back"),
+        *("arrive", "miss", "skip", "lose", "end", "detach", "spills", "awaits_confirmation"),
+    )
+
     spills = False
     """Whether the broker may leave out what is not taken in time: somebody else has it for us."""
+    awaits_confirmation = False
+    """Whether it was asked for, and not every broker concerned has confirmed it."""
 
-    def __init__(
-        self, source: Source, pattern: str, where: str, wanted: Filter | None, slowness: Slowness = BLOCK
-    ) -> None:
+    def __init__(self, source: Source, pattern: str, where: str, slowness: Slowness = BLOCK) -> None:
         self.pattern, self.where, self.slowness = pattern, where, slowness
         self._source = source
         self._allowance = None if slowness.policy == "block" else Allowance(slowness)
         self._slow_timer: asyncio.TimerHandle | None = None
-        self._filters = (wanted,) if wanted is not None else None
-        self.takes_all = wanted is None
         self._ready: list[Message] = []
         self._arrived: deque[tuple[Batch, Delivery]] = deque()
         self._waiters: list[asyncio.Future[None]] = []
+        self._readers = 0
+        """How many tasks wait for a message at this moment, or for their turn to take one."""
         self._taken_bytes = 0
         self._unread: list[Delivery] = []
         """What was taken and the application has yet to get some messages of."""
         self._received: dict[str, int] = {}
         self._end: BaseException | None = None
         self.ended = False
+        self._home = Home(f"the subscription to {pattern!r}")
 
     def __repr__(self) -> str:
         where = f" where {self.where}" if self.where else ""
@@ -109,6 +117,8 @@ class Subscription:
 
     async def __anext__(self) -> Message:
         ready = self._ready
+        if self._readers:
+            await self._give_way()
         while not ready:
             if await self._pause():
                 continue  # Another task that waited may have left some of its batch: that comes first.
@@ -123,7 +133,7 @@ class Subscription:
 
     async def get(self, timeout_s: float | None = None) -> Message:
         """The next message. Raises `TimeoutError` if none comes in time; the subscription goes on."""
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(patience("get", timeout_s)):
             try:
                 return await self.__anext__()
             except StopAsyncIteration:
@@ -181,6 +191,7 @@ class Subscription:
 
     async def _pause(self) -> bool:
         """Let the loop have a turn, or wait for an arrival, if it is time for that; whether it was."""
+        self._home.check()
         if self._taken_bytes >= TURN_BYTES:
             self._taken_bytes = 0
             await asyncio.sleep(0)
@@ -236,17 +247,27 @@ class Subscription:
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self._taken_bytes = 0
+        self._readers += 1
         try:
             await waiter
         finally:
+            self._readers -= 1
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
 
-    # ------------------------------------------------------------------------------------------------ the client
+    async def _give_way(self) -> None:
+        """Other tasks want the next message, too: those that have waited for longer come first.
 
-    def parts_wanted(self, batch: Batch) -> list[Batch]:
-        """What the filter of this subscription lets through."""
-        return batch.matching(self._filters)
+        1. A batch of nine arrives, and three tasks are woken. 2. The first takes a message, and asks for the next one
+        before the others have run. Without this it would find eight that are ready, and take them all.
+        """
+        self._readers += 1
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._readers -= 1
+
+    # ------------------------------------------------------------------------------------------------ the client
 
     def arrive(self, batch: Batch, delivery: Delivery) -> None:
         """Messages for this subscription are here."""
@@ -268,22 +289,26 @@ class Subscription:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def miss(self, reason: str) -> None:
+    def miss(self, reason: str) -> Gap | None:
         """Something may be missing here: whoever reads learns it, once, behind what had arrived, and reads on.
 
         Where nothing has arrived since the last such place, that one says it.
         """
-        if not self.ended:
-            hole = self._last_hole()
-            hole.reason = hole.reason or reason
+        hole = None if self.ended else self._last_hole()
+        if hole is None or hole.reason:
+            return None
+        hole.reason = reason
+        return self._gap_at(hole)
 
-    def skip(self, count: int, reason: str) -> None:
+    def skip(self, count: int, reason: str) -> Gap | None:
         """The broker has dropped so many messages here; 0: some, perhaps."""
         if not count:
-            self.miss(reason)
-        elif not self.ended:
-            hole = self._last_hole()
-            hole.dropped, hole.dropped_because = hole.dropped + count, reason
+            return self.miss(reason)
+        if self.ended:
+            return None
+        hole = self._last_hole()
+        hole.dropped, hole.dropped_because = hole.dropped + count, reason
+        return self._gap_at(hole)
 
     def _last_hole(self) -> Hole:
         """The place in the stream behind all that has arrived."""
@@ -346,10 +371,12 @@ class Subscription:
         )
         self._source.end_slow(self, Gap(sentence, self.pattern, self.where, self._received))
 
-    def lose(self, lost: SessionLost) -> None:
-        """The session is lost: whoever reads learns it behind what had arrived."""
+    def lose(self, lost: SessionLost) -> Gap | None:
+        """The session is lost for good: whoever reads learns it behind what had arrived."""
         sentence = f"{lost}; what the subscription to {self.pattern!r} was owed from here on is missing"
-        self.end(Gap(sentence, self.pattern, self.where, self._received))
+        gap = Gap(sentence, self.pattern, self.where, self._received)
+        self.end(gap)
+        return gap
 
     def end(self, error: BaseException | None) -> None:
         """Nothing more will arrive; what is here can still be read, and takes up no room at the broker any more."""
@@ -359,6 +386,11 @@ class Subscription:
         if self._slow_timer is not None:
             self._slow_timer.cancel()
             self._slow_timer = None
+        self.detach()
+        self._wake()
+
+    def detach(self) -> None:
+        """What has arrived can still be read, and is of no interest any more to the session that brought it."""
         for _, delivery in self._arrived:
             if not isinstance(delivery, Hole):
                 if self._allowance is None:
@@ -369,7 +401,6 @@ class Subscription:
             (batch, delivery if isinstance(delivery, Hole) else Delivery(delivery.batch, 0))
             for batch, delivery in self._arrived
         )
-        self._wake()
 
     async def unsubscribe(self) -> None:
         """End the subscription; returns when every broker concerned knows. Doing it again does nothing."""

@@ -9,15 +9,27 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
+from ssl import SSLContext
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, ClassVar, Literal, Self, TypeVar, Unpack, cast, overload
 
-from holdfast.client.checks import size_bytes
+from holdfast.client.arguments import patience
+from holdfast.client.callback_thread import CallbackThread
+from holdfast.client.checks import check_durable, checked_payloads, size_bytes
 from holdfast.client.connecting import connect
 from holdfast.client.durable import DurableSubscription, Start
 from holdfast.client.errors import ClientClosed
-from holdfast.client.manual import AckOptions, ManualMessage, ManualSubscription
+from holdfast.client.homes import Home
+from holdfast.client.internals import PublicMembers
+from holdfast.client.manual import (
+    UNACKED_USUALLY,
+    AckOptions,
+    HandedMessage,
+    ManualSubscription,
+    SyncManualMessage,
+)
+from holdfast.client.notices import OnConnected, OnDisconnected, OnGap
 from holdfast.client.opening import Opening
 from holdfast.client.receipts import Level
 from holdfast.client.session import Client
@@ -26,8 +38,11 @@ from holdfast.client.sync_receipts import SyncDurableReceipt, SyncReceipt
 from holdfast.model.batches import Attributes, Keys, Message
 from holdfast.model.errors import HoldfastError
 from holdfast.model.filters import Value
+from holdfast.model.guarantees import Guarantee, GuaranteeName
 from holdfast.model.slow_messages import Slow
+from holdfast.protocols.config import LinkConfig
 from holdfast.runtime.process import new_event_loop
+from holdfast.runtime.tracing import RUN, TraceTarget
 
 MESSAGE_BYTES = 32
 """What a message counts for beside its payload."""
@@ -37,17 +52,25 @@ FILL_BYTES = 1 << 18
 """How much an iteration fetches from the loop's thread at a time, if that much has arrived."""
 
 T = TypeVar("T")
+C = TypeVar("C", bound=AbstractAsyncContextManager[Any])
 _Publication = tuple[str, bytes, int, Keys, Attributes | None]
 _Outgoing = tuple[_Publication, str, SyncReceipt]
 """A publication, its stream if it is durable, and its receipt."""
 
 
-class SyncSubscription:
+class SyncSubscription(metaclass=PublicMembers):
     """The blocking counterpart of `Subscription`: iterate with `for`. Threads that share one share its messages."""
+
+    _internal: ClassVar[tuple[str, ...]] = ("__init__",)
 
     def __init__(self, client: "SyncClient", subscription: Subscription) -> None:
         self._client, self._subscription = client, subscription
         self._ready: deque[Message] = deque()
+        self._filling: asyncio.Future[bool] | None = None
+        self._waiting = 0
+        """How many threads wait for messages."""
+        self._told: HoldfastError | None = None
+        """The last error that one of them was told."""
 
     @property
     def pattern(self) -> str:
@@ -70,6 +93,7 @@ class SyncSubscription:
 
     def get(self, timeout_s: float | None = None) -> Message:
         """The next message. Raises `TimeoutError` if none comes in time; the subscription goes on."""
+        timeout_s = patience("get", timeout_s)
         while True:
             try:
                 return self._ready.popleft()
@@ -78,6 +102,30 @@ class SyncSubscription:
                     raise ClientClosed(f"the subscription to {self.pattern!r} has ended: subscribe again") from None
 
     async def _fill(self) -> bool:
+        """Wait until messages are ready, or there will be none; threads that wait together are woken together.
+
+        One of them takes for all: else one thread would have a whole batch, and the others would wait for the next.
+        """
+        if self._ready:
+            return True
+        if self._filling is None or self._filling.done():
+            self._filling = asyncio.ensure_future(self._take())
+        filling = self._filling
+        self._waiting += 1
+        try:
+            return await asyncio.shield(filling)
+        except HoldfastError as error:
+            if error is self._told:
+                return True  # One thread was told of that gap, and the others read on.
+            self._told = error
+            raise
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not filling.done():
+                filling.cancel()
+                self._filling = None
+
+    async def _take(self) -> bool:
         # What is taken is put where every thread finds it, never into an answer that an interrupted one throws away.
         return await self._subscription.take_into(self._ready, FILL_BYTES)
 
@@ -102,6 +150,8 @@ class SyncSubscription:
 class SyncDurableSubscription(SyncSubscription):
     """The blocking counterpart of `DurableSubscription`: known by its name, it goes on where the last one was."""
 
+    _internal: ClassVar[tuple[str, ...]] = ("give_back",)
+
     def __init__(self, client: "SyncClient", subscription: DurableSubscription) -> None:
         super().__init__(client, subscription)
         self._durable = subscription
@@ -121,7 +171,7 @@ class SyncDurableSubscription(SyncSubscription):
         """The sequence number of what was fetched last, at `repository`."""
         return self._durable.position
 
-    async def _fill(self) -> bool:
+    async def _take(self) -> bool:
         # One batch at a time: what lies here is not the application's yet.
         return await self._subscription.take_into(self._ready, 0)
 
@@ -139,22 +189,34 @@ class SyncDurableSubscription(SyncSubscription):
 class SyncManualSubscription(SyncDurableSubscription):
     """The blocking counterpart of `ManualSubscription`: `message.ack()` returns when a repository has stored that."""
 
+    _internal: ClassVar[tuple[str, ...]] = ("ack", "nack")
+
     def __init__(self, client: "SyncClient", subscription: ManualSubscription) -> None:
         super().__init__(client, subscription)
         self._manual = subscription
-        subscription.replies = self
+        subscription.replies, subscription.message_kind = self, SyncManualMessage
 
     @property
     def unacknowledged(self) -> int:
         return self._manual.unacknowledged
 
-    def ack(self, message: ManualMessage, cumulative: bool) -> None:
+    def __iter__(self) -> Iterator[SyncManualMessage]:
+        return self
+
+    def __next__(self) -> SyncManualMessage:
+        return cast("SyncManualMessage", super().__next__())
+
+    def get(self, timeout_s: float | None = None) -> SyncManualMessage:
+        """The next message. Raises `TimeoutError` if none comes in time; the subscription goes on."""
+        return cast("SyncManualMessage", super().get(timeout_s))
+
+    def ack(self, message: HandedMessage, cumulative: bool) -> None:
         async def ack() -> None:
             await self._manual.ack(message, cumulative)
 
         self._client.call(ack)
 
-    def nack(self, message: ManualMessage, delay_s: float) -> None:
+    def nack(self, message: HandedMessage, delay_s: float) -> None:
         async def nack() -> None:
             self._manual.nack(message, delay_s)
 
@@ -165,10 +227,19 @@ class SyncManualSubscription(SyncDurableSubscription):
         self._ready.clear()
 
 
-class SyncClient:
+class SyncClient(metaclass=PublicMembers):
     """A session with a broker, without asyncio. Made by `holdfast.connect_sync`."""
 
-    def __init__(self, opening: Opening[Client]) -> None:
+    _internal: ClassVar[tuple[str, ...]] = (
+        *("__init__", "call", "after_outbox"),
+        *("level_of", "wait_accepted", "wait_held", "wait_confirmed", "has_crossed"),
+    )
+
+    def __init__(
+        self, opening: Opening[Client], comes_back: bool = False, caller: CallbackThread | None = None
+    ) -> None:
+        self._caller = caller
+        self._home = Home("this client")
         self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="holdfast", daemon=True)
         self._closed = False
@@ -186,8 +257,9 @@ class SyncClient:
         self._first_seq: int = self._client.next_seq
         self._taken = self._pumped = 0
         """How many publications went into the outbox, and how many have left it."""
-        self._shared = False
-        """Whether something else than the outbox may take numbers of the session: then they are not known before."""
+        self._shared = comes_back
+        """Whether something else than the outbox may take numbers of the session, or the session may be followed by
+        another one: then they are not known before."""
         self._durables: list[SyncDurableSubscription] = []
         self._streams: dict[str, str] = {}
         self._pump_waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -212,18 +284,44 @@ class SyncClient:
 
     # ------------------------------------------------------------------------------------------------ calls
 
+    @overload
     def publish(
         self,
         topic: str,
         payload: bytes,
-        guarantee: str = "causal",
+        guarantee: GuaranteeName | Guarantee = "causal",
+        keys: Iterable[str] = (),
+        attributes: Mapping[str, Value] | None = None,
+        *,
+        durable: Literal[True] | str,
+    ) -> SyncDurableReceipt: ...
+
+    @overload
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: GuaranteeName | Guarantee = "causal",
+        keys: Iterable[str] = (),
+        attributes: Mapping[str, Value] | None = None,
+        *,
+        durable: bool | str | None = None,
+    ) -> SyncReceipt: ...
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: GuaranteeName | Guarantee = "causal",
         keys: Iterable[str] = (),
         attributes: Mapping[str, Value] | None = None,
         *,
         durable: bool | str | None = None,
     ) -> SyncReceipt:
         """Publish a message; see `Client.publish`. The first durable one to a topic finds out who keeps it."""
+        self._home.check_process()
         publication = self._client.checked(topic, payload, guarantee, keys, attributes)
+        check_durable(durable)
         if durable is None:
             durable = self._client.durables.declares(publication[0])
         stream = self._stream_of(publication[0], durable) if durable else ""
@@ -264,15 +362,51 @@ class SyncClient:
         self,
         topic: str,
         payloads: Iterable[bytes],
-        guarantee: str = "causal",
+        guarantee: GuaranteeName | Guarantee = "causal",
         keys: Iterable[str] = (),
         attributes: Mapping[str, Value] | None = None,
     ) -> SyncReceipt | None:
         """Publish many messages that differ in their payload alone; returns the receipt of the last."""
         receipt = None
+        checked_payloads(payloads)
         for payload in payloads:
             receipt = self.publish(topic, payload, guarantee, keys, attributes)
         return receipt
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str,
+        where: str = "",
+        *,
+        slow: Slow | None = None,
+        slow_s: float | None = None,
+        slow_bytes: int | None = None,
+    ) -> SyncSubscription: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str,
+        where: str = "",
+        *,
+        durable: str,
+        start: Start | None = None,
+        ack: Literal["auto"] = "auto",
+    ) -> SyncDurableSubscription: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str,
+        where: str = "",
+        *,
+        durable: str,
+        start: Start | None = None,
+        ack: Literal["manual"],
+        redeliver: Literal["publisher", "key"] = "publisher",
+        unacked_max: int = UNACKED_USUALLY,
+    ) -> SyncManualSubscription: ...
 
     def subscribe(
         self,
@@ -283,26 +417,21 @@ class SyncClient:
         slow_s: float | None = None,
         slow_bytes: int | None = None,
         durable: str = "",
-        start: Start = "start",
+        start: Start | None = None,
         **acks: Unpack[AckOptions],
     ) -> SyncSubscription:
         """Subscribe, and return when every broker concerned has confirmed; see `Client.subscribe`."""
-        opening = self._client.subscribe(
-            pattern,
-            where,
-            slow=slow,
-            slow_s=slow_s,
-            slow_bytes=slow_bytes,
-            durable=durable,
-            start=start,
-            **acks,
-        )
+        opening = self._client.opening_of(pattern, where, durable, start, (slow, slow_s, slow_bytes), acks)
         if not durable:
             return SyncSubscription(self, self.call(lambda: _opened(opening)))
         self._share()
         opened = self.after_outbox(lambda: _opened(opening))
-        kind = SyncManualSubscription if isinstance(opened, ManualSubscription) else SyncDurableSubscription
-        subscription = kind(self, opened)
+        subscription: SyncDurableSubscription
+        if isinstance(opened, ManualSubscription):
+            subscription = SyncManualSubscription(self, opened)
+        else:
+            assert isinstance(opened, DurableSubscription), "a subscription with a name is durable"
+            subscription = SyncDurableSubscription(self, opened)
         self._durables.append(subscription)
         return subscription
 
@@ -313,7 +442,7 @@ class SyncClient:
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until everything published so far is accepted; see `Client.flush`."""
-        self.after_outbox(self._client.flush, timeout_s)
+        self.after_outbox(self._client.flush, patience("flush", timeout_s))
 
     def level_of(self, seq: int) -> Level:
         return self._client.level_of(seq)
@@ -347,6 +476,7 @@ class SyncClient:
             raise
 
     def _check_open(self) -> None:
+        self._home.check_process()
         if self._closed:
             raise ClientClosed("this client is closed: connect again")
 
@@ -412,6 +542,7 @@ class SyncClient:
         """Flush, unsubscribe, say goodbye; see `Client.close`. Closing again does nothing."""
         if self._closed:
             return
+        self._home.check_process()
         try:
             self.after_outbox(self._close)
         finally:
@@ -428,6 +559,8 @@ class SyncClient:
             self._lock.notify_all()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        if self._caller is not None:
+            self._caller.close()
 
     def __enter__(self) -> Self:
         return self
@@ -449,13 +582,59 @@ def _suppressed_after(error: BaseException | None) -> Iterator[None]:
             raise
 
 
-async def _opened(opening: Opening[Any]) -> Any:
+async def _opened(opening: Opening[C]) -> C:
     return await opening
 
 
-def connect_sync(address: str | Iterable[str], **options: Any) -> SyncClient:
+def connect_sync(
+    address: str | Iterable[str],
+    *,
+    name: str | None = None,
+    cluster: str = "holdfast",
+    trace: TraceTarget | None = None,
+    run: str = RUN,
+    timeout_s: float = 10.0,
+    give_up_s: float = 30.0,
+    backlog_bytes_max: int = 4 << 20,
+    link: LinkConfig | None = None,
+    patient: bool = True,
+    reliable: str | Iterable[str] = (),
+    ssl: SSLContext | None = None,
+    reconnect: bool | float = False,
+    on_connected: OnConnected | None = None,
+    on_disconnected: OnDisconnected | None = None,
+    on_gap: OnGap | None = None,
+) -> SyncClient:
     """Connect without asyncio: `with holdfast.connect_sync("holdfast://127.0.0.1:7400") as client`.
 
     Takes what `connect` takes. The client may be used from several threads; iterating over a subscription blocks.
+    Callbacks (`on_connected`, `on_disconnected`, `on_gap`) are called one after the other in a thread of their own, and
+    may use the client.
     """
-    return SyncClient(connect(address, **options))
+    told: dict[str, Any] = {"on_connected": on_connected, "on_disconnected": on_disconnected, "on_gap": on_gap}
+    wanted = {one: callback for one, callback in told.items() if callable(callback)}
+    caller = CallbackThread() if wanted else None
+    if caller is not None:
+        told |= {one: caller.calling(callback) for one, callback in wanted.items()}
+    try:
+        opening = connect(
+            address,
+            name=name,
+            cluster=cluster,
+            trace=trace,
+            run=run,
+            timeout_s=timeout_s,
+            give_up_s=give_up_s,
+            backlog_bytes_max=backlog_bytes_max,
+            link=link,
+            patient=patient,
+            reliable=reliable,
+            ssl=ssl,
+            reconnect=reconnect,
+            **told,
+        )
+        return SyncClient(opening, bool(reconnect), caller)
+    except BaseException:
+        if caller is not None:
+            caller.close()
+        raise

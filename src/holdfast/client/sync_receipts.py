@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from holdfast.client.arguments import patience
 from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.client.receipts import By, Level, is_by_application
 from holdfast.model.batches import Attributes
@@ -90,7 +91,7 @@ class SyncReceipt(Struct, gc=False, eq=False):
 
     def confirmed(self, timeout_s: float | None = None, by: By = "client") -> "SyncReceipt":
         """Wait until everybody that the message was promised to has it; see `Receipt.confirmed`."""
-        taken = is_by_application(by)
+        taken, timeout_s = is_by_application(by), patience("confirmed", timeout_s)
         if not (self.is_taken if taken else self.is_confirmed):
             self._wait(lambda: self._ask_everybody(taken), timeout_s)
             self.is_confirmed, self.is_taken = True, taken
@@ -100,6 +101,8 @@ class SyncReceipt(Struct, gc=False, eq=False):
         self.found_crossed = await self.client.wait_confirmed(self.topic, self.seq, self.attributes, taken)
 
     def _wait(self, begin: Callable[[], Coroutine[Any, Any, Any]], timeout_s: float | None) -> None:
+        timeout_s = patience("wait", timeout_s)
+
         async def wait() -> None:
             if self.error is not None:
                 raise self.error

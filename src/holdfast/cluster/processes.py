@@ -90,6 +90,7 @@ def broker_settings(
         port=broker.port,
         health_port=broker.health_port,
         addresses={one.name: (one.host, one.port) for one in known},
+        neighbours={one.name: (one.host, one.port) for one in cluster.brokers if one.parent == broker.name},
         edges=edges,
         tolerance=cluster.tolerance,
         join=tuple(one.name for one in known) if heals else (),

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
+from holdfast.client import ConnectionFailed
 from holdfast.cluster.broker_process import ATTACHED, follow_starter
 from holdfast.model.errors import HoldfastError, LocalMisuse
 from holdfast.protocols.narada.participant import Effects
@@ -19,7 +20,7 @@ from holdfast.runtime.exposition import exposition
 from holdfast.runtime.health import Health
 from holdfast.runtime.logs import Log
 from holdfast.runtime.process import tune_collector
-from holdfast.runtime.serving import EXIT_FAILED, EXIT_STOPPED, complainer, main_of, run_server
+from holdfast.runtime.serving import EXIT_FAILED, EXIT_MISUSE, EXIT_STOPPED, complainer, main_of, run_server
 from holdfast.services.lanes import LaneReading, asked_text
 from holdfast.services.repository import RepositoryService, RepositorySettings
 from holdfast.services.repository_metrics import repository_metrics
@@ -83,6 +84,10 @@ async def serve(settings: RepositorySettings, complain: Callable[[str], object])
         log.error("failed", reason=sentence)
         complain(sentence)
         return EXIT_FAILED
+    except ConnectionFailed as error:
+        log.error("failed", reason=str(error))
+        complain(f"{error}.")
+        return EXIT_MISUSE
     except HoldfastError as error:
         log.error("failed", error=error)
         return EXIT_FAILED

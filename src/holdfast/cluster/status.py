@@ -86,23 +86,27 @@ async def broker_status(broker: Broker) -> BrokerStatus:
     """Ask one broker; silence is an answer too."""
     try:
         async with asyncio.timeout(ANSWER_S):
-            said = await _get_json(broker.host, broker.health_port, "/status")
+            said = await get_json(broker.host, broker.health_port, "/status")
     except TimeoutError:
         return _silent(broker, f"no answer within {ANSWER_S:g} s")
     except (OSError, ValueError) as error:
-        return _silent(broker, _reason(error))
+        return _silent(broker, reason_of(error))
     if (name := said.get("name")) != broker.name:
         return _silent(broker, f"port {broker.health_port} answers as {name!r}, which is somebody else")
+    return status_of(broker.name, said.get("parent", broker.parent), broker.address, said)
+
+
+def status_of(name: str, parent: str | None, address: str, said: dict[str, Any]) -> BrokerStatus:
+    """A broker that has answered."""
     clients = tuple(map(str, said.get("clients", ())))
-    parent = said.get("parent", broker.parent)
-    return BrokerStatus(broker.name, parent, broker.address, bool(said.get("ready")), _waiting(said), clients, said)
+    return BrokerStatus(name, parent, address, bool(said.get("ready")), _waiting(said), clients, said)
 
 
 async def health_of(host: str, port: int) -> dict[str, Any]:
     """What whoever answers on that health port says of itself; nothing if nobody does."""
     try:
         async with asyncio.timeout(ANSWER_S):
-            return await _get_json(host, port, "/status")
+            return await get_json(host, port, "/status")
     except (TimeoutError, OSError, ValueError):
         return {}
 
@@ -111,11 +115,11 @@ async def tell(broker: Broker, command: str) -> dict[str, Any]:
     """Give a broker that takes part in experiments a command, such as `/heal`."""
     try:
         async with asyncio.timeout(ANSWER_S):
-            return await _get_json(broker.host, broker.health_port, command, "POST")
+            return await get_json(broker.host, broker.health_port, command, "POST")
     except TimeoutError:
         raise ConfigError(f"broker {broker.name} gave no answer within {ANSWER_S:g} s; is it frozen?") from None
     except (OSError, ValueError) as error:
-        raise ConfigError(f"broker {broker.name} cannot be told so: {_reason(error)}.") from None
+        raise ConfigError(f"broker {broker.name} cannot be told so: {reason_of(error)}.") from None
 
 
 def _waiting(said: dict[str, Any]) -> str:
@@ -130,13 +134,15 @@ def _silent(broker: Broker, reason: str) -> BrokerStatus:
     return BrokerStatus(broker.name, broker.parent, broker.address, ready=False, reason=reason)
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Why a health endpoint gave no answer."""
     if isinstance(error, ConnectionRefusedError):
         return "nobody listens on its health port"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-async def _get_json(host: str, port: int, path: str, method: str = "GET") -> dict[str, Any]:
+async def get_json(host: str, port: int, path: str, method: str = "GET") -> dict[str, Any]:
+    """What a health endpoint answers; raises `OSError` or `ValueError`, with a reason, if it does not."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())

@@ -54,6 +54,8 @@ Attributes = Annotated[dict[str, Value], Meta(max_length=ATTRIBUTES_MAX)]
 # The decoder sees these limits before it makes anything: a small frame cannot become a large batch.
 KeysColumn = Annotated[tuple[Keys, ...], Meta(max_length=BATCH_COUNT_MAX)]
 AttributesColumn = Annotated[tuple[Attributes, ...], Meta(max_length=BATCH_COUNT_MAX)]
+Choice = Sequence[int] | None
+"""Which messages of a batch somebody wants: the places in it, in order, or `None` for all of them."""
 T = TypeVar("T")
 
 
@@ -345,16 +347,25 @@ class Batch(Struct, frozen=True, array_like=True, gc=False, eq=False):
         if len(self.attributes) <= 1:
             return [self] if any_match(filters, self.attributes_of(0)) else []
         self.verify()
-        parts, run_first = [], 0
-        for index, attributes in enumerate(self.attributes):
-            if any_match(filters, attributes):
-                run_first = run_first or self.first + index
-            elif run_first:
-                parts.append(self._cut(run_first, self.first + index - 1))
-                run_first = 0
-        if run_first:
-            parts.append(self._cut(run_first, self.last))
-        return parts
+        return self._chosen([number for number, one in enumerate(self.attributes) if any_match(filters, one)])
+
+    def chosen(self, choice: Choice) -> list["Batch"]:
+        """These of its messages, as few batches as possible."""
+        if choice is None:
+            return [self]
+        if choice:
+            self.verify()
+        return self._chosen(choice)
+
+    def _chosen(self, numbers: Sequence[int]) -> list["Batch"]:
+        """The same of a batch that was verified: a batch for every run of consecutive messages."""
+        runs: list[list[int]] = []
+        for number in numbers:
+            if runs and number == runs[-1][1] + 1:
+                runs[-1][1] = number
+            else:
+                runs.append([number, number])
+        return [self._cut(self.first + first, self.first + last) for first, last in runs]
 
     def wanted_by(self, filters: tuple[Filter, ...] | None) -> bool:
         """Whether some message of the batch gets through some filter."""

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from sys import intern
 from typing import Literal, NamedTuple, NoReturn
+
+from msgspec import Struct
 
 from holdfast.model.errors import FilterError
 
@@ -33,8 +34,7 @@ NUMBER_CHARACTERS_MAX = 64
 _SHOWN_CHARACTERS_MAX = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True, gc=False):
     """`name operator value`."""
 
     name: str
@@ -42,8 +42,7 @@ class Comparison:
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(Struct, frozen=True, gc=False):
     """`name in (values)`, or `not in` when negated."""
 
     name: str
@@ -51,37 +50,32 @@ class Membership:
     negated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(Struct, frozen=True, gc=False):
     """`name startswith start`."""
 
     name: str
     start: str
 
 
-@dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(Struct, frozen=True, gc=False):
     """`exists name`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(Struct, frozen=True, gc=False):
     """`not condition`."""
 
     condition: Condition
 
 
-@dataclass(frozen=True, slots=True)
-class AllOf:
+class AllOf(Struct, frozen=True, gc=False):
     """`condition and condition ...`, two or more, none of them an `AllOf`."""
 
     conditions: tuple[Condition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(Struct, frozen=True, gc=False):
     """`condition or condition ...`, two or more, none of them an `AnyOf`."""
 
     conditions: tuple[Condition, ...]
@@ -99,20 +93,27 @@ class Token(NamedTuple):
     position: int
 
 
+_new_token = tuple.__new__
 _KEYWORDS = frozenset({"and", "or", "not", "in", "startswith", "prefix", "exists"})
 _TRUTH = {"true": True, "false": False}
+_WORDS: dict[str, tuple[str, Value]] = {
+    **{word: (word, word) for word in _KEYWORDS},
+    **{word: ("literal", value) for word, value in _TRUTH.items()},
+}
 _SYMBOLS: dict[str, Operator] = {"=": "=", "==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _MIRRORED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NOT_FINITE = frozenset({"nan", "inf", "infinity"})
 
 _TOKEN = re.compile(
-    r"""  (?P<number> [+-]? (?: [0-9]+ (?: \.[0-9]+ )? | \.[0-9]+ ) (?: [eE][+-]?[0-9]+ )? )
-        | (?P<word> [^\W\d]\w* (?: \.[^\W\d]\w* )* )
-        | (?P<string> ' (?: [^'\\] | \\. )* ' | " (?: [^"\\] | \\. )* " )
-        | (?P<symbol> == | != | <= | >= | [=<>(),] )
+    r"""\s* (?: ( [+-]? (?: [0-9]+ (?: \.[0-9]+ )? | \.[0-9]+ ) (?: [eE][+-]?[0-9]+ )? )
+        | ( [^\W\d]\w* (?: \.[^\W\d]\w* )* )
+        | ( ' (?: [^'\\] | \\. )* ' | " (?: [^"\\] | \\. )* " )
+        | ( == | != | <= | >= | [=<>(),] )
+        | \Z )
     """,
     re.VERBOSE | re.DOTALL,
 )
+_NUMBER, _WORD, _STRING = 1, 2, 3  # the groups of the expression above; the fourth is a symbol
 _SPACE = re.compile(r"\s*")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "r": "\r", "t": "\t"}
@@ -162,30 +163,32 @@ def print_literal(value: Value) -> str:
     return repr(value)
 
 
-def _tokens(text: str) -> Iterator[Token]:
+def _tokens(text: str) -> list[Token]:
     """The text's pieces, and an "end" behind the last."""
-    position = _skip_space(text, 0)
-    while position < len(text):
+    tokens: list[Token] = []
+    position = 0
+    while True:
         found = _TOKEN.match(text, position)
         if found is None:
-            _refuse_character(text, position)
-        piece = found[0]
-        match found.lastgroup:
-            case "number":
-                yield Token("literal", piece, _number(text, position, found.end()), position)
-            case "string":
-                yield Token("literal", piece, _unescaped(text, position, piece), position)
-            case "word":
-                yield _word(piece, position)
-            case _:
-                yield Token(piece, piece, piece, position)
-        position = _skip_space(text, found.end())
-    yield Token("end", "", "", len(text))
-
-
-def _skip_space(text: str, position: int) -> int:
-    found = _SPACE.match(text, position)
-    return found.end() if found else position
+            space = _SPACE.match(text, position)
+            _refuse_character(text, position if space is None else space.end())
+        group = found.lastindex
+        if group is None:
+            tokens.append(_new_token(Token, ("end", "", "", len(text))))
+            return tokens
+        piece, start = found[group], found.start(group)
+        position = found.end()
+        if group == _WORD:
+            piece = intern(piece)  # filters of one application share few names: each is in memory once
+            kind, value = _WORDS.get(piece) or _WORDS.get(piece.lower()) or ("name", piece)
+        elif group == _STRING:
+            kind, value = "literal", _unescaped(text, start, piece) if "\\" in piece else piece[1:-1]
+        elif group == _NUMBER:
+            kind, value = "literal", _number(text, start, position)
+        else:
+            kind = value = piece
+        # Half the price of `Token(...)`: a long filter has thousands of them.
+        tokens.append(_new_token(Token, (kind, piece, value, start)))
 
 
 def _refuse_character(text: str, position: int) -> NoReturn:
@@ -200,13 +203,6 @@ def _refuse_character(text: str, position: int) -> NoReturn:
         text,
         position,
     )
-
-
-def _word(piece: str, position: int) -> Token:
-    lowered = piece.lower()
-    if lowered in _TRUTH:
-        return Token("literal", piece, _TRUTH[lowered], position)
-    return Token(lowered if lowered in _KEYWORDS else "name", piece, piece, position)
 
 
 def _number(text: str, start: int, end: int) -> int | float:
@@ -249,7 +245,7 @@ class _Parser:
             text.encode()
         except UnicodeEncodeError as error:
             raise FilterError("Half a surrogate pair is not a character that can be sent.", text, error.start) from None
-        self.tokens = list(_tokens(text))
+        self.tokens = _tokens(text)
         self.index = 0
         self.depth = 0
         self.terms = 0
@@ -282,7 +278,7 @@ class _Parser:
         return AllOf(tuple(part for c in conditions for part in (c.conditions if isinstance(c, AllOf) else (c,))))
 
     def _condition(self) -> Condition:
-        opening = self._peek
+        opening = self.tokens[self.index]
         if opening.kind not in ("not", "("):
             return self._term()
         self.depth += 1
@@ -304,13 +300,13 @@ class _Parser:
         self.terms += 1
         if self.terms > FILTER_TERMS_MAX:
             self._refuse(f"The filter has more than the {FILTER_TERMS_MAX} terms that are allowed.")
-        first = self._peek
+        first = self.tokens[self.index]
+        if first.kind == "name":
+            self.index += 1
+            return self._term_of(first)
         if first.kind == "exists":
             self._next()
             return Exists(self._name("exists"))
-        if first.kind == "name":
-            self._next()
-            return self._term_of(first)
         if first.kind != "literal":
             self._refuse(f"A condition such as amount > 100 is missing before {_described(first)}.")
         self._next()
@@ -319,6 +315,10 @@ class _Parser:
 
     def _term_of(self, name: Token) -> Condition:
         """The rest of a term that begins with an attribute's name."""
+        behind = self.tokens[self.index]
+        if behind.kind in _SYMBOLS:
+            self.index += 1
+            return self._comparison(name.text, behind, self._literal(behind.text), mirrored=False)
         if self._accept("startswith") or self._accept("prefix"):
             start = self._literal("startswith")
             if not isinstance(start.value, str):
@@ -330,11 +330,10 @@ class _Parser:
             if not self._accept("in"):
                 self._refuse(f"After {_described(name)} and 'not' comes 'in', not {_described(self._peek)}.")
             return Membership(name.text, self._values(), negated=True)
-        operator = self._operator(
+        self._refuse(
             f"After the attribute {_described(name)} comes a comparison, 'in', 'not in' or 'startswith' "
-            "(a flag is compared with true)"
+            f"(a flag is compared with true), not {_described(behind)}."
         )
-        return self._comparison(name.text, operator, self._literal(operator.text), mirrored=False)
 
     def _comparison(self, name: str, operator: Token, literal: Token, *, mirrored: bool) -> Comparison:
         meaning = _SYMBOLS[operator.text]
@@ -363,19 +362,20 @@ class _Parser:
         return self._next().text
 
     def _literal(self, before: str) -> Token:
-        token = self._peek
+        token = self.tokens[self.index]
+        if token.kind == "literal":
+            self.index += 1
+            return token
         if token.kind == "name" and token.text.lower() in _NOT_FINITE:
             self._refuse(f"{token.text} is not a number that can be compared with; write a finite one.")
         if token.kind == "name":
             self._refuse(
                 f"After '{before}' comes a value, not the name {_described(token)}; quote it if it is a string."
             )
-        if token.kind != "literal":
-            self._refuse(
-                f"A value (a number, a quoted string, true or false) is missing after '{before}'; "
-                f"found {_described(token)}."
-            )
-        return self._next()
+        self._refuse(
+            f"A value (a number, a quoted string, true or false) is missing after '{before}'; "
+            f"found {_described(token)}."
+        )
 
     def _operator(self, expectation: str) -> Token:
         if self._peek.kind not in _SYMBOLS:
@@ -391,7 +391,7 @@ class _Parser:
         return self.tokens[self.index - 1]
 
     def _accept(self, kind: str) -> bool:
-        if self._peek.kind != kind:
+        if self.tokens[self.index].kind != kind:
             return False
         self.index += 1
         return True

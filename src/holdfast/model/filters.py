@@ -2,7 +2,9 @@
 
     amount > 100 and region in ('north', 'south') and not customer.name startswith 'test-'
 
-The grammar is in `filter_syntax`. A filter is parsed once, into closures, and then asked often. What it means:
+The grammar is in `filter_syntax`. A filter is parsed once, and compiled into closures when it is first asked: that is
+the plain evaluator. Where many filters wait for one message, a `protocols.predicate_index` finds those to ask; it holds
+the tree of conditions and needs no closures, which are most of what a filter weighs. What a filter means:
 
 - Values are of three kinds: strings, numbers (int and float) and booleans. Numbers are compared by their exact
   numerical value whatever their type; strings are compared by code points; booleans are only equal or unequal.
@@ -18,7 +20,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -42,6 +43,7 @@ from holdfast.model.filter_syntax import (
 )
 
 __all__ = [
+    "COMPARE",
     "FILTERS_REMEMBERED_MAX",
     "FILTER_CHARACTERS_MAX",
     "FILTER_DEPTH_MAX",
@@ -53,9 +55,11 @@ __all__ = [
 
 FILTERS_REMEMBERED_MAX = 256  # parsed filters kept for whoever asks for the same text again
 
+EXPANSION_MAX = 8  # a character is six at most once it is escaped, and a piece of text has a space on either side
+
 Test = Callable[[Mapping[str, Value]], bool]
 
-_COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
+COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -65,17 +69,41 @@ _COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Filter:
-    """A parsed content filter. Two filters are equal when their canonical texts are.
+    """A parsed content filter. Two filters are equal when their canonical texts are."""
 
-    `matches(attributes)` says whether a message with these attributes is wanted. It is the compiled closure itself,
-    not a method around it: it is called for every message and every filter.
-    """
+    __slots__ = ("_canonical", "_matches", "condition", "text")
 
-    text: str = field(compare=False)
-    canonical: str
-    matches: Test = field(compare=False, repr=False)
+    def __init__(self, text: str, condition: Condition) -> None:
+        self.text = text
+        self.condition = condition
+        """What the text writes down."""
+        self._canonical: str | None = None
+        self._matches: Test | None = None
+
+    @property
+    def canonical(self) -> str:
+        """The one text of all filters that differ in spelling alone."""
+        if self._canonical is None:
+            canonical = print_condition(self.condition)
+            self._canonical = self.text if canonical == self.text else canonical
+        return self._canonical
+
+    @property
+    def matches(self) -> Test:
+        """`matches(attributes)` says whether a message with these attributes is wanted."""
+        if self._matches is None:
+            self._matches = _compiled(self.condition)
+        return self._matches
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Filter) and self.canonical == other.canonical)
+
+    def __hash__(self) -> int:
+        return hash(self.canonical)
+
+    def __repr__(self) -> str:
+        return f"Filter(text={self.text!r}, canonical={self.canonical!r})"
 
     def __reduce__(self) -> tuple[Callable[[str], Filter], tuple[str]]:
         # Closures cannot be pickled; the text says it all.
@@ -91,17 +119,16 @@ def parse_filter(text: str) -> Filter:
 
 @lru_cache(maxsize=FILTERS_REMEMBERED_MAX)
 def _parsed(text: str) -> Filter:
-    condition = parse_condition(text)
-    canonical = print_condition(condition)
+    parsed = Filter(text, parse_condition(text))
     # Spacing and escapes can make the canonical text longer than the original. It has to be a legal filter itself.
-    if len(canonical) > FILTER_CHARACTERS_MAX:
+    if len(text) > FILTER_CHARACTERS_MAX // EXPANSION_MAX and len(parsed.canonical) > FILTER_CHARACTERS_MAX:
         raise FilterError(
-            f"The filter is {len(canonical)} characters long once it is evenly spaced; at most "
+            f"The filter is {len(parsed.canonical)} characters long once it is evenly spaced; at most "
             f"{FILTER_CHARACTERS_MAX} are allowed.",
             text,
             len(text),
         )
-    return Filter(text, canonical, _compiled(condition))
+    return parsed
 
 
 def _compiled(condition: Condition) -> Test:
@@ -124,10 +151,10 @@ def _compiled(condition: Condition) -> Test:
 
 def _comparison_test(name: str, symbol: Operator, value: Value) -> Test:
     if isinstance(value, str):
-        return _string_test(name, _COMPARE[symbol], value)
+        return _string_test(name, COMPARE[symbol], value)
     if isinstance(value, bool):
         return _truth_test(name, wanted=value is (symbol == "="))
-    return _number_test(name, _COMPARE[symbol], value)
+    return _number_test(name, COMPARE[symbol], value)
 
 
 def _string_test(name: str, compare: Callable[[Any, Any], bool], literal: str) -> Test:

@@ -1,6 +1,7 @@
 """The four delivery guarantees and how they compare."""
 
 from enum import StrEnum
+from typing import Literal
 
 from holdfast.model.errors import LocalMisuse
 
@@ -18,6 +19,9 @@ class Guarantee(StrEnum):
         """0 for the weakest to 3 for the strongest: what travels on the wire."""
         return RANKS[self]
 
+
+GuaranteeName = Literal["eventual", "fifo", "causal", "total"]
+"""A guarantee as an application writes it; a member of `Guarantee` will do as well."""
 
 GUARANTEES: tuple[Guarantee, ...] = tuple(Guarantee)
 RANKS: dict[str, int] = {guarantee: rank for rank, guarantee in enumerate(GUARANTEES)}

@@ -15,12 +15,14 @@ class Recall(Struct, frozen=True, array_like=True, tag=35, gc=False):
     """What is the highest number that anybody here, or behind the receiver, knows of this publisher's name?
 
     `stride` was drawn by the client. Where it is not certain that nobody else draws numbers under the name now, its
-    edge broker adds it, so that no two sessions use the same.
+    edge broker adds it, so that no two sessions use the same. Up to `used` the client itself has used the numbers, in a
+    session that was lost: the broker that knew may have forgotten.
     """
 
     token: Counter
     publisher: Name
     stride: Stride = 0
+    used: Counter = 0
 
 
 class Recalled(Struct, frozen=True, array_like=True, tag=36, gc=False):

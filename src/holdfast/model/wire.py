@@ -61,12 +61,31 @@ class WireError(PeerViolation):
     """The peer sent bytes that are no frame of ours; the connection cannot go on."""
 
 
+class UnreadableError(WireError):
+    """The bytes came as the peer sent them, with the right checksum, and are no message: the network did not do that.
+
+    Over the next connection the peer would send the same again."""
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
 _raw_decode = _decoder.decode
 _batch_decoder: msgspec.msgpack.Decoder[Batch] = msgspec.msgpack.Decoder(Batch)
 _decode_batch = _batch_decoder.decode
 NO_FRAME = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class _Last:
+    """The small batch that was encoded last, and its bytes: it goes to the next subscriber with another number."""
+
+    __slots__ = ("batch", "body")
+
+    def __init__(self) -> None:
+        self.batch: Batch | None = None
+        self.body = b""
+
+
+_last = _Last()
 
 
 def encode(frame: Frame) -> bytes:
@@ -85,6 +104,8 @@ def pieces(frame: Frame) -> list[bytes]:
         batch_within = carried(message)
         return [head(len(body), crc32(body, _sealed(batch_within)) if batch_within is not None else crc32(body)) + body]
     batch, seq = message.batch, frame.seq
+    if batch is _last.batch:
+        return _numbered(seq, batch, _last.body)
     if len(batch.payloads) >= COPIED_BYTES_MAX:
         return _large(seq, batch)
     if batch.count != 1 or batch.lengths or batch.keys or batch.attributes or batch.crossed:
@@ -92,6 +113,11 @@ def pieces(frame: Frame) -> list[bytes]:
     else:
         # Every message by itself passes here, so what `said` would say of it is written out.
         body = _encode((batch.publisher, batch.first, batch.topic, batch.guarantee, batch.payloads))
+    _last.batch, _last.body = batch, body
+    return _numbered(seq, batch, body)
+
+
+def _numbered(seq: int, batch: Batch, body: bytes) -> list[bytes]:
     check = (batch.checksum or batch.seal(crc32(body))) ^ MARKS[seq]
     size = len(body) + 1
     return [HEAD.pack(size % 3 << 6 | size >> 16, size & 0xFFFF, check, seq) + body]
@@ -219,7 +245,7 @@ def check_form(frame: Frame, said: memoryview) -> None:
             # A memoryview is compared byte by byte, thirty times as slowly.
             same = bytes(said[: len(before)]) == before and bytes(said[len(before) + len(payloads) :]) == behind
         if not same:
-            raise WireError("the peer sent a batch in other bytes than the shortest that say the same")
+            raise UnreadableError("the peer sent a batch in other bytes than the shortest that say the same")
 
 
 def _refuse_altered(size: int) -> NoReturn:
@@ -240,9 +266,16 @@ def measured(high: int, low: int) -> int:
     return size
 
 
-def no_frame(size: int, error: Exception) -> WireError:
-    """What to raise when something raised one of `NO_FRAME` at so many bytes."""
-    return WireError(f"the peer sent {size} bytes that are no Holdfast frame: {error}")
+def no_frame(size: int, error: Exception, meant: bool = False) -> WireError:
+    """What to raise when something raised one of `NO_FRAME` at so many bytes; `meant` if they were not altered."""
+    kind = UnreadableError if meant else WireError
+    return kind(f"the peer sent {size} bytes that are no Holdfast frame: {error}")
+
+
+def is_meant(body: memoryview, check: int) -> bool:
+    """Whether a body that cannot be read has the checksum that its sender gave it."""
+    # That of a publication was compared before it was decoded; what carries a batch beside other things is not known.
+    return bool(body) and (body[0] < LAP or crc32(body) == check)
 
 
 class FrameReader:

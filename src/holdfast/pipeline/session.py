@@ -9,6 +9,7 @@ One session per process: entering the context twice at once gives the same sessi
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -41,7 +42,16 @@ WORKER_ENVIRONMENT = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREAD
 """One thread per Python worker: Spark already runs one worker per core."""
 
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
+_MASTER = re.compile(r"local(-cluster)?(\[.*\])?|yarn|(spark|k8s|mesos)://.+")
 _depth = 0
+
+
+def check_master(master: str) -> None:
+    """Raise `ConfigError` for what Java would answer with a page of its own."""
+    if not _MASTER.fullmatch(master):
+        raise ConfigError(
+            f"--master {master!r} is no place for Spark; write local[*] for this machine, or spark://host:7077."
+        )
 
 
 @contextmanager
@@ -58,6 +68,7 @@ def spark_session(
     `quick` compiles less, which starts a third faster and is right for jobs of seconds. `memory` (as in `4g`) is the
     heap of the driver, by default a third of the machine's between 1 and 8 GiB. `settings` has the last word.
     """
+    check_master(master)
     global _depth  # noqa: PLW0603  # A process has one Spark, and this is how often it was opened.
     if _depth:
         _depth += 1

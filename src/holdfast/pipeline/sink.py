@@ -77,7 +77,7 @@ class Publications:
         if not address:
             raise LogError("say where to publish: the option address, such as holdfast://127.0.0.1:7400.")
         self._address, self._cluster = address, options.get("cluster", CLUSTER)
-        self._guarantee = check_guarantee(options.get("guarantee", "causal")).value
+        self._guarantee = check_guarantee(options.get("guarantee", "causal"))
         self.prefix = options.get("publisher", "spark")
         self._durable = options.get("durable", "false").lower() == "true"
         self._order = [name.strip() for name in options.get("orderBy", "").split(",") if name.strip()]

@@ -11,6 +11,7 @@ consumed take up the link's window, and then the broker waits, or does what the 
 
 from collections import deque
 from collections.abc import Callable
+from random import Random
 
 from msgspec.structs import replace
 
@@ -39,7 +40,7 @@ from holdfast.model.receipt_messages import CLEAN, Finding
 from holdfast.model.slow_messages import SLOW_S, Skipped, Slow
 from holdfast.model.trace import CROSSED
 from holdfast.protocols.client_hub import ClientHub
-from holdfast.protocols.config import ClientConfig
+from holdfast.protocols.config import ClientConfig, LinkConfig
 from holdfast.protocols.crossed import CrossedNumbers
 from holdfast.protocols.holes import HolesHeard, over
 from holdfast.protocols.hub import ACK_TIMER, BEAT_TIMER
@@ -68,14 +69,16 @@ GIVE_UP_TIMER = "give-up"
 class ClientNode:
     """One client session. See `protocols.node.ClientCommands` for its commands."""
 
-    def __init__(self, config: ClientConfig, incarnation: int) -> None:
+    def __init__(self, config: ClientConfig, incarnation: int, chance: Random | None = None) -> None:
+        """Without `chance` attempts to connect again are not spread over time."""
         self.name, self.config = config.name, config
         self._broker = config.broker
         """The name under which our driver knows the broker that has our session."""
         self._hub = ClientHub(self, config.name, "client", config.cluster, config.link, incarnation)
         self.numbers_known = True
         """Whether what was published under this name before is counted; else it may be less than our numbers say."""
-        self._hub.may_begin = self._numbering
+        self._hub.may_begin, self._hub.link_at = self._numbering, self._link_at
+        self._hub.chance = chance
         self.next_seq = 1
         self.accepted_seq = 0
         self.attached, self.taken_by = False, ""
@@ -103,6 +106,7 @@ class ClientNode:
         self._now = 0.0
         self._stopping = False
         self._ended = False
+        self._unsent_at_end: list[Batch] = []
 
     # ------------------------------------------------------------------------------------------------- commands
 
@@ -242,15 +246,15 @@ class ClientNode:
         about = (topic, self.name, seq, now, attributes, taken)
         return self._request("confirm", topic, str(seq), lambda token: self._published_at.question(token, *about), now)
 
-    def recall(self, now: float) -> tuple[int, Effects]:
+    def recall(self, now: float, used: int = 0) -> tuple[int, Effects]:
         """Go on behind whatever was published under this name, wherever that was; `Completed(token)` when it is known.
 
-        Nothing may be published before that.
+        Nothing may be published before that. An earlier session of the same application has used numbers up to `used`.
         """
         self._check_open("publish")
         if self.accepted_seq + 1 != self.next_seq:
             raise LocalMisuse(f"client {self.name} has published already: it is too late to ask for its numbers")
-        return self._request("recall", "", "", lambda token: Recall(token, self.name, self.config.stride), now)
+        return self._request("recall", "", "", lambda token: Recall(token, self.name, self.config.stride, used), now)
 
     def _request(
         self, verb: str, pattern: str, where: str, make: Callable[[int], SessionMessage], now: float
@@ -400,6 +404,10 @@ class ClientNode:
         out.append(Attached(said.node, said.protocol, said.guarantees, said.payload_bytes_max))
         self._accept(link)
 
+    def _link_at(self, tolerance: int) -> LinkConfig:
+        steady = self.config.steady
+        return self.config.link if steady is None or tolerance else steady
+
     def _numbering(self, published: int) -> bool:
         """A new session goes on after what was published under its name; it may not repeat a number."""
         self.numbers_known = self._hub.said is None or self._hub.said.exact
@@ -424,6 +432,7 @@ class ClientNode:
     def link_ended(self, link: Link, reason: str) -> None:
         self._ended, self.attached, self.taken_by = True, False, self._hub.taken_by
         self._close_run()
+        self._unsent_at_end = self._never_on(link)
         self._requests.clear()
         if not self._stopping:
             broker = self._hub.said.node if self._hub.said is not None else link.peer
@@ -432,6 +441,15 @@ class ClientNode:
         self._hub.out.append(Ended(self._stopping and self.accepted_seq + 1 == self.next_seq, reason))
         if self._stopping:
             self._hub.out.append(Report("stopped"))
+
+    def _never_on(self, link: Link) -> list[Batch]:
+        """Publications that wait for credit or for a connection, and have never left on that link."""
+        never = (item.message for item in link.waiting if item.seq > link.transmitted)
+        return [message.batch for message in never if isinstance(message, Publish)]
+
+    def never_sent(self) -> list[Batch]:
+        """Of a session that has ended, the publications that surely no broker has: they have never left."""
+        return [*self._unsent_at_end, *self._batches]
 
     def link_levels(self, link: Link, levels: Levels) -> None:
         """A client that stays with its broker keeps nothing for others."""
@@ -507,11 +525,11 @@ class ClientNode:
     def _hand_over(self, link: Link, message: Publish, batch: Batch) -> None:
         """Deliver what the application wants of a batch that came in this message."""
         try:
-            filters = self._table.route(batch.topic).get(self.name, ())
+            choice = self._table.choice(self.name, batch)
         except TopicError as error:
             self._hub.consumed(link, message)
             raise PeerViolation(f"{link.peer} sent a batch of {batch.publisher} that cannot be: {error}") from None
-        parts = batch.matching(filters)
+        parts = batch.chosen(choice)
         if not parts:
             self._hub.consumed(link, message)
             return

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 SUBSCRIPTIONS_MAX = 10_000
+SESSIONS_MAX = 10_000
 DEGREE_MAX_LEAST = 3
 """A parent and two children: with fewer neighbours a tree is a chain."""
 
@@ -39,7 +40,8 @@ class BrokerConfig(Struct, frozen=True):
     """How long a client that lost its connection may take to return to its session."""
     stall_s: float = 30.0
     """How long a client may leave a full buffer untouched before its session is ended."""
-    sessions_max: int = 10_000
+    sessions_max: int = SESSIONS_MAX
+    """How many sessions a broker has at a time; more are refused."""
     subscriptions_max: int = SUBSCRIPTIONS_MAX
     """How many subscriptions a client may have at a time."""
     subscription_characters_max: int = 1 << 20
@@ -93,6 +95,9 @@ class ClientConfig(Struct, frozen=True):
     broker: str = "broker"
     cluster: str = "holdfast"
     link: LinkConfig = LinkConfig()
+    steady: LinkConfig | None = None
+    """The link with a broker that tolerates no loss, if it is to be another one: nobody else could take the client in,
+    so the silence of that broker need not be noticed at once."""
     move_s: float = 0.05
     """How long to try to return to its broker before another one is asked."""
     give_up_s: float = 30.0

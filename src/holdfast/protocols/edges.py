@@ -183,6 +183,11 @@ class EdgeBroker(ABC):
     def turn_away(self, hello: Hello) -> Refusal | None:
         return self.hub.turn_away(hello)
 
+    def throw_out(self, peer: str, reason: str, now: float) -> Effects:
+        self._now = now
+        self.hub.throw_out(peer, reason)
+        return self.hub.take()
+
     @abstractmethod
     def _is_broker(self, name: str) -> bool:
         """Whether that is the name of a broker, as far as this one knows."""
@@ -221,7 +226,7 @@ class EdgeBroker(ABC):
 
     def _brokers(self) -> Iterable[str]:
         """Whom to tell of our clients' sessions."""
-        return [link.peer for link in self.hub.links.values() if link.kind == "broker"]
+        return list(self.hub.links.brokers)
 
     def link_levels(self, link: Link, levels: Levels) -> None:  # noqa: B027 - most protocols have no use for it
         """Without repairs nobody needs to know."""
@@ -264,7 +269,7 @@ class EdgeBroker(ABC):
             taken = self._accepted(link.peer, message)
         elif isinstance(message, Recall):
             # A client asks for itself, whatever it says.
-            self._recall(link.peer, Recall(message.token, link.peer, message.stride))
+            self._recall(link.peer, Recall(message.token, link.peer, message.stride, message.used))
             taken = None
         elif isinstance(message, Subscribe | Unsubscribe | Confirm):
             problem = self.allowances.problem_with(link.peer, message)
@@ -288,6 +293,8 @@ class EdgeBroker(ABC):
         last = self.publishers.last(name_of(peer))
         if is_tagged(peer):
             last = last or min(self.names.highest(peer) + recall.stride, SEQ_MAX)
+        last = min(max(last, recall.used), SEQ_MAX)
+        if is_tagged(peer) or recall.used:
             self.publishers.note(peer, last)
         self._send(peer, Recalled(recall.token, last, not is_tagged(peer)))
 

@@ -34,17 +34,20 @@ from holdfast.model.messages import (
     SessionMessage,
     Welcome,
 )
+from holdfast.protocols.by_kind import ByKind
 from holdfast.protocols.config import LinkConfig
 from holdfast.protocols.hub_owner import Owner
 from holdfast.protocols.links import Link, LinkError, LinkState
 from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effects, Report, Send, SetTimer
 
-ENDING = ("excluded", "moved", "late", "elsewhere", "apart", "unknown-session", "taken")
+ENDING = ("excluded", "moved", "late", "elsewhere", "apart", "unknown-session", "taken", "misuse")
 """Refusals that may come in the middle of a session."""
 ACK_TIMER = "acks"
 BEAT_TIMER = "heartbeat"
 REDIAL_TIMER = "redial:"
 ENDED_MAX = 1024
+HELLO_DOUBLINGS_MAX = 4
+"""How often a client doubles its patience with a broker that does not answer its hello."""
 READY_SOON_S = 0.05
 """A broker that is told to come back later does so within this time, however often it is told."""
 
@@ -55,7 +58,7 @@ class Hub:
     def __init__(self, owner: Owner, name: str, kind: Kind, cluster: str, config: LinkConfig, incarnation: int) -> None:
         self.owner, self.name, self.kind, self.cluster, self.config = owner, name, kind, cluster, config
         self.incarnation = incarnation
-        self.links: dict[str, Link] = {}
+        self.links: ByKind[Link] = ByKind()
         self.out: Effects = []
         self.congested: set[str] = set()
         self._overfull: set[str] = set()
@@ -247,8 +250,12 @@ class Hub:
             self.owner.link_closed(link)
 
     def _redial(self, link: Link) -> None:
-        self.out.append(SetTimer(REDIAL_TIMER + link.peer, link.redial_s))
+        self.out.append(SetTimer(REDIAL_TIMER + link.peer, self._spread(link.redial_s)))
         link.redial_s = min(2 * link.redial_s, self.config.redial_max_s)
+
+    def _spread(self, wait_s: float) -> float:
+        """The wait before an attempt, with chance where there is some."""
+        return wait_s
 
     def _ask_again(self, link: Link) -> None:
         """The peer is there and will be ready soon. A child does not lose patience: it may have a deep tree below it.
@@ -282,9 +289,17 @@ class Hub:
         reason = str(violation)
         self.out.append(Report("violation", peer=link.peer, detail=reason))
         if link.kind == "client" and not isinstance(violation, LinkError):
-            self.end(link.peer, reason[:REASON_CHARACTERS_MAX])
+            # Not a goodbye: a client whose broker leaves tries the next one, and would say the same there.
+            refusal = Refusal("misuse", reason[:REASON_CHARACTERS_MAX])
+            self.end(link.peer, refusal.reason, refusal=refusal)
         else:
             self._drop(link, reason)
+
+    def throw_out(self, peer: str, reason: str) -> None:
+        """A client said what nobody can read, and would say it again over the next connection."""
+        link = self.links.get(peer)
+        if link is not None and link.kind == "client":
+            self._violated(link, PeerViolation(reason))
 
     def _on_frame(self, link: Link, frame: Frame, now: float) -> None:
         if isinstance(frame, Data):
@@ -489,7 +504,8 @@ class Hub:
     # ----------------------------------------------------------------------------------------------- housekeeping
 
     def _transmit(self, link: Link, frames: list[Frame]) -> None:
-        self.out += [Send(link.peer, frame) for frame in frames]
+        if frames:
+            self.out += [Send(link.peer, frame) for frame in frames]
         if link.peer in self.congested and 2 * link.backlog_bytes <= self.config.backlog_bytes_max:
             self._relieve(link.peer)
 
@@ -507,14 +523,36 @@ class Hub:
         self.peer_down(link.peer)
 
     def _beat(self, now: float) -> None:
+        """Give up silent connections, and ask for signs of life.
+
+        Clients ask their broker at every beat of their own, and are thousands. So a broker asks a client only after
+        half of the silence that it allows: until then the client's own questions are a sign of life.
+        """
+        silence_s = self.config.silence_s
         for link in list(self.links.values()):
             if link.state is LinkState.CLOSED:
                 continue
-            if now - link.heard_at >= self.config.silence_s:
-                link.fell_silent = True
-                self._drop(link, f"{link.peer} has been silent for {now - link.heard_at:.1f} s")
-            elif link.state is LinkState.OPEN:
+            silent_s = now - link.heard_at
+            if silent_s >= silence_s:
+                if silent_s >= self._patience_s(link):
+                    self._fell_silent(link, silent_s)
+            elif link.state is LinkState.OPEN and (link.kind == "broker" or 2 * silent_s >= silence_s):
                 self.ask(link.peer)
+
+    def _patience_s(self, link: Link) -> float:
+        """How long a peer may say nothing. The answer to a client's hello may take longer with every attempt.
+
+        1. Thousands of clients say hello at once, and their broker takes longer than a silence to answer them all.
+        2. Those that have waited for a silence say hello anew, and the broker answers the hellos of connections that
+        are closed already. 3. With the same patience as before the broker never gets to the end of the queue.
+        """
+        doublings = min(link.unanswered, HELLO_DOUBLINGS_MAX) if self.kind == "client" and not link.is_open else 0
+        return self.config.silence_s * 2.0**doublings
+
+    def _fell_silent(self, link: Link, silent_s: float) -> None:
+        link.fell_silent = True
+        link.unanswered += not link.is_open
+        self._drop(link, f"{link.peer} has been silent for {silent_s:.1f} s")
 
     def close_all(self, reason: str) -> None:
         """Say goodbye on every link: the node leaves."""
@@ -528,11 +566,10 @@ class Hub:
 
     def waiting_for(self) -> list[str]:
         """In words, whose credit something waits for. What waits for a connection counts when it is too much."""
-        return [
-            f"credit from {peer}"
-            for peer, link in sorted(self.links.items())
-            if peer in self.congested or (link.is_open and link.waiting)
+        waiting = [
+            peer for peer, link in self.links.items() if peer in self.congested or (link.is_open and link.waiting)
         ]
+        return [f"credit from {peer}" for peer in sorted(waiting)]
 
     def check_invariants(self) -> None:
         for link in self.links.values():

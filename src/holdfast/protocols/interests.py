@@ -12,6 +12,7 @@ published anywhere from then on. Taking back works alike.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from holdfast.model.batches import Batch
 from holdfast.model.messages import (
     Interest,
     Interests,
@@ -22,7 +23,7 @@ from holdfast.model.messages import (
     UnsubscribeAck,
 )
 from holdfast.model.topics import EVERYTHING
-from holdfast.protocols.routing import Route, RoutingTable
+from holdfast.protocols.routing import RoutingTable, Takers
 
 ALL = (EVERYTHING, "")
 """What is asked for on behalf of those out of reach, too: they may have been answered long ago."""
@@ -150,22 +151,22 @@ class InterestMap:
                 found.append(interest)
         return tuple(sorted(found))
 
-    def confirmed_route(self) -> Callable[[str], Route]:
-        """Who wants a topic, apart from subscriptions that are new and not answered yet: those are owed nothing."""
+    def confirmed_takers(self) -> Callable[[Batch], Takers]:
+        """Who wants some of a batch, apart from new subscriptions that are not answered yet: those are owed nothing."""
         waiting = self._awaited()
         if not waiting:
-            return self.table.route
+            return self.table.takers
         rest = RoutingTable()
         for source, interests in waiting.items():
             for interest in self.table.interests(source):
                 if interest not in interests:
                     rest.add(*interest, source)
 
-        def route(topic: str) -> Route:
-            others = {peer: filters for peer, filters in self.table.route(topic).items() if peer not in waiting}
-            return others | rest.route(topic)
+        def takers(batch: Batch) -> Takers:
+            others = {peer: choice for peer, choice in self.table.takers(batch).items() if peer not in waiting}
+            return {**others, **rest.takers(batch)}
 
-        return route
+        return takers
 
     # --------------------------------------------------------------------------------------------------- repairs
 

@@ -104,6 +104,7 @@ class Link:
         "spoke_at",
         "state",
         "transmitted",
+        "unanswered",
         "waiting",
     )
 
@@ -124,6 +125,8 @@ class Link:
         self.redial_s = config.redial_s
         self.fell_silent = False
         """Whether nobody has closed the last connection: it brought nothing any more, and was given up."""
+        self.unanswered = 0
+        """How many hellos in a row were not answered in time."""
 
     @property
     def is_open(self) -> bool:
@@ -341,7 +344,7 @@ class Link:
                 f"and {self.queued} were sent"
             )
         self.state = LinkState.OPEN
-        self.resumable, self.fell_silent = True, False
+        self.resumable, self.fell_silent, self.unanswered = True, False, 0
         self.redial_s = self.config.redial_s
         self._wait_again()
         while self.waiting and self.waiting[0].seq <= received:

@@ -27,6 +27,7 @@ from holdfast.model.messages import (
     Unsubscribe,
 )
 from holdfast.model.metadata import thesis_bytes, wire_bytes
+from holdfast.model.plurals import counted
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
@@ -271,17 +272,17 @@ class MeshBroker(EdgeBroker):
 
     def targets(self, topic: str) -> list[str]:
         """The other members that have clients for the topic, whatever their filters."""
-        return [name for name in self.groups.route(topic) if name != self.name]
+        return [name for name in self.groups.destinations(topic) if name != self.name]
 
     def _deliver_here(self, batch: Batch) -> None:
-        for client, filters in self.clients.route(batch.topic).items():
-            parts = batch.matching(filters)
-            if parts and not self.slow_readers.leaves_out(client, batch):
-                for part in parts:
-                    self._send(client, Publish(part))
+        for client, choice in self.clients.takers(batch).items():
+            if self.slow_readers.leaves_out(client, batch):
+                continue
+            for part in batch.chosen(choice):
+                self._send(client, Publish(part))
 
     def _confirm(self, peer: str, confirm: Confirm) -> None:
-        behind = list(self.clients.route(confirm.topic))
+        behind = self.clients.destinations(confirm.topic)
         if peer not in self.members:
             behind += self.targets(confirm.topic)
         self.confirmations.begin(peer, confirm, behind)
@@ -312,7 +313,10 @@ class MeshBroker(EdgeBroker):
             assert peer not in self.hub.links, f"messages are kept for {peer}, who is there"
 
     def waiting_for(self) -> list[str]:
-        reasons = [f"{peer} to dial, with {len(kept)} messages for it" for peer, kept in sorted(self._unsent.items())]
+        reasons = [
+            f"{peer} to dial, with {counted(len(kept), 'message')} for it"
+            for peer, kept in sorted(self._unsent.items())
+        ]
         reasons += [f"a place in the roster for {peer}" for peer in sorted(self._sponsored)]
         reasons += [f"the roster that {peer} has" for peer in sorted(self._asking)]
         reasons += self.hub.waiting_for()

@@ -13,6 +13,8 @@ breaks before it is: the contact may have taken us in, and whoever began anew th
 While a client is away nothing changes in what it keeps: what it publishes waits. So it says the same to every contact.
 """
 
+from random import Random
+
 from msgspec.structs import replace
 
 from holdfast.model.batches import Batch
@@ -58,8 +60,8 @@ SLEEP_BEATS = 3
 class MovingClient(ClientNode):
     """A client session that may move from broker to broker."""
 
-    def __init__(self, config: ClientConfig, incarnation: int) -> None:
-        super().__init__(config, incarnation)
+    def __init__(self, config: ClientConfig, incarnation: int, chance: Random | None = None) -> None:
+        super().__init__(config, incarnation, chance)
         self._incarnation = incarnation
         self._log: ClientLog | None = None
         self._processed: dict[str, int] = {}
@@ -96,6 +98,13 @@ class MovingClient(ClientNode):
         That is what a client need not keep: whoever would need it has it, whichever brokers are lost."""
 
     # --------------------------------------------------------------------------------------------------- sending
+
+    def _never_on(self, link: Link) -> list[Batch]:
+        # What is kept for repairs may have left on an earlier link: only what was held back never has.
+        return super()._never_on(link) if self._log is None else []
+
+    def never_sent(self) -> list[Batch]:
+        return [*self._unsent_at_end, *self._unsent, *self._batches]
 
     def _held_back(self) -> bool:
         """Nothing goes ahead of `Join`; whether there will be one, the first broker says that welcomes us."""
@@ -404,7 +413,7 @@ class MovingClient(ClientNode):
         """Whoever has not run for a while has heard nothing, whatever was said: that silence was its own."""
         slept_s = now - self._beat_at if self._beat_at else 0.0
         self._beat_at = now
-        if slept_s >= SLEEP_BEATS * self.config.link.heartbeat_s:
+        if slept_s >= SLEEP_BEATS * self._hub.config.heartbeat_s:
             for link in self._hub.links.values():
                 link.heard_at = now
 
@@ -464,8 +473,8 @@ class MovingClient(ClientNode):
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
         ours = link.peer == self._broker and self._old is None
-        if refusal.code in ("late", "taken") or (refusal.code == "excluded" and ours):
-            # What passed meanwhile is gone for us: going on would hide a gap.
+        if refusal.code in ("late", "taken", "misuse") or (refusal.code == "excluded" and ours):
+            # What passed meanwhile is gone for us: going on would hide a gap. And whoever throws us out says why.
             self._end(refusal.reason)
         elif self._log is not None and not ours:
             self._go_back(link)

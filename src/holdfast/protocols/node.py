@@ -253,6 +253,15 @@ class Retiring(Protocol):
     def leave(self, now: float) -> Effects: ...
 
 
+@runtime_checkable
+class Evictor(Protocol):
+    """A node with clients, which lose their session when they say what nobody can read."""
+
+    def throw_out(self, peer: str, reason: str, now: float) -> Effects:
+        """A client said what nobody can read: its session ends, and it is told why. Nothing happens to a broker."""
+        ...
+
+
 class BrokerNode(Node, Protocol):
     """A broker: the side of the interface that a cluster sees."""
 

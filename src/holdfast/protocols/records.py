@@ -1,6 +1,7 @@
 """A record of the stability log, and what is known of one link's positions: see `protocols.stability`."""
 
 from collections import deque
+from collections.abc import Iterator, Mapping
 
 from holdfast.model.batches import Batch
 from holdfast.model.messages import Levels
@@ -10,6 +11,37 @@ UNPLACED = -1
 """The number of a record whose place in the processing order is not known."""
 
 
+class Checklist:
+    """Many positions of a record, each of which is looked at until it is reached, and never again.
+
+    1. A record goes to a thousand clients, which acknowledge it one after the other. 2. At each acknowledgement the log
+    asks whether all have. 3. If it began with the first position each time, it would look at half a million of them.
+    """
+
+    __slots__ = ("_awaited", "_positions", "_rest", "_size", "visits")
+
+    def __init__(self, positions: dict[str, int]) -> None:
+        self._positions, self._size = positions, -1
+        self._rest: Iterator[tuple[str, int]] = iter(())
+        self._awaited: tuple[str, int] | None = None
+        self.visits = 0
+        """How many positions were looked at."""
+
+    def is_done(self, flows: Mapping[str, "Flow"], level: int) -> bool:
+        """Whether every peer has said that level of its position. What a peer has said it never takes back."""
+        if self._size != len(self._positions):
+            self._size, self._rest, self._awaited = len(self._positions), iter(self._positions.items()), None
+        awaited = self._awaited or next(self._rest, None)
+        while awaited is not None:
+            self.visits += 1
+            if flows[awaited[0]].acked[level] < awaited[1]:
+                self._awaited = awaited
+                return False
+            awaited = next(self._rest, None)
+        self._awaited = None
+        return True
+
+
 class Record:
     """A batch that was processed here, where it came from and where it went."""
 
@@ -17,12 +49,14 @@ class Record:
         "asked",
         "batch",
         "copies",
+        "everywhere",
         "first_place",
         "ins",
         "last_place",
         "number",
         "order",
         "outs",
+        "passed_on",
         "pending",
         "places",
         "received_from",
@@ -51,6 +85,10 @@ class Record:
         """Those from whom only the request has come, not the record itself."""
         self.requested_from = ""
         """Whom a relabelled record is owed to although only its request has gone by on that link."""
+        self.passed_on: Checklist | None = None
+        """How far those that it went to have been found to have processed it, if they are many."""
+        self.everywhere: Checklist | None = None
+        """The same for the highest level of stability."""
 
     @property
     def record_id(self) -> RecordId:
@@ -73,10 +111,24 @@ class Record:
 class Flow:
     """One link's positions in both directions, and what the peer has said of them."""
 
-    __slots__ = ("acked", "begun", "begun_before", "came", "marked", "merging", "received", "said", "sent", "went")
+    __slots__ = (
+        "acked",
+        "begun",
+        "begun_before",
+        "came",
+        "marked",
+        "merging",
+        "received",
+        "said",
+        "sent",
+        "serial",
+        "went",
+    )
 
-    def __init__(self, levels: int, sent: int = 0, received: int = 0) -> None:
+    def __init__(self, levels: int, sent: int = 0, received: int = 0, serial: int = 0) -> None:
         self.sent, self.received = sent, received
+        self.serial = serial
+        """Its place among the flows of the log."""
         self.acked = [0] * (levels + 1)
         self.marked = [0] * (levels + 1)
         self.said: Levels | None = None

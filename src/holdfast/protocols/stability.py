@@ -26,7 +26,10 @@ from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Levels
 from holdfast.protocols.log_index import LogIndex, walk
-from holdfast.protocols.records import UNPLACED, Flow, Record, RecordId
+from holdfast.protocols.records import UNPLACED, Checklist, Flow, Record, RecordId
+
+MANY_OUTS = 8
+"""To how many peers a record goes before it is worth remembering which of them were asked about it."""
 
 
 class StabilityLog:
@@ -53,6 +56,11 @@ class StabilityLog:
         """How many places of the log were forgotten."""
         self._index: LogIndex | None = None
         """Of a log that is not plain, unless it has to be built anew."""
+        self._touched: dict[str, None] = {}
+        """Of a plain log, the peers of whom there may be something new to tell."""
+        self._linked = 0
+        self.visits = 0
+        """How many flows the surveys of a plain log have looked at."""
 
     # ------------------------------------------------------------------------------------------------- recording
 
@@ -112,6 +120,7 @@ class StabilityLog:
             return
         flow.received += 1
         self._changed = True
+        self._touched[peer] = None
         if record is not None:
             if not request:
                 record.requested = tuple(one for one in record.requested if one != peer)
@@ -154,6 +163,7 @@ class StabilityLog:
         record.outs[peer] = flow.sent
         self.stamp(record, peer)
         self._changed = True
+        self._touched[peer] = None
 
     def place(self, record: Record, peer: str, position: int) -> None:
         """A repair has found where the record stands in the peer's stream."""
@@ -211,8 +221,11 @@ class StabilityLog:
             self._not_plain()
         if self._index is not None and self._index.knows(peer):
             self._index = None
-        self.flows[peer] = Flow(self.levels, sent, received)
+        self._linked += 1
+        known = self.flows.get(peer)
+        self.flows[peer] = Flow(self.levels, sent, received, self._linked if known is None else known.serial)
         self._changed = True
+        self._touched[peer] = None
 
     def begin(self, peer: str) -> None:
         """The link with that peer is settled: from now on it is used."""
@@ -365,6 +378,7 @@ class StabilityLog:
         if flow is not None:
             flow.said = None
             self._changed = True
+            self._touched[peer] = None
 
     def survey(self) -> dict[str, Levels]:
         """Forget what may be forgotten; what there is to tell to whom since the last time."""
@@ -374,6 +388,7 @@ class StabilityLog:
         if self._plain:
             return self._survey_plain()
         self._trim()
+        self._touched.clear()
         if not self._log:
             self._plain, self._index = self.levels == 1, None
         index = self._index or LogIndex(self.levels, self._forgotten, self._log)
@@ -392,16 +407,25 @@ class StabilityLog:
         return self._log[place - self._forgotten]
 
     def _survey_plain(self) -> dict[str, Levels]:
-        """The same for a plain log, without a walk."""
-        flows, unstable = self.flows, self._unstable
+        """The same for a plain log, without a walk over its records or over all flows.
+
+        There is something to tell a peer when its flow has grown, or when a record that came from it or went to it has
+        become stable.
+        """
+        flows, unstable, touched = self.flows, self._unstable, self._touched
         while unstable and self._is_passed_on(unstable[0]):
-            unstable.popleft()
+            record = unstable.popleft()
+            touched.update(dict.fromkeys(record.ins))
+            touched.update(dict.fromkeys(record.outs))
         first = unstable[0].order if unstable else self._appended + 1
         log = self._log
         while log and log[0].order < first and self._is_settled_everywhere(log[0]):
             self._forget_first()
         news = {}
-        for peer, flow in flows.items():
+        self._touched = {}
+        for peer in sorted(touched.keys() & flows.keys(), key=lambda peer: flows[peer].serial):
+            flow = flows[peer]
+            self.visits += 1
             came, went = flow.came, flow.went
             while came and came[0][0] < first:
                 came.popleft()
@@ -419,6 +443,9 @@ class StabilityLog:
     def _is_passed_on(self, record: Record) -> bool:
         """Whether everybody that it went to has processed it: then it is stable on its own at level 1."""
         flows = self.flows
+        if len(record.outs) > MANY_OUTS:
+            record.passed_on = record.passed_on or Checklist(record.outs)
+            return record.passed_on.is_done(flows, 0)
         # A loop, since this is asked at every turn of every broker, and a generator takes twice as long.
         for peer, position in record.outs.items():  # noqa: SIM110
             if flows[peer].acked[0] < position:
@@ -466,9 +493,14 @@ class StabilityLog:
     def _is_settled_everywhere(self, record: Record) -> bool:
         """Whether all neighbours concerned say the highest level of it."""
         flows = self.flows
-        for peer, position in record.outs.items():
-            if flows[peer].acked[-1] < position:
+        if self._plain and len(record.outs) > MANY_OUTS:
+            record.everywhere = record.everywhere or Checklist(record.outs)
+            if not record.everywhere.is_done(flows, -1):
                 return False
+        else:
+            for peer, position in record.outs.items():
+                if flows[peer].acked[-1] < position:
+                    return False
         for peer, position in record.ins.items():  # noqa: SIM110 - for the same reason
             if peer in flows and flows[peer].marked[-1] < position:
                 return False

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.model.messages import Dead, SessionMessage, Twig, Upward, View
 from holdfast.model.terms import Contact
+from holdfast.protocols.by_kind import ByKind
 from holdfast.protocols.deaths import Deaths
 
 ALIVE_MAX = 256
@@ -27,7 +28,7 @@ class TreeView:
     def __init__(self, name: str, epoch: int, address: str, hops: int, send: Callable[[str, SessionMessage], None]):
         self.name, self.epoch, self.address, self.hops = name, epoch, address, hops
         self._send = send
-        self.children: dict[str, Twig] = {}
+        self.children: ByKind[Twig] = ByKind()
         self.chain: tuple[Contact, ...] = ()
         self.senior: tuple[Contact, ...] = ()
         self.siblings: tuple[Twig, ...] = ()
@@ -98,7 +99,7 @@ class TreeView:
 
     def near(self) -> tuple[Contact, ...]:
         """Every other broker whom we know, those first to whom we would turn, those last whom we believe dead."""
-        line = contacts_in(Upward(self.chain, self.senior, (*self.siblings, *self.children.values())))
+        line = contacts_in(Upward(self.chain, self.senior, (*self.siblings, *self.children.brokers.values())))
         others = [one for one in line if one.name != self.name]
         return tuple(sorted(others, key=lambda one: self.is_gone(one.name, one.epoch)))
 
@@ -125,12 +126,12 @@ class TreeView:
 
     def child_contact(self, name: str) -> tuple[Contact, ...]:
         """Where that child of ours is, if it is one."""
-        return tuple(_contact_of(twig) for twig in self.children.values() if twig.name == name)
+        return (_contact_of(self.children[name]),) if name in self.children else ()
 
     def become_root(self) -> None:
         """Whoever will be our child stands in the line in which everybody has known it so far (trap 12)."""
         line = contacts_in(Upward(self.chain, self.senior, self.siblings))
-        mine = [twig for twig in self.children.values() if twig.kind == "broker"]
+        mine = self.children.brokers.values()
         heirs = {one.name for one in self.senior} | {twig.name for twig in (*self._alive(self.siblings), *mine)}
         heirs.discard(self.name)
         self.senior = tuple(one for one in line if one.name in heirs and not self.is_gone(one.name, one.epoch))
@@ -156,7 +157,7 @@ class TreeView:
         heard of it, they must agree on who comes next.
         """
         known = {one.name for one in self.senior}
-        brokers = [twig for twig in self.children.values() if twig.kind == "broker" and twig.name not in known]
+        brokers = [twig for twig in self.children.brokers.values() if twig.name not in known]
         self.senior = (*self.senior, *map(_contact_of, brokers))
 
     def adopt(self, twig: Twig, as_root: bool) -> None:
@@ -183,8 +184,11 @@ class TreeView:
     def upward(self, is_root: bool) -> Upward:
         """What our children should know of what is above them."""
         siblings = tuple(_needed(twig, self.hops - 2) for twig in self.children.values()) if is_root else self.siblings
-        chain = (self.contact(), *self.chain[:1], *self.detour, *self.chain[1:])
-        return Upward(chain, self.senior, siblings, tuple(sorted(self.alive.items())), self.lost)
+        return Upward(self._chain_below(), self.senior, siblings, tuple(sorted(self.alive.items())), self.lost)
+
+    def _chain_below(self) -> tuple[Contact, ...]:
+        """The ancestors of our children."""
+        return (self.contact(), *self.chain[:1], *self.detour, *self.chain[1:])
 
     def learn(self, upward: Upward) -> bool:
         """What is above us; whether that is news."""
@@ -212,27 +216,46 @@ class TreeView:
         twigs = self.below() if to_parent else None
         return View(version, hops, twigs, None if to_parent else self.upward(is_root), self.deaths.news_for(peer))
 
-    def news_below(self, is_root: bool) -> tuple[Upward, bool, View | None]:
+    def news_below(self, is_root: bool, has_brokers: bool = True) -> tuple[Upward | None, bool, View | None]:
         """What is to be told to all below us now: to children what is above them, and whether that is news.
 
-        And to clients, if it is news to them.
+        And to clients, if it is news to them. Unless it `has_brokers` below it, nobody has to know our clients, of
+        which there may be thousands.
         """
-        upward, known = self.upward(is_root), self._clients_know
-        fresh, self._children_know = upward != self._children_know, upward
+        known, upward, fresh = self._clients_know, None, False
+        if has_brokers:
+            upward = self.upward(is_root)
+            fresh = upward != self._children_know
+        self._children_know = upward
         message = self.message_for_clients(is_root)
         return upward, fresh, None if message.upward == known else message
 
     def message_for_clients(self, is_root: bool) -> View:
         """Whom to turn to, whether they know it or not. All of them have to be told now."""
-        self._clients_know = _for_clients(self.upward(is_root))
+        self._clients_know = self._upward_for_clients(is_root)
         return View(0, 0, None, self._clients_know, ())
 
+    def _upward_for_clients(self, is_root: bool) -> Upward:
+        """What our clients should know of what is above them: nobody turns to a client."""
+        around = self.children.brokers.values() if is_root else self.siblings
+        siblings = tuple(_needed(twig, 0) for twig in around if twig.kind == "broker")
+        return Upward(self._chain_below(), self.senior, siblings, lost=self.lost)
+
     def upward_for(self, kind: str, is_root: bool) -> Upward:
-        """What one node is told that comes now. If that is news, it is also for the others, next time."""
+        """What one node is told that comes now. If that is news, it is also for the others, next time.
+
+        A client that comes to a root is news to the brokers below that root, and not to its other clients.
+        """
+        for_clients = self._upward_for_clients(is_root)
+        if for_clients != self._clients_know:
+            self._clients_know = None
+        if kind == "client" and not self.children.brokers:
+            self._children_know = None
+            return for_clients
         upward = self.upward(is_root)
-        if upward != self._children_know or _for_clients(upward) != self._clients_know:
-            self.told_nobody()
-        return _for_clients(upward) if kind == "client" else upward
+        if upward != self._children_know:
+            self._children_know = None
+        return for_clients if kind == "client" else upward
 
     def told_nobody(self) -> None:
         """Those below us may not have heard what we have told them last."""
@@ -309,12 +332,6 @@ def _needed(twig: Twig, levels: int) -> Twig:
     else:
         below = tuple(_needed(child, 0) for child in twig.twigs if child.kind == "broker")
     return Twig(twig.name, twig.kind, twig.epoch, twig.address, below) if twig.twigs else twig
-
-
-def _for_clients(upward: Upward) -> Upward:
-    """Nobody turns to a client."""
-    siblings = tuple(_needed(twig, 0) for twig in upward.siblings if twig.kind == "broker")
-    return Upward(upward.chain, upward.senior, siblings, lost=upward.lost)
 
 
 def _contact_of(twig: Twig) -> Contact:

@@ -26,6 +26,7 @@ import msgspec
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.messages import Twig
 from holdfast.model.terms import Contact
+from holdfast.protocols.config import SESSIONS_MAX
 from holdfast.protocols.durable import Kept, kept_in
 from holdfast.protocols.node import BrokerNode, Report, Restart, Restorable
 from holdfast.protocols.registry import find_protocol, make_broker
@@ -37,10 +38,11 @@ from holdfast.runtime.health import Health
 from holdfast.runtime.introducing import Introduction, introduction_of, who_is_there
 from holdfast.runtime.joining import Candidates
 from holdfast.runtime.logs import Log
+from holdfast.runtime.open_files import allow_connections
 from holdfast.runtime.places import place_of
 from holdfast.runtime.process import new_incarnation, tune_collector
 from holdfast.runtime.serving import EXIT_FAILED, EXIT_STOPPED, main_of, run_server
-from holdfast.runtime.settings import BrokerSettings
+from holdfast.runtime.settings import BrokerSettings, address_text
 from holdfast.runtime.tracing import Trace
 from holdfast.storage.state_file import StateFile
 from holdfast.storage.state_log import StateLog
@@ -88,14 +90,30 @@ class BrokerProcess:
             limits=settings.limits,
             log=self._log,
             ssl_client=ssl_client,
-            introduction=introduction_of(settings.name, settings.protocol, settings.tolerance),
             keep=None if self._state is None else self._state.write,
         )
+        self._introduce()
         self._looking: asyncio.Task[None] | None = None
         commands = {"/cut": self._cut, "/heal": self._heal, "/leave": self._leave} if settings.experiments else {}
         self._health = Health(settings.name, self.ready, self.status, commands, self.metrics)
 
     # ---------------------------------------------------------------------------------------------- being somebody
+
+    def _introduce(self) -> None:
+        """Say to strangers from now on who this is, and where its health endpoint is."""
+        settings = self.settings
+        self.driver.introduce_as(
+            introduction_of(settings.name, settings.protocol, settings.tolerance, self.health_port)
+        )
+
+    def _places(self) -> dict[str, str]:
+        """Where the brokers listen that this one knows: what it was told at its start, and what it has learnt since."""
+        settings, view = self.settings, getattr(self.node, "view", None)
+        told = {**settings.neighbours, **settings.addresses}
+        places = {name: address_text(*place) for name, place in told.items()}
+        if isinstance(view, TreeView):
+            places |= {one.name: one.address for one in view.near() if one.address}
+        return {name: places[name] for name in sorted(places) if name != settings.name}
 
     def _restore(self) -> None:
         """Learn from what an earlier life has written down who else is there, and whether they go on without us."""
@@ -215,6 +233,7 @@ class BrokerProcess:
         return {
             **self.node.status(),
             "name": self.settings.name,
+            "cluster": self.settings.cluster,
             "protocol": self.node.protocol,
             "ready": self.ready(),
             "stopping": self.stopping,
@@ -222,6 +241,7 @@ class BrokerProcess:
             "cut_off": self.driver.cuts,
             "tolerance": self.settings.tolerance,
             **view_of(self.node),
+            "places": self._places(),
             "waiting_for": self.node.waiting_for(),
         }
 
@@ -235,6 +255,7 @@ class BrokerProcess:
         _, self.port = await self.driver.listen(settings.host, settings.port, self._ssl_server)
         if settings.health_port is not None:
             self.health_port = await self._health.listen(settings.host, settings.health_port)
+            self._introduce()
         self._log.info("listening", host=settings.host, port=self.port, health_port=self.health_port)
         if settings.seeds:
             self._looking = asyncio.ensure_future(self._look_around())
@@ -280,7 +301,7 @@ class BrokerProcess:
             addresses={found.name: place},
             seeds=(),
         )
-        self.driver.introduce_as(introduction_of(settings.name, found.protocol, found.tolerance))
+        self._introduce()
         self._candidates = Candidates((found.name,), self._attempt, self._joined)
         if found.tolerance and not self.settings.is_fixed:
             self._candidates.begin()
@@ -370,6 +391,10 @@ def _below(twigs: Iterable[Twig]) -> dict[str, object]:
 
 
 async def _serve(settings: BrokerSettings) -> int:
+    allowed = allow_connections(SESSIONS_MAX)
+    if allowed < SESSIONS_MAX:
+        log = Log("holdfast.broker", node=settings.name)
+        log.warning("open files", connections_max=allowed, reason="raise the limit of open files (ulimit -n) for more")
     broker = BrokerProcess(settings)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -16,7 +16,7 @@ from holdfast.model.wire import WireError
 from holdfast.runtime.reading import FrameStream, ReadBuffer
 
 HELLO_BYTES_MAX = 4096
-"""How long the first frame may be of somebody who has not said who it is."""
+"""How long the first frame may be, of somebody who has not said who it is and of whoever answers that."""
 
 
 class ConnectionLimits(Struct, frozen=True):
@@ -26,8 +26,9 @@ class ConnectionLimits(Struct, frozen=True):
     """How long an attempt to connect may take."""
     hello_s: float = 5.0
     """How long whoever connects may take to say who it is."""
-    half_open_max: int = 256
-    """How many may be connected without having said it; one more closes the oldest of them."""
+    half_open_max: int = 4096
+    """How many may be connected without having said it; one more closes the oldest of them. More than `ACCEPT_BACKLOG`:
+    so many may connect within one turn of the loop, before anybody has read what they say."""
     close_s: float = 2.0
     """How long a closed connection may take to hand over what was sent."""
     write_buffer_bytes_max: int = 32 << 20
@@ -49,7 +50,19 @@ class Owner(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """`peer` is the name at the other end: known from the start if we dialled, else from the first frame, a `Hello`."""
 
-    __slots__ = ("_closing", "_limits", "_muted", "_owner", "_stream", "_transport", "address", "closed", "out", "peer")
+    __slots__ = (
+        "_closing",
+        "_limits",
+        "_muted",
+        "_owner",
+        "_stream",
+        "_transport",
+        "address",
+        "closed",
+        "heard",
+        "out",
+        "peer",
+    )
 
     def __init__(self, owner: Owner, peer: str | None, limits: ConnectionLimits, buffer: ReadBuffer) -> None:
         self._owner, self.peer, self._limits = owner, peer, limits
@@ -58,6 +71,8 @@ class Connection(asyncio.BufferedProtocol):
         self._closing: asyncio.TimerHandle | None = None
         self.address = ""
         self.closed = False
+        self.heard = False
+        """Whether a frame came."""
         self._muted = False
         self.out: list[bytes] = []
 
@@ -80,16 +95,21 @@ class Connection(asyncio.BufferedProtocol):
             return
         frames = self._stream.advance(nbytes)
         if frames:
+            self.heard = True
             self._owner.frames_arrived(self, frames)
         if self._stream.failure is not None:
             if not self.closed:
                 self._owner.peer_violated(self, self._stream.failure)
-        elif not frames and self.peer is None and self._stream.announced_bytes > HELLO_BYTES_MAX:
+        elif not self.heard and self._stream.announced_bytes > HELLO_BYTES_MAX:
             size = self._stream.announced_bytes
             excess = WireError(
                 f"the first frame was announced with {size} bytes; a Hello has at most {HELLO_BYTES_MAX}"
             )
             self._owner.peer_violated(self, excess)
+
+    def first_bytes(self) -> bytes:
+        """The beginning of what came and is no frame."""
+        return self._stream.rest
 
     def pause_writing(self) -> None:
         # The loop says so when more than the limit lies unsent.

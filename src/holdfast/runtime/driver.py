@@ -18,14 +18,15 @@ from time import monotonic
 from typing import Any
 
 from holdfast.model.errors import LocalMisuse, PeerViolation
-from holdfast.model.messages import Frame, Hello, Ping
-from holdfast.model.wire import WireError, pieces
+from holdfast.model.messages import REASON_CHARACTERS_MAX, Frame, Hello, Ping, Refusal
+from holdfast.model.wire import UnreadableError, WireError, pieces
 from holdfast.protocols.node import (
     CancelTimer,
     Connect,
     Disconnect,
     Doorkeeper,
     Effect,
+    Evictor,
     Node,
     Persist,
     Report,
@@ -34,7 +35,7 @@ from holdfast.protocols.node import (
 )
 from holdfast.runtime.connection import Connection, ConnectionLimits
 from holdfast.runtime.logs import Log
-from holdfast.runtime.places import Address, listen_error, place_of, sentence_of
+from holdfast.runtime.places import Address, listen_error, place_of, sentence_of, wordless
 from holdfast.runtime.reading import ReadBuffer
 from holdfast.runtime.timers import Timers
 
@@ -51,8 +52,8 @@ class Driver:
 
     `address_of` says where a peer that the node wants to connect to is, unless the node knows it itself; it is asked
     anew for every attempt. `handlers` carry out the effects that only the caller understands (those of clients, and a
-    broker's `Restart`); `sinks` get every `Report`. `introduction` is said to strangers who ask who is there. `keep`
-    makes what a node persists durable before it returns.
+    broker's `Restart`); `sinks` get every `Report`. `keep` makes what a node persists durable
+    before it returns.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Driver:
         log: Log | None = None,
         ssl_client: SSLContext | None = None,
         on_dial_failed: Callable[[str, str], None] | None = None,
-        introduction: Frame | None = None,
+        on_no_broker: Callable[[str, str], None] | None = None,
         keep: Callable[[Mapping[str, bytes]], None] | None = None,
     ) -> None:
         self._node, self._address_of = node, address_of
@@ -75,8 +76,8 @@ class Driver:
         self._log = log or Log("holdfast.driver", node=node.name)
         self._sinks = tuple(sinks)
         self._ssl_client = ssl_client
-        self._on_dial_failed = on_dial_failed
-        self._introduction = introduction
+        self._on_dial_failed, self._on_no_broker = on_dial_failed, on_no_broker
+        self._introduction: Sequence[Frame] = ()
         self._keep = keep
         self._unsaved: dict[str, bytes] = {}
         self._handlers: dict[type[Effect], Handler] = {
@@ -182,7 +183,7 @@ class Driver:
             return
         try:
             if peer is None:
-                if isinstance(frames[0], Ping) and self._introduction is not None:
+                if isinstance(frames[0], Ping) and self._introduction:
                     self._answer_stranger(connection, self._introduction)
                     return
                 if self._is_turned_away(connection, frames[0]):
@@ -378,14 +379,15 @@ class Driver:
             connection.out += pieces(refusal)
         connection.close()
 
-    def introduce_as(self, introduction: Frame) -> None:
-        """Say that to strangers from now on."""
+    def introduce_as(self, introduction: Sequence[Frame]) -> None:
+        """Say that from now on to strangers who ask who is there."""
         self._introduction = introduction
 
-    def _answer_stranger(self, connection: Connection, introduction: Frame) -> None:
+    def _answer_stranger(self, connection: Connection, introduction: Sequence[Frame]) -> None:
         """Somebody wants to know who is there, and nothing more."""
         self._strangers.pop(connection).cancel()
-        connection.out += pieces(introduction)
+        for frame in introduction:
+            connection.out += pieces(frame)
         connection.close()
 
     def _is_turned_away(self, connection: Connection, first: Frame) -> bool:
@@ -426,7 +428,21 @@ class Driver:
             fault="peer",
             reason=str(violation),
         )
-        connection.abort()
+        if not isinstance(violation, UnreadableError):
+            connection.abort()
+        elif connection.peer is not None:
+            self._throw_out(connection, connection.peer, str(violation))
+        else:
+            # It speaks our language and says what we cannot read: it would do so again if nobody told it.
+            connection.out += pieces(Refusal("misuse", str(violation)[:REASON_CHARACTERS_MAX]))
+            connection.close()
+
+    def _throw_out(self, connection: Connection, peer: str, reason: str) -> None:
+        node = self._node
+        if isinstance(node, Evictor) and self._connections.get(peer) is connection:
+            self.enter(lambda now: node.throw_out(peer, reason, now))
+        if not connection.closed:
+            connection.abort()
 
     def _forget(self, connection: Connection) -> None:
         self._open.discard(connection)
@@ -442,6 +458,8 @@ class Driver:
         if peer is None or self._connections.get(peer) is not connection:
             return
         del self._connections[peer]
+        if self._on_no_broker is not None and not connection.heard:
+            self._on_no_broker(peer, wordless(connection.first_bytes()))
         self._log.debug("connection ended", peer=peer, address=connection.address, reason=reason)
         self.enter(lambda now: self._node.peer_down(peer, now))
 

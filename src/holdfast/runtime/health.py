@@ -109,7 +109,10 @@ class _Request(asyncio.Protocol):
         if self._asking is not None:
             return
         self._received += data
-        if b"\r\n\r\n" in self._received:
+        if not self._received[:1].isalpha():
+            # A client that was given this port by mistake hears it at once.
+            self._respond(HTTPStatus.BAD_REQUEST, {"error": "this is the health endpoint: it speaks HTTP"})
+        elif b"\r\n\r\n" in self._received:
             self._answer()
         elif len(self._received) > REQUEST_BYTES_MAX:
             self._respond(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, {"error": "the request is too long"})

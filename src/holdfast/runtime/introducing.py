@@ -1,15 +1,17 @@
 """Who is there? Somebody who has an address of a broker and nothing else asks that first.
 
 A broker answers whoever connects and begins with a `Ping`, instead of saying hello, with the `Welcome` that it would
-give to anybody: its name, its protocol, its tolerance. Then it closes. No session begins, and the node is not told.
+give to anybody: its name, its protocol, its tolerance. Then it says the port of its health endpoint, as the number of a
+`Pong`, if it has one, and closes. No session begins, and the node is not told.
 """
 
 import asyncio
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.model.batches import PAYLOAD_BYTES_MAX
-from holdfast.model.messages import Ping, Welcome
+from holdfast.model.messages import Frame, Ping, Pong, Welcome
 from holdfast.model.wire import FrameReader, WireError, encode
 from holdfast.protocols.registry import find_protocol
 
@@ -25,11 +27,14 @@ class Introduction(Struct, frozen=True):
     name: str
     protocol: str
     tolerance: int
+    health_port: int = 0
+    """Where its health endpoint is, at the same host; 0: it has none."""
 
 
-def introduction_of(name: str, protocol: str, tolerance: int) -> Welcome:
+def introduction_of(name: str, protocol: str, tolerance: int, health_port: int = 0) -> tuple[Frame, ...]:
     """What a broker says of itself to whoever asks."""
-    return Welcome(name, 0, 0, 0, protocol, find_protocol(protocol).guarantees, PAYLOAD_BYTES_MAX, tolerance)
+    welcome = Welcome(name, 0, 0, 0, protocol, find_protocol(protocol).guarantees, PAYLOAD_BYTES_MAX, tolerance)
+    return (welcome, Pong(health_port)) if health_port else (welcome,)
 
 
 async def who_is_there(host: str, port: int) -> Introduction:
@@ -44,7 +49,7 @@ async def who_is_there(host: str, port: int) -> Introduction:
 
 
 async def _answer(reader: asyncio.StreamReader) -> Introduction:
-    frames = FrameReader()
+    frames, found = FrameReader(), None
     while data := await reader.read(READ_BYTES):
         try:
             answers = list(frames.feed(data))
@@ -52,5 +57,9 @@ async def _answer(reader: asyncio.StreamReader) -> Introduction:
             raise OSError(f"what answers there is no broker: {error}") from None
         for frame in answers:
             if isinstance(frame, Welcome):
-                return Introduction(frame.node, frame.protocol, frame.tolerance)
-    raise OSError("it closed the connection without saying who it is")
+                found = Introduction(frame.node, frame.protocol, frame.tolerance)
+            elif isinstance(frame, Pong) and found is not None:
+                return replace(found, health_port=frame.number)
+    if found is None:
+        raise OSError("it closed the connection without saying who it is")
+    return found

@@ -8,22 +8,28 @@ import logging
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 
 import msgspec
 
 from holdfast.model.errors import ConfigError
+from holdfast.runtime.repeats import Repeats
 
 LEVELS = ("debug", "info", "warning", "error")
 
 
 class Log:
-    """A logger that takes an event and its fields; `fields` given here stand in every line."""
+    """A logger that takes an event and its fields; `fields` given here stand in every line.
 
-    __slots__ = ("_fields", "_logger")
+    Warnings that repeat are counted, not repeated: see `runtime.repeats`.
+    """
+
+    __slots__ = ("_fields", "_logger", "_repeats")
 
     def __init__(self, name: str, **fields: object) -> None:
         self._logger = logging.getLogger(name)
         self._fields = fields
+        self._repeats = Repeats()
 
     def debug(self, event: str, **fields: object) -> None:
         self._write(logging.DEBUG, event, fields)
@@ -32,7 +38,10 @@ class Log:
         self._write(logging.INFO, event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        self._write(logging.WARNING, event, fields)
+        if self._logger.isEnabledFor(logging.WARNING):
+            times = self._repeats.count(event, fields, monotonic())
+            if times:
+                self._write(logging.WARNING, event, {**fields, "times": times} if times > 1 else fields)
 
     def error(self, event: str, error: BaseException | None = None, **fields: object) -> None:
         self._write(logging.ERROR, event, fields, error)

@@ -6,6 +6,8 @@ from holdfast.model.errors import LocalMisuse
 
 Address = tuple[str, int]
 
+TLS_ALERT = b"\x15\x03"
+
 
 class ListenError(LocalMisuse):
     """Raised when the process cannot listen where it was told to."""
@@ -36,3 +38,17 @@ def sentence_of(error: OSError) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "nobody is listening there"
     return error.strerror or str(error) or type(error).__name__
+
+
+SAID_NOTHING = "it closed the connection without saying who it is, which a broker does not"
+
+
+def wordless(first_bytes: bytes) -> str:
+    """Why a connection on which no frame came is not one with a broker, from the beginning of what came instead."""
+    if first_bytes.startswith(TLS_ALERT):
+        return "it wants TLS: connect with ssl="
+    if not first_bytes:
+        return SAID_NOTHING
+    line = first_bytes.split(b"\n")[0].strip()
+    said = repr(line.decode()) if line and line.isascii() and line.decode().isprintable() else first_bytes[:16].hex(" ")
+    return f"it is no broker: it says {said}"

@@ -13,12 +13,14 @@ from holdfast.model.wire import (
     NO_FRAME,
     WireError,
     check_form,
+    is_meant,
     measured,
     no_frame,
     publication,
     verified,
 )
 
+SHOWN_BYTES = 64
 READ_BYTES = 1 << 18
 READ_BYTES_MIN = 1 << 15
 """A read is worth its cost only if there is room for this much."""
@@ -65,6 +67,11 @@ class FrameStream:
         return self._filled if self._own is not None else len(self._rest)
 
     @property
+    def rest(self) -> bytes:
+        """The beginning of what could not be cut into frames."""
+        return bytes(self._own[: min(self._filled, SHOWN_BYTES)]) if self._own is not None else self._rest[:SHOWN_BYTES]
+
+    @property
     def announced_bytes(self) -> int:
         """How long the frame that is not complete yet will be; 0 if that is not known."""
         return self._need
@@ -107,7 +114,7 @@ class FrameStream:
     def _cut(self, view: memoryview, end: int) -> tuple[list[Frame], int]:
         """The frames in so much of the view, and where the next one begins."""
         frames: list[Frame] = []
-        at = start = self._need = 0
+        at = start = check = self._need = 0
         try:
             while end - at >= FRAME_BYTES_MIN:
                 high, low, check, number = HEAD.unpack_from(view, at)
@@ -128,7 +135,7 @@ class FrameStream:
                 else:
                     frames.append(verified(view[start:at], check))
         except NO_FRAME as error:
-            self.failure = no_frame(at - start, error)
+            self.failure = no_frame(at - start, error, is_meant(view[start:at], check))
         except WireError as error:
             self.failure = error
         return frames, at

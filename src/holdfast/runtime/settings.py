@@ -33,6 +33,8 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """`None`: no health endpoint."""
     addresses: dict[str, tuple[str, int]] = {}
     """Where other brokers are, the parent at least."""
+    neighbours: dict[str, tuple[str, int]] = {}
+    """Where the brokers below it are meant to be: not for itself, but for those who ask it where the others are."""
     edges: tuple[tuple[str, str], ...] = ()
     """The tree around this broker, as (parent, child), for protocols whose brokers are told."""
     tolerance: int = 0

@@ -13,6 +13,8 @@ from holdfast.cluster.pids import ProcessId, process_id
 
 LIMIT_S = 60.0
 POLL_S = 0.02
+INTERRUPTED = "holdfast: interrupted.\n"
+"""What a command says that was ended by Ctrl-C."""
 
 
 class Terminal:

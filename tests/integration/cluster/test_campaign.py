@@ -2,7 +2,7 @@
 
 import json
 
-from tests.integration.cluster.terminal import Terminal, children, eventually, press_ctrl_c
+from tests.integration.cluster.terminal import INTERRUPTED, Terminal, children, eventually, press_ctrl_c
 
 
 def test_several_processes_find_what_one_finds(terminal: Terminal):
@@ -21,6 +21,6 @@ def test_ctrl_c_ends_a_campaign_and_its_processes(terminal: Terminal):
     assert eventually(lambda: len(children(campaign.pid)) == 2)
     started = children(campaign.pid)
     code, out, err = press_ctrl_c(campaign)
-    assert (code, out, err) == (130, "", "")
+    assert (code, out, err) == (130, "", INTERRUPTED)
     assert not any(one.is_alive() for one in started)
     assert list(terminal.directory.iterdir()) == []

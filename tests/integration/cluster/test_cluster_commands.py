@@ -11,7 +11,14 @@ import pytest
 
 from holdfast.cluster.config import load_cluster
 from holdfast.cluster.state import running_state
-from tests.integration.cluster.terminal import LIMIT_S, Terminal, eventually, press_ctrl_c, processes_that_mention
+from tests.integration.cluster.terminal import (
+    INTERRUPTED,
+    LIMIT_S,
+    Terminal,
+    eventually,
+    press_ctrl_c,
+    processes_that_mention,
+)
 
 MEGABYTE = 1 << 20
 
@@ -80,6 +87,11 @@ def test_the_status_is_a_tree_and_knows_who_is_missing(terminal: Terminal, up: l
         ("b2", "b1", True),
     ]
     assert terminal.run("status").stdout.count("●") == 3
+    # From anywhere, with the port of any broker.
+    elsewhere = json.loads(terminal.run("status", "--json", "--address", up[2]).stdout)
+    assert sorted(one["name"] for one in elsewhere["brokers"] if one["ready"]) == ["b0", "b1", "b2"]
+    assert terminal.run("why", "b1", "--address", up[0]).stdout == "broker b1 waits for nothing\n"
+    assert "no broker b7 that can be found; there are b0, b1, b2." in terminal.run("why", "b7", "-a", up[0]).stderr
     state = running_state(terminal.directory / ".holdfast")
     leaf = next(one for one in state.running if one.name == "b2")
     leaf.process.signal(signal.SIGKILL)
@@ -112,11 +124,28 @@ def test_the_clients_of_a_file_are_started_as_replicas(terminal: Terminal, chain
     assert "stopped 5 processes" in terminal.run("down").stderr
 
 
-def test_ctrl_c_ends_a_subscriber_quietly(terminal: Terminal, up: list[str]):
-    sub = terminal.start("sub", "quiet", "-a", up[0], "--name", "listener-of-quiet")
-    assert sub.stderr is not None
-    sub.stderr.readline()
-    assert press_ctrl_c(sub) == (130, "", "")
+def test_subscribers_and_publishers_that_are_told_to_end_leave_their_broker_with_one_sentence(
+    terminal: Terminal, up: list[str]
+):
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    subs = [terminal.start("sub", "quiet", "-a", up[0], "--name", f"sub-{number.name}") for number in numbers]
+    pubs = [
+        terminal.start("pub", "quiet", "-a", up[0], "--name", f"pub-{number.name}", stdin=subprocess.PIPE)
+        for number in numbers
+    ]
+    names = ["pub-SIGINT", "pub-SIGTERM", "sub-SIGINT", "sub-SIGTERM"]
+
+    def attached() -> list[str]:
+        return list(json.loads(terminal.run("status", "--json").stdout)["brokers"][0]["clients"])
+
+    assert eventually(lambda: attached() == names)
+    for process, number in zip([*subs, *pubs], numbers * 2, strict=True):
+        process.send_signal(number)
+        assert process.wait(timeout=LIMIT_S) == 130
+        assert process.stderr is not None
+        assert process.stderr.read().endswith(INTERRUPTED)
+    # A client that merely vanished would be kept for thirty seconds, in case it comes back.
+    assert attached() == []
 
 
 def test_ctrl_c_ends_a_watched_status_and_leaves_the_cluster_alone(terminal: Terminal, up: list[str]):
@@ -124,7 +153,7 @@ def test_ctrl_c_ends_a_watched_status_and_leaves_the_cluster_alone(terminal: Ter
     assert watching.stdout is not None
     assert watching.stdout.readline() == "cluster holdfast, protocol ginger\n"
     code, _, err = press_ctrl_c(watching)
-    assert (code, err) == (130, "")
+    assert (code, err) == (130, INTERRUPTED)
     assert terminal.run("status").returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""The programs that a newcomer copies do what they say: those in `examples`, and the one in the README as it stands."""
+"""The programs in `examples`, which a newcomer copies, do what they say. The documents: `tests/integration/docs`."""
 
 import os
 import re
@@ -11,8 +11,6 @@ import pytest
 from holdfast.cluster.config import load_cluster
 from tests.integration.cluster.terminal import LIMIT_S, Terminal
 from tests.tidy.sources import ROOT
-
-README_ADDRESS = "holdfast://127.0.0.1:7400"
 
 
 @pytest.fixture
@@ -35,18 +33,6 @@ def output_of(program: Path, *arguments: str) -> list[str]:
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     return ran.stdout.splitlines()
-
-
-def readme_program() -> str:
-    [program] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert program.count(README_ADDRESS) == 1
-    return str(program)
-
-
-def test_the_program_in_the_readme_prints_what_it_published(tmp_path: Path, address: str):
-    program = tmp_path / "program.py"
-    program.write_text(readme_program().replace(README_ADDRESS, address))
-    assert output_of(program) == ["alice 1 total b'120 to PT50-1'"]
 
 
 def test_hello_prints_what_it_published(address: str):

@@ -81,7 +81,8 @@ def test_a_frozen_broker_says_so_and_is_a_newcomer_when_it_is_thawed(healing: Te
     assert healing.run("why", "b1").stdout == "broker b1 is frozen; `holdfast thaw b1` lets it go on\n"
     assert eventually(lambda: tree(healing)["b2"] == ("b0", True))
     assert healing.run("thaw", "b1").returncode == 0
-    assert eventually(lambda: tree(healing)["b1"] == ("b0", True))
+    # If b0 is just asking what became of b1, b1 turns to b2.
+    assert eventually(lambda: tree(healing)["b1"] in {("b0", True), ("b2", True)})
 
 
 def test_a_broker_that_is_cut_off_from_its_parent_finds_another_way(healing: Terminal, chain: Path):
@@ -89,7 +90,7 @@ def test_a_broker_that_is_cut_off_from_its_parent_finds_another_way(healing: Ter
     assert "cut off from" in healing.run("status").stdout
     assert eventually(lambda: tree(healing)["b2"] == ("b0", True))
     healed = healing.run("heal")
-    assert (healed.returncode, healed.stderr) == (0, "3 brokers have taken their cuts back\n")
+    assert (healed.returncode, healed.stderr) == (0, "3 brokers have taken every cut back\n")
     assert eventually(lambda: all(ready for _, ready in tree(healing).values()))
     assert "cut off from" not in healing.run("status").stdout
     first = load_cluster(chain).brokers[0].address

@@ -15,7 +15,7 @@ from holdfast.cluster.config import LOOPBACK, Broker, Cluster, checked
 from holdfast.cluster.ports import free_port_pairs
 from holdfast.cluster.processes import Processes
 from holdfast.cluster.status import broker_status
-from holdfast.model.guarantees import TOTAL
+from holdfast.model.guarantees import TOTAL, Guarantee
 from holdfast.model.trace import Event
 from holdfast.protocols.registry import find_protocol
 from holdfast.runtime.settings import BrokerSettings
@@ -145,7 +145,7 @@ class Player:
         """One message an interval, where there is room: operations of the bank, fifo, causal and eventual news."""
         operations = iter(workload(self._chance, account_numbers(20), 20_000))
         loop = asyncio.get_running_loop()
-        begun_at, guarantees = loop.time(), ("fifo", "fifo", "causal", "eventual")
+        begun_at, guarantees = loop.time(), [Guarantee(name) for name in ("fifo", "fifo", "causal", "eventual")]
         while not done.is_set():
             if not room():
                 # Not now: the next interval may find some.

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,10 +29,8 @@ from tests.tidy.sources import ROOT
 READER = Path(__file__).with_name("acking_reader.py")
 
 
-async def manual(client: holdfast.Client, **how: object) -> ManualSubscription:
-    orders = await client.subscribe("bank/#", durable="billing", ack="manual", **how)  # type: ignore[arg-type]
-    assert isinstance(orders, ManualSubscription)
-    return orders
+async def manual(client: holdfast.Client, **how: Any) -> ManualSubscription:
+    return await client.subscribe("bank/#", durable="billing", ack="manual", **how)
 
 
 async def take(orders: holdfast.Subscription, count: int) -> list[holdfast.Message]:
@@ -162,15 +161,15 @@ def test_who_answers_what_is_acknowledged_by_itself_is_told_how_to_subscribe():
                 with pytest.raises(LocalMisuse, match=r"nack\(delay_s=2\) was called on message"):
                     message.nack(delay_s=2)
             with pytest.raises(LocalMisuse, match="only a durable subscription"):
-                await client.subscribe("bank/#", ack="manual")
+                await client.subscribe("bank/#", ack="manual")  # type: ignore[call-overload]
             with pytest.raises(LocalMisuse, match='ack is "auto" or "manual"'):
-                await client.subscribe("bank/#", durable="x", ack="never")  # type: ignore[arg-type]
+                await client.subscribe("bank/#", durable="x", ack="never")  # type: ignore[call-overload]
             with pytest.raises(LocalMisuse, match='go with ack="manual" alone'):
-                await client.subscribe("bank/#", durable="x", unacked_max=3)
+                await client.subscribe("bank/#", durable="x", unacked_max=3)  # type: ignore[call-overload]
             with pytest.raises(LocalMisuse, match="unacked_max is from 1 to 2048, not 0"):
                 await client.subscribe("bank/#", durable="x", ack="manual", unacked_max=0)
             with pytest.raises(TypeError, match="unexpected keyword argument 'acks'"):
-                await client.subscribe("bank/#", acks="manual")  # type: ignore[call-arg]
+                await client.subscribe("bank/#", acks="manual")  # type: ignore[call-overload]
             orders = await manual(client)
             [message] = await take(orders, 1)
             with pytest.raises(LocalMisuse, match="entries have no ack"):

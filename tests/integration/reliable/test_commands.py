@@ -115,6 +115,13 @@ def test_what_cannot_be_is_refused_with_a_sentence(terminal: Terminal, arguments
     assert sentence in ran.stderr
 
 
+def test_a_repository_that_finds_no_broker_ends_with_a_sentence(terminal: Terminal):
+    ran = terminal.run("repository", "r", "-s", "t", "-a", "127.0.0.1:1")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.endswith("holdfast: no broker answers r; tried 127.0.0.1:1 (nobody is listening there).\n")
+    assert "Traceback" not in ran.stderr
+
+
 def test_a_store_that_does_not_answer_ends_a_repository_with_a_sentence(terminal: Terminal):
     ran = terminal.run("repository", "r", "-s", "t", "--store", "postgresql://alice:secret@127.0.0.1:1/x")
     assert (ran.returncode, ran.stdout) == (1, "")

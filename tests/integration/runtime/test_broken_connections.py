@@ -13,7 +13,7 @@ from holdfast.simulation.checkers import check
 from tests.integration.support_brokers import QUICK, address_of, broker_here, until
 from tests.integration.support_proxy import BreakingProxy
 
-GUARANTEES = ("eventual", "fifo", "causal", "total")
+GUARANTEES: tuple[holdfast.GuaranteeName, ...] = ("eventual", "fifo", "causal", "total")
 MESSAGES = 400
 
 

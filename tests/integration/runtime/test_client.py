@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -400,5 +400,108 @@ def test_a_name_that_comes_back_at_another_broker_goes_on_behind_its_last_number
                         await alice.publish("t", bytes([payload]))
             received = [await messages.get(10) for _ in range(6)]
             assert [(one.seq, one.payload) for one in received] == [(seq, b"%d" % seq) for seq in range(1, 7)]
+
+    holdfast.run(story())
+
+
+def test_a_batch_is_shared_by_the_tasks_that_wait_for_it_even_if_they_never_pause():
+    async def story(client: holdfast.Client) -> None:
+        inbox = await client.subscribe("a")
+        shares: dict[str, list[int]] = {"one": [], "two": [], "three": []}
+
+        async def read(share: list[int]) -> None:
+            async for message in inbox:
+                share.append(message.seq)
+                if sum(map(len, shares.values())) == 9:
+                    await inbox.unsubscribe()
+
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            for share in shares.values():
+                group.create_task(read(share))
+            await until(lambda: len(inbox._waiters) == 3, "all three wait")
+            await client.publish_many("a", [b"x"] * 9)
+        assert sorted(map(len, shares.values())) == [3, 3, 3]
+
+    with_client(story)
+
+
+def test_a_client_that_is_used_from_another_event_loop_says_so_at_once():
+    async def story(client: holdfast.Client) -> None:
+        inbox = await client.subscribe("a")
+        receipt = await client.publish("a", b"x")
+
+        def elsewhere() -> None:
+            calls: list[Callable[[], Any]] = [
+                lambda: client.publish("a", b"x"),
+                lambda: client.publish_many("a", [b"x"]),
+                lambda: client.subscribe("a"),
+                client.flush,
+                client.close,
+                receipt.accepted,
+                receipt.confirmed,
+                inbox.get,
+                inbox.unsubscribe,
+            ]
+            for call in calls:
+
+                async def foreign(call: Callable[[], Any] = call) -> None:
+                    await call()
+
+                with pytest.raises(holdfast.LocalMisuse, match="belongs to the event loop in which it was made"):
+                    asyncio.run(foreign())
+
+        await asyncio.to_thread(elsewhere)
+        assert (await inbox.get(5)).payload == b"x"
+        assert client.next_seq == 2
+
+    with_client(story)
+
+
+class Greeting(asyncio.Protocol):
+    """A server of another protocol: says something when somebody connects, or when it has read a line, or never."""
+
+    def __init__(self, greeting: bytes, answer: bytes, closes: bool = False) -> None:
+        self._greeting, self._answer, self._closes = greeting, answer, closes
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport, self._read = cast("asyncio.Transport", transport), b""
+        self._transport.write(self._greeting)
+
+    def data_received(self, data: bytes) -> None:
+        self._read += data
+        if self._closes:
+            self._transport.close()
+        elif b"\r\n\r\n" in self._read:
+            self._transport.write(self._answer)
+
+
+@pytest.mark.parametrize(
+    ("server", "sentence"),
+    [
+        ((b"SSH-2.0-OpenSSH_9.6\r\n", b""), "it is no broker: it says 'SSH-2.0-OpenSSH_9.6'"),
+        ((b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"), "it is no broker: it says 'HTTP/1.1 400 Bad Request'"),
+        ((b"\x15\x03\x01\x00\x02\x02\x46", b"", True), "it wants TLS: connect with ssl="),
+        ((b"", b"", True), "it closed the connection without saying who it is"),
+    ],
+    ids=["greets", "answers", "tls", "closes"],
+)
+def test_a_port_that_speaks_something_else_is_named_as_such_before_patience_ends(server: Any, sentence: str):
+    async def story():
+        other = await asyncio.get_running_loop().create_server(lambda: Greeting(*server), "127.0.0.1", 0)
+        port = other.sockets[0].getsockname()[1]
+        with pytest.raises(holdfast.ConnectionFailed) as failed:
+            await holdfast.connect(f"127.0.0.1:{port}", timeout_s=60.0)
+        assert f"127.0.0.1:{port} ({sentence}" in str(failed.value)
+        other.close()
+
+    holdfast.run(story())
+
+
+def test_the_health_port_of_a_broker_is_named_as_such():
+    async def story():
+        async with broker_here(health_port=0) as broker:
+            await until(lambda: broker.health_port != 0, "the health endpoint listens")
+            with pytest.raises(holdfast.ConnectionFailed, match=r"it is no broker: it says 'HTTP/1.1 400 Bad Request'"):
+                await holdfast.connect(f"127.0.0.1:{broker.health_port}", timeout_s=60.0)
 
     holdfast.run(story())

@@ -15,7 +15,7 @@ from holdfast.simulation.checkers import check
 from tests.integration.support_brokers import QUICK, BrokerChild, broker_here, serving_child, until
 from tests.integration.support_proxy import FlippingProxy
 
-GUARANTEES = ("eventual", "fifo", "causal", "total")
+GUARANTEES: tuple[holdfast.GuaranteeName, ...] = ("eventual", "fifo", "causal", "total")
 MESSAGES = 300
 CLIENTS = 4
 Said = tuple[str, bytes, str, tuple[str, ...], dict[str, Any]]

@@ -17,7 +17,6 @@ from holdfast.model.messages import (
     WIRE_VERSION,
     Data,
     Frame,
-    Goodbye,
     Hello,
     Join,
     Pong,
@@ -76,13 +75,11 @@ def frames(data: bytes) -> list[Frame]:
     [
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "the first frame was announced with"),
         (b"\xff" * FRAME_BYTES_MIN, "where the length of a frame should be"),
-        (framed(b"\xc1\xc1\xc1\xc1\xc1"), "no Holdfast frame"),
-        (framed(msgspec.msgpack.encode([99])), "no Holdfast frame"),
         (head(len(msgspec.msgpack.encode(HELLO)), 0) + msgspec.msgpack.encode(HELLO), "another version of the wire"),
         (encode(Pong(1)), "the first frame was a Pong"),
         (head(100_000, 0) + b"x" * 50_000, "a Hello has at most 4096"),
     ],
-    ids=["http", "no length", "garbage", "unknown", "no checksum", "no hello", "endless hello"],
+    ids=["http", "no length", "no checksum", "no hello", "endless hello"],
 )
 def test_bytes_that_are_no_hello_close_the_connection_and_nothing_else(
     data: bytes, reason: str, caplog: pytest.LogCaptureFixture
@@ -99,6 +96,23 @@ def test_bytes_that_are_no_hello_close_the_connection_and_nothing_else(
     assert reason in fields[0]["reason"]
 
 
+@pytest.mark.parametrize(
+    "body", [b"\xc1\xc1\xc1\xc1\xc1", msgspec.msgpack.encode([99]), msgspec.msgpack.encode([1, 3, None])], ids=repr
+)
+def test_a_stranger_whose_frames_nobody_can_read_is_told_so(body: bytes, caplog: pytest.LogCaptureFixture):
+    async def story():
+        async with neighbours_at_work() as port:
+            (refusal,) = frames(await say(port, framed(body)))
+            assert isinstance(refusal, Refusal)
+            assert refusal.code == "misuse"
+            assert "no Holdfast frame" in refusal.reason
+
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        holdfast.run(story())
+    (fields,) = [getattr(record, "fields", {}) for record in caplog.records if record.message == "connection closed"]
+    assert fields["fault"] == "peer"
+
+
 def test_a_peer_that_sends_garbage_after_its_hello_is_closed(caplog: pytest.LogCaptureFixture):
     async def story():
         async with neighbours_at_work() as port:
@@ -107,7 +121,9 @@ def test_a_peer_that_sends_garbage_after_its_hello_is_closed(caplog: pytest.LogC
             (welcome,) = frames(await asyncio.wait_for(reader.read(4096), 5))
             assert isinstance(welcome, Welcome)
             writer.write(framed(b"\xc1\xc1"))
-            assert await asyncio.wait_for(reader.read(), 5) == b""
+            (refusal,) = frames(await asyncio.wait_for(reader.read(), 5))
+            assert isinstance(refusal, Refusal)
+            assert "2 bytes that are no Holdfast frame" in refusal.reason
             writer.close()
 
     with caplog.at_level(logging.WARNING, "holdfast"):
@@ -219,7 +235,7 @@ def test_a_client_that_talks_like_a_broker_ends_alone_and_hears_why(tolerance: i
     async def story():
         async with neighbours_at_work(tolerance=tolerance) as port:
             said = frames(await say(port, encode(HELLO) + encode(Data(1, TotalAck("bob", 1)))))
-            assert isinstance(said[-1], Goodbye)
+            assert isinstance(said[-1], Refusal)
             assert "mallory is a client" in said[-1].reason
 
     with caplog.at_level(logging.INFO, "holdfast"):
@@ -251,7 +267,7 @@ def test_a_client_that_ignores_its_credit_is_thrown_out_before_it_fills_the_brok
                 except (ConnectionError, TimeoutError):
                     break
             said = frames(await asyncio.wait_for(reader.read(1 << 20), 5))
-            assert any(isinstance(one, Goodbye) and "with credit for" in one.reason for one in said)
+            assert any(isinstance(one, Refusal) and "with credit for" in one.reason for one in said)
             link = broker.node.hub.links["sink"]  # type: ignore[attr-defined]
             assert link.backlog_bytes < 7 << 20
             sink.close()

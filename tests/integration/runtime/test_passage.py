@@ -12,12 +12,12 @@ from holdfast.simulation.checkers import check
 from holdfast.storage.traces import read_trace
 from tests.integration.support_brokers import address_of, broker_here, chain_here
 
-GUARANTEES = ("eventual", "fifo", "causal", "total")
+GUARANTEES: tuple[holdfast.GuaranteeName, ...] = ("eventual", "fifo", "causal", "total")
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("length", [1, 3])
-def test_what_is_published_at_one_end_is_delivered_at_the_other(guarantee: str, length: int):
+def test_what_is_published_at_one_end_is_delivered_at_the_other(guarantee: holdfast.GuaranteeName, length: int):
     async def story():
         async with (
             chain_here(length) as brokers,

@@ -43,7 +43,7 @@ def test_a_chain_of_three_processes_survives_broken_links_and_is_judged_faultles
             inbox = await bob.subscribe("a/#")
             own = await alice.subscribe("a/#")
             for number in range(MESSAGES):
-                guarantee = ("eventual", "fifo", "causal", "total")[number % 4]
+                guarantee = tuple(holdfast.Guarantee)[number % 4]
                 await alice.publish(f"a/{number % 2}", b"x" * 100, guarantee, keys=[str(number % 3)])
                 if number % 50 == 0:
                     await asyncio.sleep(0)

@@ -133,3 +133,49 @@ def test_an_interrupt_ends_a_blocking_iteration_and_the_client_closes(address: s
     os.kill(child.pid, signal.SIGINT)
     assert child.communicate(timeout=PATIENCE_S)[0] == "interrupted\n"
     assert child.returncode == 0
+
+
+def test_a_batch_is_shared_by_the_threads_that_wait_for_it(address: str):
+    with holdfast.connect_sync(address) as client:
+        inbox = client.subscribe("a")
+        all_have_one = threading.Barrier(3)
+        seen: list[int] = []
+
+        def read() -> None:
+            seen.append(inbox.get(PATIENCE_S).seq)
+            all_have_one.wait(PATIENCE_S)  # One thread with all of the batch would wait for the others in vain.
+
+        threads = [threading.Thread(target=read) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        deadline = threading.Event()
+        while inbox._waiting < 3:
+            deadline.wait(0.001)
+        client.publish_many("a", [b"x"] * 3)
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert sorted(seen) == [1, 2, 3]
+        assert not all_have_one.broken
+
+
+def test_a_client_in_a_forked_child_says_so_at_once(address: str):
+    with holdfast.connect_sync(address, name="alice") as client:
+        inbox = client.subscribe("a")
+        child = os.fork()
+        if not child:
+            refused = 0
+            for call in (
+                lambda: client.publish("a", b"x"),
+                lambda: client.flush(1),
+                lambda: inbox.get(1),
+                client.close,
+            ):
+                try:
+                    call()
+                except holdfast.LocalMisuse as misuse:
+                    refused += "used in a forked child: connect again in the child" in str(misuse)
+            os._exit(refused)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 4
+        client.publish("a", b"y")
+        assert inbox.get(PATIENCE_S).payload == b"y"

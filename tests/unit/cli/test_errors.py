@@ -46,6 +46,19 @@ NOBODY = "holdfast://127.0.0.1:1"
         ),
         (["bench", "--only", "warp"], "no measurement has 'warp' in its title;"),
         (["demo", "--operations", "0"], "Invalid value for '--operations'"),
+        (["broker", "", "--port", "0"], "a broker has a name of 1 to 128 bytes that can be printed, not ''."),
+        (["repository", "", "--stream", "a"], "a repository has a name of 1 to 128 bytes that can be printed, not"),
+        (["topics", "forget", "billing", "a//b", "--address", NOBODY], "Topic pattern 'a//b' has an empty level"),
+        (["sub", "a", "--raw", "--json", "--address", NOBODY], "--raw prints payloads alone, and --json everything:"),
+        (["store", "compact", "sqlite:absent/x.db"], "there is no store at absent/x.db; name one that a repository"),
+        (["store", "mend", "segments:absent", "--from", "segments:b"], "there is no store at absent; name one that"),
+        (["campaign", "--seeds", "1", "--master", "elsewhere"], "--master 'elsewhere' is no place for Spark; write"),
+        (["demo", "--calm", "--kill", "1"], "--calm kills nobody, and --kill somebody: choose one of them."),
+        (["pipeline", "replay", "absent"], "there is no archive at absent; `holdfast pipeline archive` writes one."),
+        (["pipeline", "metrics", "absent"], "there is no trace at absent; name a file or a directory of one."),
+        (["status", "--address", "127.0.0.1:1"], "no broker says how its cluster is; tried 127.0.0.1:1 (nobody is"),
+        (["why", "b1", "--address", "http://b1"], "the address 'http://b1' has another scheme;"),
+        (["status", "--address", NOBODY, "--state", "here"], "--address asks a cluster elsewhere, and --state one of"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -54,6 +67,30 @@ def test_what_was_asked_for_cannot_be(holdfast: CommandLine, arguments: list[str
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"holdfast: {sentence}")
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("group", ["store", "pipeline"])
+def test_a_group_without_a_command_shows_its_help_and_says_what_is_missing(holdfast: CommandLine, group: str):
+    ran = holdfast(group)
+    assert ran.code == 2
+    assert ran.err.startswith("holdfast: a command is missing. ")
+
+
+@pytest.mark.parametrize("command", [["status"], ["why", "b1"], ["pub", "a", "x"], ["sub", "a"], ["topics"]])
+def test_the_environment_says_where_the_cluster_is(
+    holdfast: CommandLine, monkeypatch: pytest.MonkeyPatch, command: list[str]
+):
+    monkeypatch.setenv("HOLDFAST_ADDRESS", "127.0.0.1:2")
+    ran = holdfast(*command)
+    assert (ran.code, ran.out) == (2, "")
+    assert "127.0.0.1:2 (nobody is listening there)" in ran.err
+
+
+def test_a_state_directory_that_is_named_counts_more_than_the_environment(
+    holdfast: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("HOLDFAST_ADDRESS", "127.0.0.1:2")
+    assert holdfast("status", "--state", tmp_path).err.startswith(f"holdfast: no cluster was started in {tmp_path};")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,6 @@ def test_a_slow_client_is_named_with_what_becomes_of_its_messages():
     }
     assert _figures(said) == (
         "  2 subscriptions, bob is slow (drop-oldest: not behind now, 7 dropped), "
-        "eve is slow (block, disconnect: 5000000 bytes behind)"
+        "eve is slow (block, disconnect: 5,000,000 bytes behind)"
     )
     assert _figures({"subscriptions": 2}) == "  2 subscriptions"

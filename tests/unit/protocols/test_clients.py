@@ -1,5 +1,7 @@
 """A client as a machine: what it coalesces, sends, delivers and reports, as exact effects."""
 
+from random import Random
+
 import pytest
 
 from holdfast.model.batches import BATCH_BYTES_MAX, BATCH_COUNT_MAX, PAYLOAD_BYTES_MAX, Batch, make_batch
@@ -16,6 +18,7 @@ from holdfast.model.messages import (
     Goodbye,
     Hello,
     Ping,
+    Pong,
     Publish,
     Refusal,
     Rejected,
@@ -580,3 +583,45 @@ def test_a_client_is_told_which_of_its_publications_crossed_a_total_one():
     client.settle(0.0)
     assert broker.send(Crossed(1, 2)) == [Report("crossed", seq=1), Report("crossed", seq=2)]
     assert 2 in client.crossed
+
+
+# ------------------------------------------------------------------------------------------------- coming back again
+
+
+def redials(client: ClientNode, times: int) -> list[float]:
+    """The waits before so many attempts, if the broker lets the client in each time and cuts the connection at once."""
+    waits = []
+    for _ in range(times):
+        waits += [
+            one.after_s for one in client.peer_down("broker", 0.0) if type(one) is SetTimer and "redial" in one.name
+        ]
+        client.timer("redial:broker", 0.0)
+        client.peer_up("broker", 0.0)
+        client.receive("broker", welcome(), 0.0)
+    return waits
+
+
+def test_a_broker_that_lets_a_client_in_and_cuts_it_off_at_once_is_called_less_and_less_often():
+    client = attached(link=LinkConfig(redial_s=0.01, redial_max_s=0.1))
+    assert redials(client, 6) == [0.01, 0.02, 0.04, 0.08, 0.1, 0.1]
+
+
+def test_a_connection_that_has_lasted_is_made_again_at_once():
+    client = attached(link=LinkConfig(redial_s=0.01, redial_max_s=0.1))
+    redials(client, 4)
+    client.receive("broker", Pong(1), 1.0)
+    assert redials(client, 1) == [0.01]
+
+
+def test_attempts_of_clients_that_lost_one_broker_at_one_moment_are_spread_by_the_chance_that_each_was_given():
+    def waits(seed: int) -> list[float]:
+        link = LinkConfig(redial_s=0.01, redial_max_s=0.1)
+        client = ClientNode(ClientConfig("alice", link=link), 7, Random(seed))
+        client.start(0.0)
+        client.peer_up("broker", 0.0)
+        client.receive("broker", welcome(), 0.0)
+        return redials(client, 6)
+
+    assert waits(1) == waits(1) != waits(2)
+    for wait, planned in zip(waits(3), [0.01, 0.02, 0.04, 0.08, 0.1, 0.1], strict=True):
+        assert 0.5 * planned <= wait <= 1.5 * planned

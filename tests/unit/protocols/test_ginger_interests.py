@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.model.batches import make_batch
 from holdfast.model.messages import (
     INTERESTS_MAX,
     Data,
@@ -16,6 +17,10 @@ from holdfast.model.wire import FRAME_BYTES_MAX, encode
 from holdfast.protocols.interests import INTERESTS_PER_MESSAGE, InterestMap
 
 Sent = list[tuple[str, SessionMessage]]
+
+
+def on_t(attributes=None):
+    return make_batch("ann", 1, "t", 0, [b"x"], attributes=[attributes or {}])
 
 
 class Map(InterestMap):
@@ -62,12 +67,12 @@ def test_who_waits_for_the_answer_to_a_new_subscription_is_owed_nothing_by_it_ye
     known.on_ack(1)
     known.subscribe("alice", Subscribe(6, "t", ""))
     known.subscribe("bob", Subscribe(7, "+", ""))
-    route = known.confirmed_route()
-    assert list(route("t")) == ["alice"]
-    assert route("t")["alice"] is not None, "only what its first subscription matches"
+    takers = known.confirmed_takers()
+    assert list(takers(on_t({"n": 2}))) == ["alice"]
+    assert list(takers(on_t({"n": 1}))) == [], "only what its first subscription matches"
     known.on_ack(2)
     known.on_ack(3)
-    assert known.confirmed_route()("t") == {"alice": None, "bob": None}
+    assert known.confirmed_takers()(on_t()) == {"alice": None, "bob": None}
 
 
 def test_what_only_those_want_who_wait_for_an_answer_is_unconfirmed():
@@ -88,7 +93,7 @@ def test_who_says_again_what_it_wants_is_owed_it():
     known = Map("b1")
     known.learn("b2", [("t", "")])
     known.subscribe("b2", Subscribe(5, "t", ""))
-    assert list(known.confirmed_route()("t")) == ["b2"]
+    assert list(known.confirmed_takers()(on_t())) == ["b2"]
 
 
 def test_a_neighbours_subscription_goes_to_all_other_neighbours():

@@ -448,6 +448,50 @@ def test_a_heartbeat_asks_every_open_link_and_is_answered():
     assert owner.receive("child", Pong(1)) == []
 
 
+def test_a_broker_asks_none_of_a_thousand_clients_that_ask_it():
+    names = [f"c{number}" for number in range(1000)]
+    owner = serving(*names, kind="client")
+    for beat in range(1, 6):
+        for name in names:
+            assert owner.receive(name, Ping(beat), now=2.0 * beat - 1.0) == [Send(name, Pong(beat))]
+            assert owner.settle() == []
+        assert owner.timer(BEAT_TIMER, 2.0 * beat) == [SetTimer(BEAT_TIMER, 2.0)]
+
+
+def test_a_client_that_says_nothing_for_half_a_silence_is_asked_and_then_given_up():
+    owner = serving("alice", kind="client")
+    assert owner.timer(BEAT_TIMER, 4.9) == [SetTimer(BEAT_TIMER, 2.0)]
+    assert owner.timer(BEAT_TIMER, 5.0)[1:] == [Send("alice", Ping(1))]
+    assert owner.timer(BEAT_TIMER, 7.0)[1:] == [Send("alice", Ping(2))]
+    assert owner.timer(BEAT_TIMER, 10.0)[1:] == [Disconnect("alice", "alice has been silent for 10.0 s")]
+
+
+def test_a_client_waits_longer_for_the_answer_to_each_hello():
+    owner = Owner("alice", "client")
+    owner.hub.dial("broker", 0.0)
+    owner.hub.take()
+    given_up_after, now = [], 0.0
+    for _ in range(7):
+        owner.peer_up("broker", now)
+        said_at = now
+        while not any(isinstance(effect, Disconnect) for effect in owner.timer(BEAT_TIMER, now)):
+            now += 2.0
+        given_up_after.append(now - said_at)
+    assert given_up_after == [10.0, 20.0, 40.0, 80.0, 160.0, 160.0, 160.0]
+    owner.peer_up("broker", now)
+    owner.receive("broker", welcomed(), now)
+    owner.peer_down("broker")
+    owner.peer_up("broker", now)
+    assert any(isinstance(effect, Disconnect) for effect in owner.timer(BEAT_TIMER, now + 10.0))
+
+
+def test_a_broker_does_not_wait_longer_for_its_parent_with_each_hello():
+    owner = dialling()
+    for attempt in range(1, 4):
+        assert any(isinstance(effect, Disconnect) for effect in owner.timer(BEAT_TIMER, 10.0 * attempt))
+        owner.peer_up("parent", 10.0 * attempt)
+
+
 def test_a_connection_that_is_silent_for_too_long_is_given_up():
     owner = serving("child")
     owner.receive("child", Pong(1), now=1.0)
@@ -496,10 +540,28 @@ def test_a_client_cannot_refuse_the_broker_that_it_attached_to():
     sentence = "alice sent Refusal, but nobody had said hello to it"
     assert owner.receive("alice", Refusal("excluded", "no")) == [
         Report("violation", peer="alice", detail=sentence),
-        Send("alice", Goodbye(sentence)),
+        Send("alice", Refusal("misuse", sentence)),
         Disconnect("alice", sentence),
     ]
     assert owner.told == [("ended", "alice", sentence)]
+
+
+def test_a_client_that_says_what_nobody_can_read_is_told_so_and_has_no_session_any_more():
+    owner = serving("alice", kind="client")
+    owner.hub.throw_out("alice", "5 bytes are no frame")
+    assert owner.hub.take() == [
+        Report("violation", peer="alice", detail="5 bytes are no frame"),
+        Send("alice", Refusal("misuse", "5 bytes are no frame")),
+        Disconnect("alice", "5 bytes are no frame"),
+    ]
+    assert owner.told == [("ended", "alice", "5 bytes are no frame")]
+
+
+def test_a_broker_is_not_thrown_out_for_what_nobody_can_read():
+    owner = serving("child")
+    owner.hub.throw_out("child", "5 bytes are no frame")
+    assert owner.hub.take() == []
+    assert "child" in owner.hub.links
 
 
 def test_a_client_that_ignores_its_credit_loses_its_session():
@@ -508,7 +570,8 @@ def test_a_client_that_ignores_its_credit_loses_its_session():
     link.received_bytes = link.credit_in
     sentence = f"alice sent message 1 after {link.credit_in} bytes, with credit for {link.credit_in}: it has to wait "
     effects = owner.receive("alice", Data(1, ConfirmAck(1)))
-    assert effects[1:] == [Send("alice", Goodbye(sentence + "for more")), Disconnect("alice", sentence + "for more")]
+    sentence += "for more"
+    assert effects[1:] == [Send("alice", Refusal("misuse", sentence)), Disconnect("alice", sentence)]
     assert "alice" not in owner.hub.links
 
 

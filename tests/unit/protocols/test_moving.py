@@ -1,6 +1,7 @@
 """A client that may move: nothing that it sends goes ahead of its joining."""
 
 import msgspec
+import pytest
 
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, make_batch
 from holdfast.model.guarantees import FIFO
@@ -20,7 +21,8 @@ from holdfast.model.messages import (
 )
 from holdfast.model.terms import Contact
 from holdfast.protocols.clients import GIVE_UP_TIMER
-from holdfast.protocols.config import ClientConfig
+from holdfast.protocols.config import ClientConfig, LinkConfig
+from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.moving import MOVE_TIMER, TRIES_AHEAD, MovingClient
 from holdfast.protocols.node import Connect, Disconnect, Effects, Ended, Report, Send, SetTimer
 
@@ -64,6 +66,31 @@ def test_where_they_do_not_it_sends_what_it_has_when_it_is_welcome():
     assert said(client.receive("broker", welcome(tolerance=0), 0.0)) == [Publish(BATCH), Subscribe(1, "t", "")]
     client.publish("t", b"x", FIFO)
     assert said(client.settle(0.0)) == [Publish(make_batch("alice", 2, "t", FIFO, [b"x"]))]
+
+
+WATCHFUL, STEADY = LinkConfig(heartbeat_s=0.15, silence_s=0.6), LinkConfig(heartbeat_s=4.0, silence_s=12.0)
+
+
+@pytest.mark.parametrize(("tolerance", "beat_s"), [(0, 4.0), (1, 0.15)])
+def test_it_asks_a_broker_that_tolerates_no_loss_less_often(tolerance: int, beat_s: float):
+    client = MovingClient(ClientConfig("alice", link=WATCHFUL, steady=STEADY), 7)
+    assert SetTimer(BEAT_TIMER, 0.15) in client.start(0.0)
+    client.peer_up("broker", 0.0)
+    client.receive("broker", welcome(tolerance), 0.0)
+    assert SetTimer(BEAT_TIMER, beat_s) in client.timer(BEAT_TIMER, 0.15)
+
+
+def test_it_gives_up_a_broker_that_tolerates_no_loss_after_the_longer_silence():
+    client = MovingClient(ClientConfig("alice", link=WATCHFUL, steady=STEADY), 7)
+    client.start(0.0)
+    client.peer_up("broker", 0.0)
+    client.receive("broker", welcome(tolerance=0), 0.0)
+    ends = [
+        beat_s
+        for beat_s in (0.15, 4.15, 8.15, 12.15)
+        if any(isinstance(effect, Disconnect) for effect in client.timer(BEAT_TIMER, beat_s))
+    ]
+    assert ends == [12.15]
 
 
 # ---------------------------------------------------------------------------------------------------------- moving

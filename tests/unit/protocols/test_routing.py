@@ -5,6 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from holdfast.model.batches import any_match, make_batch
 from holdfast.model.errors import FilterError, LocalMisuse, TopicError
 from holdfast.model.filters import parse_filter
 from holdfast.model.topics import matches
@@ -255,7 +256,72 @@ PATTERNS = st.builds(
     st.lists(st.sampled_from(["a", "b", "~", "+"]), min_size=1, max_size=4),
     st.sampled_from([[], [], ["#"]]),
 ) | st.sampled_from(["#", "~#"])
-WHERES = st.sampled_from(["", "", "x > 1", "x>1", "y = 2"])
+# ------------------------------------------------------------------------------------------ takers, by their filters
+
+
+def on(topic, *attributes):
+    return make_batch("ann", 1, topic, 0, [b"x"] * max(len(attributes), 1), attributes=attributes)
+
+
+def test_takers_of_a_batch_come_with_their_choice_of_its_messages():
+    table = table_of(
+        ("a", "", "one"), ("a", "x > 1", "two"), ("+", "x > 2", "three"), ("a", "x > 9", "four"), ("a", "x > 0", "five")
+    )
+    batch = on("a", {"x": 2}, {"x": 3}, {"x": 1})
+    assert list(table.takers(batch).items()) == [("five", None), ("one", None), ("three", [1]), ("two", [0, 1])]
+    assert [part.count for part in batch.chosen([0, 2])] == [1, 1]
+    assert table.choice("three", batch) == [1]
+    assert table.choice("four", batch) == ()
+
+
+def test_a_destination_that_wants_everything_anyway_is_named_once():
+    table = table_of(("a", "", "one"), ("a", "x > 1", "one"), ("a", "x > 1", "two"))
+    assert table.takers(on("a", {"x": 2})) == {"one": None, "two": None}
+    assert table.takers(on("a", {"x": 1})) == {"one": None}
+
+
+def filtered(count):
+    table = RoutingTable()
+    for number in range(count):
+        table.add("orders", f"region = 'r{number}' and amount > {number % 7} and exists kind", f"client-{number}")
+    return table
+
+
+@pytest.mark.parametrize("count", [100, 3_000])
+def test_a_message_is_compared_with_the_filters_that_may_match_and_no_others(count):
+    table = filtered(count)
+    assert list(table.takers(on("orders", {"region": "r42", "amount": 9, "kind": "k"}))) == ["client-42"]
+    assert table.evaluated < 5
+    assert table.takers(on("orders", {"region": "nowhere", "amount": 9, "kind": "k"})) == {}
+    assert table.evaluated < 5
+
+
+def test_a_message_for_nobody_costs_the_same_with_few_subscriptions_and_with_many():
+    visits = []
+    for count in (100, 2_000):
+        table = filtered(count)
+        for number in range(count):
+            table.add(f"t/{number}/+", "", f"client-{number}")
+        before = table.visited
+        for topic in ("t/nobody/x", "nowhere", "orders"):
+            assert table.takers(on(topic)) == {}
+        visits.append((table.visited - before, table.evaluated))
+    assert visits[0] == visits[1]
+
+
+def test_filters_that_come_and_go_do_not_make_others_be_looked_at():
+    table = filtered(1_000)
+    table.takers(on("orders", {"region": "r1"}))
+    before = table.visited
+    for number in range(100):
+        table.add("orders", f"region = 'r{number}' and amount < 0", "late")
+        assert list(table.takers(on("orders", {"region": "r5", "amount": 9, "kind": 1}))) == ["client-5"]
+    assert table.visited - before <= 300, "the walk to the place, each time"
+    assert table.evaluated < 100 * 5
+
+
+WHERES = st.sampled_from(["", "", "x > 1", "x>1", "y = 2", *(f"x = {n} and y > {n % 3}" for n in range(12))])
+ATTRIBUTES = st.fixed_dictionaries({}, optional={"x": st.integers(0, 4), "y": st.integers(1, 3)})
 DESTINATIONS = st.sampled_from(["n1", "n2", "n3"])
 
 
@@ -301,6 +367,22 @@ class TableAgainstAList(RuleBasedStateMachine):
                 expected[name] = None if "" in wheres else tuple(dict.fromkeys(map(parse_filter, wheres)))
             assert self.table.wants(name, topic) is bool(wheres)
         assert list(self.table.route(topic).items()) == list(expected.items())
+        assert self.table.destinations(topic) == list(expected)
+        assert self.table.is_wanted(topic) is bool(expected)
+        for name in ("n1", "n2", "n3"):
+            assert self.table.is_wanted_besides(name, topic) is any(one != name for one in expected)
+
+    @rule(topic=TOPICS, attributes=st.lists(ATTRIBUTES, min_size=1, max_size=4))
+    def takers(self, topic, attributes):
+        batch = make_batch("ann", 1, topic, 0, [b"x"] * len(attributes), attributes=attributes)
+        wanted = {name: batch.matching(filters) for name, filters in self.table.route(topic).items()}
+        found = {name: batch.chosen(choice) for name, choice in self.table.takers(batch).items()}
+        assert list(found.items()) == [(name, parts) for name, parts in wanted.items() if parts]
+        for one in attributes:
+            alone = [
+                name for name, filters in self.table.route(topic).items() if filters is None or any_match(filters, one)
+            ]
+            assert list(self.table.takers_of(topic, one)) == alone
 
     @rule(pattern=PATTERNS, where=WHERES)
     def sources(self, pattern, where):

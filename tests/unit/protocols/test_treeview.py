@@ -109,6 +109,7 @@ def test_children_are_told_of_the_clients_whose_broker_may_be_lost_with_the_root
         view.adopt(twig("k", twig("d", kind="client")), as_root=True)
         upward, fresh, _ = view.news_below(is_root=True)
         assert fresh
+        assert upward is not None
         assert upward.siblings == (own, needed)
         assert not view.news_below(is_root=True)[1]
 

@@ -10,7 +10,7 @@ from holdfast.model.messages import WIRE_VERSION, Frame, Hello, Ping, Pong, Refu
 from holdfast.model.wire import FrameReader, encode
 from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effects, Persist, Report, Send, SetTimer
 from holdfast.runtime.connection import ConnectionLimits
-from holdfast.runtime.driver import Driver
+from holdfast.runtime.driver import ACCEPT_BACKLOG, Driver
 from holdfast.runtime.places import Address
 
 
@@ -424,3 +424,7 @@ def far_driver_address(driver: Driver) -> Address:
     assert driver._server is not None
     host, port = driver._server.sockets[0].getsockname()[:2]
     return host, port
+
+
+def test_as_many_as_the_system_queues_may_connect_before_any_of_them_has_said_who_it_is():
+    assert ConnectionLimits().half_open_max > ACCEPT_BACKLOG

@@ -5,12 +5,11 @@ Run as a worker: a publisher, who waits until the last message is stored, or a d
 
 import asyncio
 from secrets import token_hex
-from typing import Literal, cast
+from typing import Literal
 
 from msgspec import Struct
 
 from holdfast.client import connect
-from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.cluster.bench.samples import Published, Tally, clock_ns
 from holdfast.cluster.workers import Orders, play, say
 
@@ -28,7 +27,7 @@ class Settings(Struct, frozen=True):
 async def publisher(settings: Settings, orders: Orders) -> None:
     async with connect(settings.address, name=f"p{token_hex(4)}") as client:
         # The first one finds a repository and is let in; that is not what is measured.
-        first = cast("DurableReceipt", await client.publish(STREAM, bytes(settings.size_bytes), durable=STREAM))
+        first = await client.publish(STREAM, bytes(settings.size_bytes), durable=STREAM)
         await first.stored()
         say("ready")
         await orders.wait_for("go")
@@ -38,7 +37,7 @@ async def publisher(settings: Settings, orders: Orders) -> None:
         receipt = first
         while clock_ns() < until_ns:
             for _ in range(CHUNK):
-                receipt = cast("DurableReceipt", await publish(STREAM, payload, durable=STREAM))
+                receipt = await publish(STREAM, payload, durable=STREAM)
             count += CHUNK
         await receipt.stored()
         say("done", published=Published(count, started_ns), ended_ns=clock_ns(), storage=receipt.storage)

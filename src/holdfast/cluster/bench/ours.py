@@ -12,6 +12,7 @@ from msgspec import Struct
 from holdfast.client import Client, Receipt, Subscription, connect
 from holdfast.cluster.bench.samples import Pace, Published, Tally, clock_ns, stamped
 from holdfast.cluster.workers import Orders, play, say
+from holdfast.model.guarantees import GuaranteeName
 
 TOPIC = "bench/orders"
 CHUNK = 100
@@ -21,7 +22,7 @@ CHUNK = 100
 class Settings(Struct, frozen=True):
     role: Literal["publisher", "subscriber"]
     address: str
-    guarantee: str = "causal"
+    guarantee: GuaranteeName = "causal"
     distinct_keys: bool = False
     """Every message has a key of its own."""
     size_bytes: int = 32

@@ -36,6 +36,7 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from holdfast.model.plurals import counted
 from holdfast.model.terms import Contact
 from holdfast.protocols.barriers.dependencies import Barriers, Dependencies, Identity, Past, past_of
 from holdfast.protocols.border import Border, border
@@ -274,7 +275,11 @@ class BarriersBroker(MeshBroker):
 
     def waiting_for(self) -> list[str]:
         reasons = super().waiting_for()
-        reasons += [f"what {len(queue)} messages of {peer} depend on" for peer, queue in self._queues.items() if queue]
+        reasons += [
+            f"what {counted(len(queue), 'message')} of {peer} depend on"
+            for peer, queue in self._queues.items()
+            if queue
+        ]
         for client, message, awaiting in self._requests.values():
             reasons.append(f"{', '.join(sorted(awaiting))} to know that {client} wants {message.pattern}")
         return reasons

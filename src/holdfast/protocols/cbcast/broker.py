@@ -29,6 +29,7 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from holdfast.model.plurals import counted
 from holdfast.protocols.border import Border, border
 from holdfast.protocols.cbcast.clocks import ClockReader, ClockWriter
 from holdfast.protocols.cbcast.flush import FlushingBroker
@@ -271,9 +272,11 @@ class CbcastBroker(FlushingBroker):
     def waiting_for(self) -> list[str]:
         reasons = super().waiting_for()
         reasons += [f"a view in which {client} has {message.pattern}" for client, message in self._subscribing]
-        reasons += [f"the view that {peer} is in, with {len(kept)} messages" for peer, kept in self._ahead.items()]
+        reasons += [
+            f"the view that {peer} is in, with {counted(len(kept), 'message')}" for peer, kept in self._ahead.items()
+        ]
         if self._lane:
-            reasons.append(f"a view to begin, for {len(self._lane)} messages of clients")
+            reasons.append(f"a view to begin, for {counted(len(self._lane), 'message')} of clients")
         return reasons
 
 

@@ -75,7 +75,7 @@ class FlushingBroker(MeshBroker):
         self.flushing = False
 
     def _is_ours(self, topic: str) -> bool:
-        return self.name in self.groups.route(topic)
+        return self.groups.wants(self.name, topic)
 
     @property
     def in_doubt(self) -> bool:

@@ -36,6 +36,7 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from holdfast.model.plurals import counted
 from holdfast.protocols.border import Border, border
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
@@ -189,8 +190,8 @@ class NeighbourhoodBroker(EdgeBroker):
             raise PeerViolation(f"broker {peer} sent {type(message).__name__}, which is not for a neighbourhood")
 
     def _on_confirm(self, peer: str, confirm: Confirm) -> None:
-        route = self.interests.table.route(confirm.topic)
-        behind = [name for name in route if name != peer or name not in self.interests.neighbours]
+        concerned = self.interests.table.destinations(confirm.topic)
+        behind = [name for name in concerned if name != peer or name not in self.interests.neighbours]
         self.confirmations.begin(peer, confirm, behind)
 
     # ------------------------------------------------------------------------------------------- one at a time
@@ -221,19 +222,16 @@ class NeighbourhoodBroker(EdgeBroker):
 
     def _route(self, message: Publish | Passed, towards: str) -> list[str]:
         """The neighbours behind whom a message is wanted, except the one that it comes from."""
-        batch = message.batch
-        route = self.interests.table.route(batch.topic)
-        return [name for name in route if name in self.neighbours and name != towards and batch.wanted_by(route[name])]
+        takers = self.interests.table.takers(message.batch)
+        return [name for name in takers if name in self.neighbours and name != towards]
 
     def _begin(self, transit: Transit, came: Path = ()) -> None:
         self.transits.begin(transit)
         self.transits.learn(transit, came)
-        for name, filters in self.interests.table.route(transit.batch.topic).items():
-            if name not in self.neighbours:
-                parts = transit.batch.matching(filters)
-                if parts and not self.slow_readers.leaves_out(name, transit.batch):
-                    for part in parts:
-                        self._send(name, Publish(part))
+        for name, choice in self.interests.table.takers(transit.batch).items():
+            if name not in self.neighbours and not self.slow_readers.leaves_out(name, transit.batch):
+                for part in transit.batch.chosen(choice):
+                    self._send(name, Publish(part))
         self._spread(transit)
         self._finish_if_complete(transit)
 
@@ -324,7 +322,10 @@ class NeighbourhoodBroker(EdgeBroker):
             assert not lane or client in self._in_transit, f"publications of {client} wait for nothing"
 
     def waiting_for(self) -> list[str]:
-        reasons = [f"{count} answers about subscriptions from {peer}" for peer, count in self.interests.waiting.items()]
+        reasons = [
+            f"{counted(count, 'answer')} about subscriptions from {peer}"
+            for peer, count in self.interests.waiting.items()
+        ]
         for transit in self.transits.open.values():
             batch, lacking = transit.batch, ", ".join(sorted(transit.awaiting))
             reasons.append(f"{lacking} to acknowledge {batch.publisher}#{batch.first}")

@@ -17,9 +17,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import ClassVar
 
-from holdfast.model.batches import BATCH_BYTES_MAX, SEQ_MAX, Batch, any_match, merged
+from holdfast.model.batches import BATCH_BYTES_MAX, SEQ_MAX, Batch, Choice, merged
 from holdfast.model.errors import PeerViolation
-from holdfast.model.filters import Filter
 from holdfast.model.guarantees import CAUSAL, EVENTUAL, FIFO, TOTAL
 from holdfast.model.hole_messages import Hole
 from holdfast.model.identities import name_of
@@ -40,6 +39,7 @@ from holdfast.model.messages import (
     UnsubscribeAck,
 )
 from holdfast.model.name_messages import Recall, Recalled
+from holdfast.model.plurals import counted
 from holdfast.model.receipt_messages import UNKNOWN_AGE_S
 from holdfast.protocols.border import Border
 from holdfast.protocols.config import BrokerConfig
@@ -237,30 +237,26 @@ class GingerBroker(EdgeBroker):
         """To everybody who wants it, except back to the broker that it came from."""
         batch = message.batch
         neighbours = self.interests.neighbours
-        for destination, filters in self.interests.table.route(batch.topic).items():
+        for destination, choice in self.interests.table.takers(batch).items():
             if destination not in neighbours:
-                self._deliver(destination, batch, filters, message)
-            elif destination != arrived_from and batch.wanted_by(filters):
+                self._deliver(destination, batch, choice, message)
+            elif destination != arrived_from:
                 self._send(destination, message)
 
-    def _deliver(self, client: str, batch: Batch, filters: tuple[Filter, ...] | None, message: Publish) -> None:
-        if filters is None:
-            if not self.slow_readers.leaves_out(client, batch):
-                self._send(client, message)
+    def _deliver(self, client: str, batch: Batch, choice: Choice, message: Publish) -> None:
+        if self.slow_readers.leaves_out(client, batch):
             return
-        parts = batch.matching(filters)
-        if parts and not self.slow_readers.leaves_out(client, batch):
-            for part in parts:
-                self._send(client, Publish(part))
+        if choice is None:
+            self._send(client, message)
+            return
+        for part in batch.chosen(choice):
+            self._send(client, Publish(part))
 
     def _on_confirm(self, peer: str, confirm: Confirm) -> None:
-        behind = [
-            destination
-            for destination, filters in self.interests.table.route(confirm.topic).items()
-            if destination != UNACCOUNTED
-            and (destination != peer or destination not in self.interests.neighbours)
-            and (filters is None or confirm.age_s == UNKNOWN_AGE_S or any_match(filters, confirm.attributes))
-        ]
+        table, neighbours = self.interests.table, self.interests.neighbours
+        everybody = confirm.age_s == UNKNOWN_AGE_S
+        owed = table.destinations(confirm.topic) if everybody else table.takers_of(confirm.topic, confirm.attributes)
+        behind = [name for name in owed if name != UNACCOUNTED and (name != peer or name not in neighbours)]
         self.confirmations.begin(peer, confirm, behind)
 
     def _interests_of(self, peer: str) -> list[Interest]:
@@ -283,7 +279,7 @@ class GingerBroker(EdgeBroker):
     def _recalled(self, source: str, asked: Recall, last: int, certain: bool) -> None:
         if source not in self.interests.neighbours:
             certain = certain and self.names.is_last(source)
-            last = last if certain else min(last + asked.stride, SEQ_MAX)
+            last = min(max(last, asked.used) + (0 if certain else asked.stride), SEQ_MAX)
             self.publishers.note(source, last)
         self._send(source, Recalled(asked.token, last, certain))
 
@@ -296,9 +292,9 @@ class GingerBroker(EdgeBroker):
 
     def deliver_total(self, batch: Batch, source: str) -> None:  # noqa: ARG002
         message = Publish(batch)
-        for destination, filters in self.interests.table.route(batch.topic).items():
+        for destination, choice in self.interests.table.takers(batch).items():
             if destination not in self.interests.neighbours:
-                self._deliver(destination, batch, filters, message)
+                self._deliver(destination, batch, choice, message)
 
     def total_done(self, client: str, batch_id: BatchId) -> None:
         if self._under_way.get(client) == batch_id:
@@ -343,9 +339,14 @@ class GingerBroker(EdgeBroker):
             assert self.cuts.under_way() or self._under_way, "messages wait, but for no cut and no total batch"
 
     def waiting_for(self) -> list[str]:
-        reasons = [f"{count} answers about subscriptions from {peer}" for peer, count in self.interests.waiting.items()]
+        reasons = [
+            f"{counted(count, 'answer')} about subscriptions from {peer}"
+            for peer, count in self.interests.waiting.items()
+        ]
         reasons += self.cuts.waiting_for()
-        reasons += [f"a cut to end, for {len(lane)} messages from {peer}" for peer, lane in self._lanes.items()]
+        reasons += [
+            f"a cut to end, for {counted(len(lane), 'message')} from {peer}" for peer, lane in self._lanes.items()
+        ]
         reasons += [f"the release of {client}'s total batch #{first}" for client, (_, first) in self._under_way.items()]
         reasons += self.hub.waiting_for()
         reasons += self.confirmations.waiting_for() + self.recalls.waiting_for()

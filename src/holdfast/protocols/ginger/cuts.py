@@ -125,14 +125,14 @@ class CutMap:
 
     def next_hop(self, topic: str) -> str | None:
         """Where a total batch goes from here: `ROOT` if it has arrived, `None` if nobody wants it."""
-        route = self._interests.table.route(topic)
-        if not route:
+        table = self._interests.table
+        if not table.is_wanted(topic):
             return None
-        brokers = [peer for peer in route if peer in self._interests.neighbours]
-        if len(brokers) == 1 and len(route) == 1:
-            return brokers[0]  # we are outside the topic's subtree; it lies this way
+        for peer in self._interests.neighbours:
+            if table.wants(peer, topic) and not table.is_wanted_besides(peer, topic):
+                return peer  # we are outside the topic's subtree; it lies this way
         parent = self._owner.parent
-        return parent if parent is not None and parent in route else ROOT
+        return parent if parent is not None and table.wants(parent, topic) else ROOT
 
     # ------------------------------------------------------------------------------------------------------- steps
 
@@ -218,8 +218,8 @@ class CutMap:
 
     def _inside(self, topic: str) -> dict[str, None]:
         """The neighbours that want the topic, and those that are in a cut of it still."""
-        neighbours = self._interests.neighbours
-        inside = dict.fromkeys(peer for peer in self._interests.table.route(topic) if peer in neighbours)
+        wants = self._interests.table.wants
+        inside = dict.fromkeys(peer for peer in sorted(self._interests.neighbours) if wants(peer, topic))
         for other in self._cuts.values():
             if other.topic == topic:
                 inside.update(other.participants)

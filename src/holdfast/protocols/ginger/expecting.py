@@ -208,9 +208,7 @@ class ExpectingBroker(RecordingBroker):
     def _note(self, record: Record) -> None:
         self.absences.note(record.batch, record.number)
         if len(self.late):
-            route = self.interests.table.route(record.batch.topic)
-            wanted = {peer: True for peer, filters in route.items() if record.batch.wanted_by(filters)}
-            self.late.note(record.batch, record.number, wanted)
+            self.late.note(record.batch, record.number, self.interests.table.takers(record.batch))
         if self.healing_cuts.in_doubt:
             self.healing_cuts.clear_doubt(record.record_id)
 
@@ -227,8 +225,7 @@ class ExpectingBroker(RecordingBroker):
 
         def is_wanted(batch: Batch) -> bool:
             """By somebody else."""
-            route = self.interests.table.route(batch.topic)
-            return any(batch.wanted_by(route[peer]) for peer in route.keys() - {name, case.stand_in})
+            return any(peer not in (name, case.stand_in) for peer in self.interests.table.takers(batch))
 
         account = Account(*put_together(ahead, join.processed))
         if case.contradicts(account, self.processed, is_wanted):
@@ -352,13 +349,13 @@ class ExpectingBroker(RecordingBroker):
         flush.case = None if flush.key else case
         flush.insisting |= self._insisting & {name}
         self._insisting.discard(name)
-        self._expect_no_more(names_in(join.twig) - {name}, flush)
+        self._expect_no_more(name, names_in(join.twig) - {name}, flush)
         if flush not in self._flushes:
             flush.version = self._tell(self.view.hops - 2)
             self._flushes.append(flush)
         self._tick()
 
-    def _expect_no_more(self, below: set[str], joining: Flush) -> None:
+    def _expect_no_more(self, joiner: str, below: set[str], joining: Flush) -> None:
         """Nodes below a broker that joins come with it, whichever repair expects them.
 
         1. 7 was moved below 3, and the lost broker had no time to say so.
@@ -369,6 +366,8 @@ class ExpectingBroker(RecordingBroker):
             for name in below & flush.waiting.keys():
                 del flush.waiting[name]
                 self.view.children.pop(name, None)
+            if flush.key in below:
+                flush.elsewhere = joiner
 
     def _tell_of_discarded(self, client: str, ahead: list[Ahead]) -> None:
         """A client that is refused for good takes publications with it that nobody else has: subscribers are told.
@@ -522,8 +521,11 @@ class ExpectingBroker(RecordingBroker):
 
     def _tell_down(self) -> None:
         """Everybody below learns who is above; nobody waits for it."""
-        upward, fresh, for_clients = self.view.news_below(self.parent is None)
-        for peer, link in self.hub.links.items():
+        brokers = self.hub.links.brokers
+        has_brokers = any(peer != self.parent for peer in brokers)
+        upward, fresh, for_clients = self.view.news_below(self.parent is None, has_brokers)
+        links = brokers if for_clients is None else self.hub.links
+        for peer, link in links.items():
             if peer == self.parent or peer not in self.log.flows:
                 continue
             if link.kind == "broker":

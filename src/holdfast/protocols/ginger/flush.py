@@ -44,6 +44,8 @@ class Flush:
         """Whether somebody may be out of reach rather than on the way."""
         self.insisting: set[str] = set()
         """Who of the joined is the root of a part for which nothing was kept."""
+        self.elsewhere = ""
+        """The broker below which the lost one has come back, if it has."""
         self.reunion = False
         """Whether somebody returns who was missed at an earlier repair."""
         self.version = 0

@@ -98,12 +98,12 @@ class RecordingBroker(GingerBroker):
         """To everybody who wants it, and not back to the broker that it came from."""
         batch, neighbours, message = record.batch, self.interests.neighbours, Publish(record.batch)
         merging = self._is_merging(batch)
-        for destination, filters in self.interests.table.route(batch.topic).items():
+        for destination, choice in self.interests.table.takers(batch).items():
             if destination in self._given_apart:
                 continue
             if destination not in neighbours:
-                self._deliver_record(destination, record, batch.matching(filters))
-            elif destination != arrived_from and batch.wanted_by(filters):
+                self._deliver_record(destination, record, batch.chosen(choice))
+            elif destination != arrived_from:
                 self.log.went(record, destination)
                 self._send(destination, message)
                 if merging:
@@ -123,9 +123,9 @@ class RecordingBroker(GingerBroker):
 
     def deliver_total(self, batch: Batch, source: str) -> None:
         record = self._process(batch, source)
-        for destination, filters in self.interests.table.route(batch.topic).items():
+        for destination, choice in self.interests.table.takers(batch).items():
             if destination not in self.interests.neighbours and destination not in self._given_apart:
-                self._deliver_record(destination, record, batch.matching(filters))
+                self._deliver_record(destination, record, batch.chosen(choice))
 
     def link_opened(self, link: Link, fresh: bool) -> None:
         super().link_opened(link, fresh)

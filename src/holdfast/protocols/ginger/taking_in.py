@@ -5,7 +5,7 @@ settled, and the links are opened: those that joined are its children from then 
 with in the same way, only that it is this broker's diary that says what it may lack (`absences`).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 
 from holdfast.model.batches import Batch
@@ -23,10 +23,11 @@ from holdfast.protocols.ginger.expecting import THE_ABSENT, ExpectingBroker
 from holdfast.protocols.ginger.flush import Flush, Settlement, own_history
 from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.ginger.late_clients import Account, LateCase
+from holdfast.protocols.ginger.merge import Flag
 from holdfast.protocols.interests import ALL
 from holdfast.protocols.node import Report
 from holdfast.protocols.records import Record, RecordId
-from holdfast.protocols.routing import Route, RoutingTable
+from holdfast.protocols.routing import RoutingTable, Takers
 from holdfast.protocols.wanted_parts import opens
 
 REPAIRED_MAX = 1000
@@ -73,6 +74,7 @@ class TakingInBroker(ExpectingBroker):
         self._answer_requests(flush, settlement)
         self._note_repaired(flush)
         self._tell_of_holes(flush, absence)
+        self._tell_behind_another(flush, mine)
         if flush.reunion:
             self._reunited(absence, flush, settlement)
         else:
@@ -100,21 +102,20 @@ class TakingInBroker(ExpectingBroker):
         for name, joiner in joined.items():
             for interest in set(joiner.join.interests) - set(joiner.join.unconfirmed):
                 owed.add(*interest, name)
-        outside = table.route if flush.reunion else self.interests.confirmed_route()
+        outside = table.takers if flush.reunion else self.interests.confirmed_takers()
 
         def lacks(who: str, batch: Batch) -> bool:
             if who == self.name:
                 # Of a cut everybody is part who wanted the topic when it started.
-                known = table.route if batch.guarantee == TOTAL else outside
-                return self._lacks(flush, batch, known(batch.topic))
+                known = table.takers if batch.guarantee == TOTAL else outside
+                return self._lacks(flush, batch, known)
             if who not in joined:
                 return False
             part, in_cut = (
                 joined[who].lacks_of(batch, flush.reunion),
                 (batch.publisher, batch.first) in joined[who].join.cuts,
             )
-            route = table.route(batch.topic) if flush.reunion or in_cut else owed.route(batch.topic)
-            return part is not None and who in route and part.wanted_by(route[who])
+            return part is not None and who in (table if flush.reunion or in_cut else owed).takers(part)
 
         heard = {} if flush.reunion else self._heard(flush)
         unheard = tuple(self._unheard(flush.key)) if flush.key and heard else () if case is None else case.unheard
@@ -230,7 +231,7 @@ class TakingInBroker(ExpectingBroker):
         """What was processed since the repair and what that client wants of it."""
         found = []
         for batch, number in case.since:
-            parts = batch.matching(self.interests.table.route(batch.topic).get(client, ()))
+            parts = batch.chosen(self.interests.table.choice(client, batch))
             if parts:
                 found.append((batch, number, parts))
         return found
@@ -276,10 +277,17 @@ class TakingInBroker(ExpectingBroker):
                 self._give_up_absence(absence)
 
     def _give_up_absence(self, absence: Absence) -> None:
-        """Nothing is kept any more for those who were missed; what became of them is not known."""
+        """Nothing is kept any more for those who were missed; what became of them is not known.
+
+        What was on its way to them may have reached nobody else, and they may be anywhere in the tree:
+        1. 1 loses 2 and its parent, 0; a message was on its way to 2, for c0. 2 goes to 0, and begins anew there.
+        2. c0 comes to 0, which has never had that message. 1 comes back to 0, and gives up what it kept for 2.
+        """
         self.absences.end(absence)
         self.healing_cuts.ask_others(absence.key)
         others = sorted(absence.missing.keys() - {absence.key})
+        if others and any(flag is Flag.SENT for _, flag, _, _ in absence.history.entries):
+            self.holes.announce(f"what was on its way to {absence.key} when {self.name} lost it is kept no longer")
         if others:
             unknown = Finding(broken=f"what became of {', '.join(others[:NAMES_MAX])} is not known")
             self.confirmations.wait_no_longer(THE_ABSENT, 0.0, unknown)
@@ -344,6 +352,16 @@ class TakingInBroker(ExpectingBroker):
         if absence is not None and not brokers:
             self._tell_of_lost_diary(absence)
 
+    def _tell_behind_another(self, flush: Flush, mine: OwnHistory) -> None:
+        """A lost broker comes back below another one, and what went by to it here has gone by to nobody else.
+
+        1. 0 loses 1 and 3 at once, and c2#8 was on its way to 1. 1 goes to 3, which is the root of their part.
+        2. 3 comes back to 0, and 1 is below it. 0 hands over what it has kept for 3, which never wanted c2#8.
+        """
+        if flush.elsewhere and any(flag is Flag.SENT for _, flag, _, _ in mine.entries):
+            reason = f"{self.name} does not keep for {flush.elsewhere} what was on its way to {flush.key}"
+            self.holes.announce(reason, towards={flush.elsewhere})
+
     def _tell_of_lost_diary(self, absence: Absence) -> None:
         """Clients of a broker that was out of reach come without it: the broker, and its diary, may be gone.
 
@@ -356,17 +374,14 @@ class TakingInBroker(ExpectingBroker):
             reason = f"what was published around {absence.key} while it was out of reach may be gone with it"
             self.holes.announce(reason)
 
-    def _lacks(self, flush: Flush, batch: Batch, route: Route) -> bool:
+    def _lacks(self, flush: Flush, batch: Batch, takers: Callable[[Batch], Takers]) -> bool:
         """Whether the batch is new here, and for somebody who takes no part in the flush."""
         if self.is_processed(batch.publisher, batch.last):
             return False
         cut = self.healing_cuts.is_cut((batch.publisher, batch.first))
         if batch.guarantee == TOTAL and not cut and not flush.reunion and flush.case is None:
             return False
-        return any(
-            destination != flush.key and destination not in flush.joined and batch.wanted_by(filters)
-            for destination, filters in route.items()
-        )
+        return any(name != flush.key and name not in flush.joined for name in takers(batch))
 
     def _note_repaired(self, flush: Flush) -> None:
         for name in sorted(flush.dead):
@@ -483,15 +498,14 @@ class TakingInBroker(ExpectingBroker):
         part = joiner.lacks_of(batch, reunion)
         if part is None or not joiner.is_client:
             return int(part is not None)
-        return len(part.matching(self.interests.table.route(part.topic).get(name, ())))
+        return len(part.chosen(self.interests.table.choice(name, part)))
 
     def _give(self, name: str, joiner: Joiner, record: Record, reunion: bool) -> None:
         part = joiner.lacks_of(record.batch, reunion)
         if part is None:
             return
         if joiner.is_client:
-            filters = self.interests.table.route(part.topic).get(name, ())
-            self._deliver_record(name, record, part.matching(filters))
+            self._deliver_record(name, record, part.chosen(self.interests.table.choice(name, part)))
             return
         self.log.went(record, name)
         total = part.guarantee == TOTAL and not reunion

@@ -116,8 +116,7 @@ class WardingBroker(PartitionBroker):
             if record.outs.get(parent, 0) > move.position and record.number > 0 and record.batch.guarantee != TOTAL
         }
         for record in sorted(crossing.values(), key=lambda record: record.number):
-            route = self.interests.table.route(record.batch.topic)
-            if move.name in route and record.batch.wanted_by(route[move.name]):
+            if move.name in self.interests.table.takers(record.batch):
                 self.log.went(record, move.name)
 
     def _on_commit(self, parent: str, move: Move) -> None:

@@ -242,6 +242,11 @@ class LocamuBroker:
     def turn_away(self, hello: Hello) -> Refusal | None:
         return self.hub.turn_away(hello)
 
+    def throw_out(self, peer: str, reason: str, now: float) -> Effects:
+        self._at(now)
+        self.hub.throw_out(peer, reason)
+        return self.hub.take()
+
     def _is_broker(self, name: str) -> bool:
         return name in self.durable.core.near or name in self.durable.core.land.gone
 
@@ -427,7 +432,7 @@ class LocamuBroker:
     def _say_farewell(self) -> None:
         """All that we have ever said was processed by everybody: nobody needs us."""
         parent = self.parent
-        if parent in self.hub.links and not self._is_pending("l", self.name):
+        if parent is not None and parent in self.hub.links and not self._is_pending("l", self.name):
             self.hub.send(parent, Farewell())
 
     def _on_farewell(self, leaf: str) -> None:

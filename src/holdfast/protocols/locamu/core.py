@@ -391,7 +391,7 @@ class Core:
             if not entry.void:
                 self._deliver(entry.batch)
         elif notice is not None and notice.what == "c":
-            self._await(entry, notice, list(self.groups.local.route(notice.pattern)))
+            self._await(entry, notice, self.groups.local.destinations(notice.pattern))
             for client in self.pending[entry.serial].clients:
                 self._tell(client, Confirm(entry.serial, notice.pattern, notice.publisher, notice.seq))
         elif notice is not None and notice.what in ("j", "l", "g"):
@@ -425,8 +425,8 @@ class Core:
             pending.down.pop(node, None)
 
     def _deliver(self, batch: Batch) -> None:
-        for client, filters in self.groups.local.route(batch.topic).items():
-            for part in batch.matching(filters):
+        for client, choice in self.groups.local.takers(batch).items():
+            for part in batch.chosen(choice):
                 self._tell(client, Publish(part))
 
     def _await(self, entry: Entry, notice: Notice, clients: list[str]) -> None:

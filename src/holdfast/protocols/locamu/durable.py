@@ -188,6 +188,8 @@ class Durable:
         last = self.publishers.last(name_of(client))
         if is_tagged(client):
             last = last or min(recall.stride, SEQ_MAX)
+        last = min(max(last, recall.used), SEQ_MAX)
+        if is_tagged(client) or recall.used:
             self.publishers.note(client, last)
         self._tell(client, Recalled(recall.token, last, not is_tagged(client)))
 

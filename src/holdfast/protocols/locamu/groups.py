@@ -106,8 +106,8 @@ class Groups:
     def members(self, batch: Batch | None, notice: Notice | None) -> set[str]:
         """Those nearby behind whom, or at whom, a message is wanted; the way that it came is not looked at."""
         if batch is not None:
-            return {name for name, filters in self.remote.route(batch.topic).items() if batch.wanted_by(filters)}
-        return set(self.remote.route(notice.pattern)) if notice is not None else set()
+            return set(self.remote.takers(batch))
+        return set(self.remote.destinations(notice.pattern)) if notice is not None else set()
 
     def seen_from(self, near: Iterable[str], own: str, neighbours: Iterable[str]) -> GroupsImage:
         """The same for a new leaf below us, which is near those: behind us are we, and everybody else."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from holdfast.model.plurals import counted
 from holdfast.protocols.narada.config import RepositoryConfig
 from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.forgetting import Forgetting
@@ -40,9 +41,9 @@ class Managed:
         if self.has_changes() or committing:
             reasons.append(f"{stream} to be committed")
         if keeping.places and keeping.state != "leaving":
-            reasons.append(f"{keeping.places} ranges of places of {stream} to be filled")
+            reasons.append(f"{counted(keeping.places, 'range')} of places of {stream} to be filled")
         if mending.is_waiting:
-            reasons.append(f"{mending.messages} damaged messages of {stream} to be mended by a sibling")
+            reasons.append(f"{counted(mending.messages, 'damaged message')} of {stream} to be mended by a sibling")
         behind = [member.name for member in self.bundle.members.values() if member.cover < member.end]
         return reasons + [f"{name} to be covered" for name in behind]
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.model.errors import LocalMisuse
+from holdfast.model.plurals import counted
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.config import SubscriberConfig
 from holdfast.protocols.narada.events import (
@@ -245,7 +246,7 @@ class ManualSubscriber(Subscriber):
     def waiting_for(self) -> list[str]:
         reasons = super().waiting_for()
         if self._tickets and self.state == "steered":
-            reasons.append(f"{len(self._tickets)} acknowledgements to be stored")
+            reasons.append(f"{counted(len(self._tickets), 'acknowledgement')} to be stored")
         return reasons
 
     def status(self) -> dict[str, object]:

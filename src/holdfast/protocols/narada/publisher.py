@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from holdfast.model.batches import BATCH_COUNT_MAX, Attributes, Batch, Keys, make_batch
 from holdfast.model.errors import LocalMisuse
+from holdfast.model.plurals import counted
 from holdfast.model.topics import check_topic, matches
 from holdfast.protocols.narada.config import RELIABLE_PAYLOAD_BYTES_MAX, PublisherConfig
 from holdfast.protocols.narada.events import (
@@ -459,7 +460,7 @@ class Publisher:
             return []
         reasons = [] if self._opened else ["a repository that lets it publish"]
         if self.next_number - 1 > self.stored_number:
-            reasons.append(f"{self.next_number - 1 - self.stored_number} messages to be stored")
+            reasons.append(f"{counted(self.next_number - 1 - self.stored_number, 'message')} to be stored")
         return reasons
 
     def status(self) -> dict[str, object]:
