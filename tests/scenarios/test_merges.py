@@ -272,6 +272,19 @@ def test_two_parts_find_each_other_though_only_one_knows_of_the_other_and_both_l
     assert complaints(sim.events) == []
 
 
+@some_seeds
+def test_a_part_that_has_found_the_broker_it_looked_for_says_so_and_takes_others_in(seed: int):
+    """B, C and D are alone. D comes to C, which then looks for nobody, though A is dead; B insists on joining C."""
+    sim = parted("A-D A-C A-B", seed=seed)
+    listen(sim, b_B="t", c_C="t", d_D="t")
+    at(sim, 2.0, Part(("D",)))
+    at(sim, 2.4, Crash("A"))
+    at(sim, 6.0, Heal())
+    one_tree(sim)
+    nobody_is_missed(sim, "B", "C", "D")
+    assert complaints(sim.events) == []
+
+
 # ------------------------------------------------------------------------------------------- each rule is necessary
 
 

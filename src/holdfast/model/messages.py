@@ -468,6 +468,7 @@ class Refusal(Struct, frozen=True, array_like=True, tag=3, gc=False):
         "late",
         "elsewhere",
         "apart",
+        "same-tree",
         "taken",
     ]
     reason: Reason

@@ -40,7 +40,7 @@ from holdfast.protocols.hub_owner import Owner
 from holdfast.protocols.links import Link, LinkError, LinkState
 from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effects, Report, Send, SetTimer
 
-ENDING = ("excluded", "moved", "late", "elsewhere", "apart", "unknown-session", "taken", "misuse")
+ENDING = ("excluded", "moved", "late", "elsewhere", "apart", "same-tree", "unknown-session", "taken", "misuse")
 """Refusals that may come in the middle of a session."""
 ACK_TIMER = "acks"
 BEAT_TIMER = "heartbeat"

@@ -181,3 +181,28 @@ def test_what_still_went_by_to_the_lost_and_what_did_not_stand_in_processing_ord
     entries = absences.history(absence).entries
     assert [seq for (_, seq), *_ in entries] == [1, 2, 3, 4]
     assert [after for _, _, after, _ in entries] == [0, 1, 2, 3]
+
+
+def test_a_search_is_over_when_the_lost_parent_comes_with_a_broker_that_has_taken_it_in():
+    absences = Absences(1 << 20)
+    absence = begun(absences, "a", "a", "b", "d")
+    absence.to_parent, absence.contacts = True, tuple(Contact(name, 1, name) for name in "abd")
+    absences.returned(absence, twig("d", twig("a")))
+    assert len(absences) == 0
+
+
+def test_those_below_a_lost_child_are_missed_still_when_it_has_begun_anew_below_one_of_them():
+    absences = Absences(1 << 20)
+    absence = begun(absences, "a", "a", "b", "d")
+    absences.returned(absence, twig("d", twig("a")))
+    assert absences.find("a") is absence
+    assert sorted(absence.missing) == ["b"]
+
+
+def test_a_broker_that_is_found_is_looked_for_no_longer_while_others_are():
+    absences = Absences(1 << 20)
+    absence = begun(absences, "a", "a", "b", "d")
+    absence.to_parent, absence.contacts = True, tuple(Contact(name, 1, name) for name in "abd")
+    absences.returned(absence, twig("d"))
+    assert absences.of_parent() is absence
+    assert [one.name for one in absence.contacts] == ["a", "b"]

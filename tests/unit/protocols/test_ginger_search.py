@@ -110,8 +110,8 @@ def code_of(answer: Found | Refusal) -> str:
         (view_of("5", lost=(OTHER,)), Seek((("5", 1),), insists=True, keeper="5"), SERVES, "late"),
         # It is below the one that asks, or in the same tree.
         (view_of("5", Contact("1", 1, "")), Seek((("5", 1),), insists=True, keeper="5"), SERVES, "late"),
-        (view_of("5", Contact("1", 1, "")), Seek((("5", 1),), True, "5", "1"), SERVES, "moved"),
-        (view_of("5", Contact("1", 1, "")), Seek((("5", 1),), root="1"), SERVES, "late"),
+        (view_of("5", Contact("1", 1, "")), Seek((("5", 1),), True, "5", "1"), SERVES, "same-tree"),
+        (view_of("5", Contact("1", 1, "")), Seek((("5", 1),), root="1"), SERVES, "same-tree"),
         # It only asks what became of the others.
         (view_of("5", lost=(Contact("1", 1, ""),)), Seek((("5", 1),), root="1"), SERVES, "kept"),
         (view_of("5", Contact("9", 1, "")), Seek((("5", 1),), root="1"), SERVES, "apart"),

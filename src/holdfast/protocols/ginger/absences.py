@@ -11,12 +11,13 @@ that an absence is given up, and whoever returns is told that messages are missi
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from msgspec import Struct
 
 from holdfast.model.batches import Batch
 from holdfast.model.messages import Twig
+from holdfast.model.receipt_messages import NAMES_MAX, Finding
 from holdfast.model.terms import Contact
 from holdfast.protocols.ginger.merge import Contribution, Flag
 from holdfast.protocols.records import RecordId
@@ -116,6 +117,20 @@ class Absence:
         twig = brokers[self._turn % len(brokers)]
         return (Contact(twig.name, twig.epoch, twig.address),)
 
+    def is_over(self, name: str, back: Collection[str]) -> bool:
+        """That node is in our tree again, and these with it: nobody looks for them. Returns whether all are found.
+
+        A lost parent may come with a broker that has taken it in:
+        1. 2 has lost 0, 1 and 3, and looks for all three. 3, which has taken 0 in, comes to 2. 1 is dead.
+        2. If 2 went on with its search, it would ask 0 for ever, which is below it.
+        A lost child that comes with another broker has begun anew there: those that were below it may still be missing.
+        """
+        self.missing = {one: twig for one, twig in self.missing.items() if one not in back}
+        self.contacts = tuple(one for one in self.contacts if one.name not in back)
+        if self.to_parent and (self.key in back or not self.contacts):
+            return True
+        return name == self.key or not self.missing
+
     def concerns(self, name: str) -> bool:
         return name == self.key or name in self.missing
 
@@ -212,6 +227,20 @@ class Absences:
         """The absence that made us the root of our part."""
         return next((one for one in self._all.values() if one.missing and one.to_parent), None)
 
+    def sought(self, before: tuple[Contact, ...]) -> tuple[Contact, ...]:
+        """Whom the root of our part looks for, in the order of `before`: whoever was lost first comes first."""
+        absence = self.of_parent()
+        sought = () if absence is None else absence.contacts
+        return tuple(dict.fromkeys((*(one for one in before if one in sought), *sought)))
+
+    def missing(self) -> list[str]:
+        """All nodes that may be out of reach."""
+        return sorted({name for absence in self._all.values() for name in absence.missing})
+
+    def finding(self) -> Finding:
+        """What is known of a message that they may lack."""
+        return Finding(broken=f"out of reach: {', '.join(self.missing()[:NAMES_MAX])}")
+
     def note(self, batch: Batch, number: int) -> None:
         """A batch is processed, as number so and so."""
         if self._all:
@@ -247,9 +276,7 @@ class Absences:
 
     def returned(self, absence: Absence, twig: Twig) -> None:
         """That node is back, with whom it knows behind it."""
-        for name in names_in(twig):
-            absence.missing.pop(name, None)
-        if twig.name == absence.key or not absence.missing:
+        if absence.is_over(twig.name, names_in(twig)):
             self.end(absence)
 
     def overdue(self, now: float, absent_s: float) -> list[Absence]:

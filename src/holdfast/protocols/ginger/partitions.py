@@ -36,7 +36,6 @@ from holdfast.model.messages import (
     Sought,
     Twig,
 )
-from holdfast.model.receipt_messages import NAMES_MAX, Finding
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
@@ -48,7 +47,7 @@ from holdfast.protocols.ginger.expecting import SUSPECT_TIMER, THE_ABSENT
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing import HealingBroker
 from holdfast.protocols.ginger.search import Search, SearchState
-from holdfast.protocols.ginger.seek_answers import Standing, answer_to, has_to_be_joined
+from holdfast.protocols.ginger.seek_answers import ANSWERS, Standing, answer_to, has_to_be_joined
 from holdfast.protocols.ginger.strays import Strays
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
@@ -347,11 +346,18 @@ class PartitionBroker(HealingBroker):
             self.view.lost = absence.contacts
         self._keep_seeking()
 
-    def _give_up_absence(self, absence: Absence) -> None:
-        super()._give_up_absence(absence)
-        if absence.to_parent and self.parent is None and self.absences.of_parent() is None:
-            # Our part looks for nobody any more: others who insist may join it.
-            self.view.lost = ()
+    def _say_who_is_lost(self) -> None:
+        """Of a part's root: everybody below knows whom it looks for. One that looks for nobody takes in others:
+
+        1. 2 looks for 0 and 3. 3 comes to 2, and 0 is dead. 1, which is alone, insists on joining 2.
+        2. If 2 still said that it looks for somebody, it would have to be the one that joins, and would not look for 1.
+        """
+        under_repair = [self.absences.find(flush.key) for flush in self._flushes if flush.key]
+        if self.parent is not None or any(one is not None and one.to_parent for one in under_repair):
+            return
+        lost = self.absences.sought(self.view.lost)
+        if lost != self.view.lost:
+            self.view.lost = lost
             self._tell_down()
 
     def _keep_seeking(self) -> None:
@@ -372,9 +378,8 @@ class PartitionBroker(HealingBroker):
         if self.phase is Phase.GONE:
             return []
         self._forget_overdue(now)
-        missing = sorted({name for absence in self.absences for name in absence.missing})
-        out_of_reach = Finding(broken=f"out of reach: {', '.join(missing[:NAMES_MAX])}")
-        self.confirmations.wait_no_longer(THE_ABSENT, CONFIRM_SILENCES * self.config.link.silence_s, out_of_reach)
+        patience_s = CONFIRM_SILENCES * self.config.link.silence_s
+        self.confirmations.wait_no_longer(THE_ABSENT, patience_s, self.absences.finding())
         if self.parent is None or self.search.is_returning_to(self.parent):
             self._seek(now)
         else:
@@ -425,6 +430,7 @@ class PartitionBroker(HealingBroker):
         absence = self.absences.of_parent()
         if absence is not None and self._is_short() and self._ticks % STRAY_TICKS == 0:
             self.strays.widen(absence)
+            self._say_who_is_lost()
         if any(flush.key for flush in self._flushes) or not self.search.has_time():
             return
         if absence is not None and absence.contacts:
@@ -483,25 +489,7 @@ class PartitionBroker(HealingBroker):
         return super().peer_down(peer, now)
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
-        if link.peer in self._probes and link.peer == self.strays.asked and refusal.code == "excluded":
-            # Each of the two has given the other up. It will know us by our next epoch, and say where it is.
-            self._drop_probe(link.peer)
-            self._begin_epoch()
-            self._tell_down()
-            return
-        if link.peer in self._probes and link.peer == self._missing_asked and refusal.code == "excluded":
-            # It has heard that we are dead from the root of its part, which looks for us.
-            self._drop_probe(link.peer)
-            return
-        if link.peer in self._probes and refusal.code in ("moved", "late", "elsewhere", "apart"):
-            self._drop_probe(link.peer)
-            if refusal.code == "apart":
-                self._look_for_stray(link.peer)
-            elif refusal.code == "moved":
-                self._reborn(link.peer)
-            else:
-                self.strays.forget(link.peer)
-                self._returned_elsewhere(link.peer)
+        if link.peer in self._probes and self._is_answer(link.peer, refusal):
             return
         if self.search.is_returning_to(link.peer):
             self._resume_search(refusal.reason)
@@ -523,7 +511,31 @@ class PartitionBroker(HealingBroker):
             return
         if refusal.code == "moved":
             self._reborn(link.peer)
+        elif refusal.code == "same-tree":
+            self._returned_elsewhere(link.peer)
         self.search.refused(link.peer, refusal, absence)
+
+    def _is_answer(self, peer: str, refusal: Refusal) -> bool:
+        """Whether a broker that was only asked has said what became of it. If not, the refusal is one like any other.
+
+        One that takes us for dead may have heard that from the root of its part, which looks for us.
+        """
+        excluded = refusal.code == "excluded" and peer in (self.strays.asked, self._missing_asked)
+        if refusal.code not in ANSWERS and not excluded:
+            return False
+        self._drop_probe(peer)
+        if refusal.code == "apart":
+            self._look_for_stray(peer)
+        elif refusal.code == "moved":
+            self._reborn(peer)
+        elif not excluded:
+            self.strays.forget(peer)
+            self._returned_elsewhere(peer)
+        elif peer == self.strays.asked:
+            # Each of the two has given the other up. It will know us by our next epoch, and say where it is.
+            self._begin_epoch()
+            self._tell_down()
+        return True
 
     def link_ended(self, link: Link, reason: str) -> None:
         if self.search.is_asking(link.peer):
@@ -559,8 +571,7 @@ class PartitionBroker(HealingBroker):
         absence = self.absences.of_parent()
         if absence is not None and not absence.knows(sought.root.name):
             absence.contacts += (sought.root,)
-            self.view.lost += (sought.root,)
-            self._tell_down()
+            self._say_who_is_lost()
 
     def _on_found(self, link: Link) -> None:
         """Join it with everything that was processed here since, and be its child again."""
@@ -625,9 +636,8 @@ class PartitionBroker(HealingBroker):
     # ------------------------------------------------------------------------------------------------------ inspection
 
     def status(self) -> dict[str, object]:
-        absent = sorted(name for absence in self.absences for name in absence.missing)
         counted = {"brokers_here": self.census.size, "majority": self.census.majority} if self.census.brokers else {}
-        return {**super().status(), **counted, "absent": absent}
+        return {**super().status(), **counted, "absent": self.absences.missing()}
 
     def waiting_for(self) -> list[str]:
         reasons = super().waiting_for()

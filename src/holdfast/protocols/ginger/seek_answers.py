@@ -6,6 +6,7 @@ is `Found`, if the root may join, or a refusal that says whether another broker 
 - `moved`: this broker has begun anew since it was lost, and keeps nothing from before.
 - `elsewhere`: the keeper, the broker that was lost first, may be alive, and would keep what the part lacks.
 - `late`: nobody keeps it any more.
+- `same-tree`: this broker is in the tree of the root that asks: nobody has to look for it, nor to keep anything for it.
 - `apart`: this broker is in another tree, whose root does not look for the one that asks.
 - `not-ready`: of two roots that look for each other, the one whose name is larger comes to the other.
 """
@@ -14,6 +15,9 @@ from msgspec import Struct
 
 from holdfast.model.messages import Found, Refusal, Seek
 from holdfast.protocols.treeview import TreeView
+
+ANSWERS = ("moved", "elsewhere", "late", "same-tree", "apart")
+"""The refusals that say what became of the broker that is asked. `not-ready` does not: it is asked again."""
 
 
 class Standing(Struct, frozen=True):
@@ -41,7 +45,7 @@ def answer_to(seek: Seek, root: str, view: TreeView, standing: Standing) -> Foun
         return Found()
     if seek.root == view.root():
         # Nobody has to look for it, nor keep anything for it.
-        return Refusal("moved" if seek.keeper else "late", f"{view.name} is in the same tree as {root}")
+        return Refusal("same-tree", f"{view.name} is in the same tree as {root}")
     if not seek.keeper and seek.root:
         return Refusal("apart", f"{view.name} is in the tree of {view.root()}, which does not look for {root}")
     if seek.insists and not _is_keeper_around(seek, view) and standing.settles and _may_adopt(root, view):

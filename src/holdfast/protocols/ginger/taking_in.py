@@ -293,6 +293,10 @@ class TakingInBroker(ExpectingBroker):
             self.confirmations.wait_no_longer(THE_ABSENT, 0.0, unknown)
             self._note_unaccounted(absence.key, [ALL])
         self._ask_for_less()
+        self._say_who_is_lost()
+
+    def _say_who_is_lost(self) -> None:
+        """Some of those who were missed are found, or are given up."""
 
     def _returned_elsewhere(self, name: str) -> None:
         """A broker that was missed is in the tree, and does not look for us: what is kept for it is of no use.
@@ -300,10 +304,11 @@ class TakingInBroker(ExpectingBroker):
         1. 10 has lost 6 and looks for it. The link between the two is cut for long, and 10 insists on joining 1.
         2. 6 does not hear of that: 1 is far away. It would keep everything for 10, and answer no question about it.
         """
-        for absence in [one for one in self.absences if one.missing and one.concerns(name)]:
-            absence.missing.pop(name, None)
-            if name == absence.key or not any(twig.kind == "broker" for twig in absence.missing.values()):
+        for absence in [one for one in self.absences if one.missing and (one.concerns(name) or one.knows(name))]:
+            over = absence.is_over(name, (name,))
+            if over or not any(twig.kind == "broker" for twig in absence.missing.values()):
                 self._give_up_absence(absence)
+        self._say_who_is_lost()
 
     def _outlived(self, name: str, epoch: int) -> None:
         """Who is dead in a later epoch than the one in which it was lost has begun anew between the two."""
@@ -323,6 +328,7 @@ class TakingInBroker(ExpectingBroker):
             detail = f"{given} messages handed over, {len(joiner.records)} brought, {len(settlement.crossed)} crossed"
             self.hub.out.append(Report("merge", peer=name, detail=detail))
         self._ask_for_less()
+        self._say_who_is_lost()
 
     def _flag_crossed(self, settlement: Settlement) -> None:
         """What stands on different sides of a total message now is handed over, and kept, with that word."""
