@@ -298,16 +298,27 @@ class FailureAuthor:
             yield time_s + self.chance.choice((0.03, 0.5, 3.0)), Recover(node)
 
     def _remerge(self) -> Iterator[tuple[float, Command]]:
-        """A part is cut off and comes back, and while the two come together a second fault befalls them, or several."""
+        """A part is cut off and comes back, and while the two come together a second fault befalls them, or several.
+
+        Where no majority of the brokers may be left, total messages wait until those that were killed come back.
+        """
         top, time_s = self.chance.choice([name for name in self.tree if name != self.root]), self._moment()
         side, border = self._side_of(top), self.tree[top] or self.root
+        killed: set[str] = set()
         yield time_s, Part(side)
         for _ in range(self.chance.choice((1, 1, 2, 3))):
             time_s += self.chance.choice(PARTINGS_S[:4]) * self.chance.uniform(0.8, 1.2)
             yield time_s, Heal()
-            yield from self._second_fault(time_s, top, border, side)
+            for moment_s, command in self._second_fault(time_s, top, border, side):
+                fault = command.fault if isinstance(command, When) else command
+                killed.update((fault.node,) if isinstance(fault, Crash) else ())
+                yield moment_s, command
             time_s += MERGE_S
-        yield time_s + self.chance.choice(FLAP_CUTS_S), Heal()
+        time_s += self.chance.choice(FLAP_CUTS_S)
+        yield time_s, Heal()
+        if 2 * (len(self.tree) - len(killed)) <= len(self.tree):
+            for node in sorted(killed):
+                yield time_s, Recover(node)
 
     def _second_fault(
         self, time_s: float, top: str, border: str, side: tuple[str, ...]

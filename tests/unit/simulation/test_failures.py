@@ -189,3 +189,16 @@ def test_the_replay_command_says_class_and_tolerance():
     assert replay_command("ginger", 7, Trouble(("reset",), "during", 2)) == (
         "holdfast campaign --protocol ginger --seeds 7..7 --fault reset --faults during --tolerance 2"
     )
+
+
+def test_a_second_fault_of_a_merge_leaves_a_majority_or_those_that_were_killed_come_back():
+    scenarios = [random_scenario(seed, "ginger", Trouble((), "remerge", 1)) for seed in range(620200, 620300)]
+    worst = 0
+    for scenario in scenarios:
+        faults = [one.command.fault if isinstance(one.command, When) else one.command for one in scenario.timetable]
+        killed = {one.node for one in faults if isinstance(one, Crash)}
+        back = {one.node for one in faults if isinstance(one, Recover)}
+        brokers = len(parse_tree(scenario.tree))
+        worst = max(worst, 2 * len(killed) - brokers)
+        assert 2 * (brokers - len(killed - back)) > brokers
+    assert worst >= 0
