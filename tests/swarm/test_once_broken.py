@@ -219,6 +219,12 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
     ("flap", 1, 600468, "a newcomer at the door got a message that was meant for the dead broker of its name"),
     ("flap", 1, 600395, "clients of a broker that was lost before it was let in were waited for, and were still there"),
     ("flap", 1, 620265, "a part that had found the broker it looked for said that it still looks, and took nobody in"),
+    (
+        "flap",
+        1,
+        640262,
+        "a part's root forgot in the midst of its first repair whom it looks for, and two joined each other",
+    ),
     ("flap", 1, 640443, "a root looked for ever for a broker that had come to it below another one"),
     ("remerge", 1, 600956, "a broker got a batch by a merge, not the word that it was done, and its publisher waited"),
 ]

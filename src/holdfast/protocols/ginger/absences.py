@@ -227,6 +227,11 @@ class Absences:
         """The absence that made us the root of our part."""
         return next((one for one in self._all.values() if one.missing and one.to_parent), None)
 
+    @property
+    def any_begun(self) -> bool:
+        """Whether a loss is still being repaired, so that it is not known yet who is missing."""
+        return any(not one.missing for one in self._all.values())
+
     def sought(self, before: tuple[Contact, ...]) -> tuple[Contact, ...]:
         """Whom the root of our part looks for, in the order of `before`: whoever was lost first comes first."""
         absence = self.of_parent()

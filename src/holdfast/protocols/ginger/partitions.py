@@ -160,6 +160,7 @@ class PartitionBroker(HealingBroker):
                 self._send(name, Merged())
         elif brokers:
             self._merged("")
+        self._say_who_is_lost()
 
     def _accepted(self, client: str, message: Publish) -> Publish | None:
         taken = super()._accepted(client, message)
@@ -352,8 +353,7 @@ class PartitionBroker(HealingBroker):
         1. 2 looks for 0 and 3. 3 comes to 2, and 0 is dead. 1, which is alone, insists on joining 2.
         2. If 2 still said that it looks for somebody, it would have to be the one that joins, and would not look for 1.
         """
-        under_repair = [self.absences.find(flush.key) for flush in self._flushes if flush.key]
-        if self.parent is not None or any(one is not None and one.to_parent for one in under_repair):
+        if self.parent is not None or self.absences.any_begun:
             return
         lost = self.absences.sought(self.view.lost)
         if lost != self.view.lost:

@@ -328,7 +328,6 @@ class TakingInBroker(ExpectingBroker):
             detail = f"{given} messages handed over, {len(joiner.records)} brought, {len(settlement.crossed)} crossed"
             self.hub.out.append(Report("merge", peer=name, detail=detail))
         self._ask_for_less()
-        self._say_who_is_lost()
 
     def _flag_crossed(self, settlement: Settlement) -> None:
         """What stands on different sides of a total message now is handed over, and kept, with that word."""
