@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
 from holdfast.protocols.ginger import PartitionBroker
-from holdfast.simulation.faults import Attach, Crash, Heal, Part, Subscribe
+from holdfast.simulation.faults import Attach, Crash, Heal, Part, Subscribe, When
 from holdfast.simulation.latencies import Constant
 from holdfast.simulation.network import LinkSettings, NetworkConfig
 from holdfast.simulation.world import Simulation
@@ -124,6 +124,23 @@ def test_what_the_minority_publishes_on_the_key_of_a_total_message_is_reported_t
     assert reported(sim, "crossed") == ["A", "a", "B"]
     # Everybody gets it with that word, and its publisher is told.
     for client in ("a", "e"):
+        assert [one.payload for one in sim.deliveries(client) if one.crossed] == [b"weak"]
+
+
+@pytest.mark.parametrize("time_s", [4.0, 15.0])
+def test_what_a_majority_publishes_on_the_key_of_a_total_message_whose_release_is_in_doubt_has_crossed_it(
+    time_s: float,
+):
+    """A releases the message and is cut off before B has it. At first the cut is closed: what is published waits."""
+    sim = parted("A-B B-C C-D")
+    listen(sim, a_A="t", b_B="t", d_D="t")
+    at(sim, 0.9, When("A", "TotalProcessed", Part(("A",)), 1, 5.0))
+    say(sim, 1.0, "a", "t:total", guarantee="total", key="k")
+    say(sim, time_s, "d", "t:weak", key="k")
+    at(sim, 20.0, Heal())
+    finish(sim)
+    assert (got(sim, "a"), got(sim, "b"), got(sim, "d")) == (["total", "weak"], ["weak", "total"], ["weak", "total"])
+    for client in ("a", "b", "d"):
         assert [one.payload for one in sim.deliveries(client) if one.crossed] == [b"weak"]
 
 

@@ -218,6 +218,7 @@ RUNS: list[tuple[FailureClass, int, int, str]] = [
     ),
     ("flap", 1, 600468, "a newcomer at the door got a message that was meant for the dead broker of its name"),
     ("flap", 1, 600395, "clients of a broker that was lost before it was let in were waited for, and were still there"),
+    ("flap", 1, 620251, "a weaker message of a majority crossed a total batch whose release was in doubt, unreported"),
     ("flap", 1, 620265, "a part that had found the broker it looked for said that it still looks, and took nobody in"),
     (
         "flap",

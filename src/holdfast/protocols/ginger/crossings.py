@@ -15,6 +15,13 @@ there may stand behind the batch there.
 until 3 has said that it has processed all that was handed over, what comes from there on the keys of a total batch
 that it has not confirmed stands before that batch at 3, and would stand behind it from 0 on. There it arrives with
 that word.
+
+Where a majority lives on without the broker that has released a batch, weaker messages cross that batch, too:
+1. All have acknowledged the cut of c6#1, and 0 releases it. 1 loses 0 before it has got c6#1.
+2. 1 is the root of a majority, and ends the cut: the release is in doubt. c5#1, on the same key, is delivered.
+3. 1 joins 0 again, and gets c6#1, which stands before c5#1 at 0.
+So a weaker message that passes while a batch on one of its keys is in doubt takes no part in their total order
+(`HealingCuts.may_cross`).
 """
 
 from collections.abc import Iterable

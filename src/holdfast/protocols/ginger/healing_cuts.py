@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from holdfast.model.batches import Batch
+from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import SessionMessage, TotalAbort, TotalAck, TotalMarker
 from holdfast.protocols.ginger.cuts import ROOT, BatchId, Cut, CutMap, CutOwner
 from holdfast.protocols.interests import InterestMap
@@ -166,11 +167,20 @@ class HealingCuts(CutMap):
             return True
         if cut.source != ROOT:
             return False
-        return not self._healer.serves_total or self._healer.unsettled(cut.topic) or self._is_in_doubt(cut)
+        in_doubt = self._is_in_doubt(cut.topic, cut.keys)
+        return in_doubt or not self._healer.serves_total or self._healer.unsettled(cut.topic)
 
-    def _is_in_doubt(self, cut: Cut) -> bool:
-        """Whether the batch shares a key with one that may have been released out of our reach."""
-        return any(topic == cut.topic and not {*keys}.isdisjoint(cut.keys) for topic, keys in self._doubtful.values())
+    def _is_in_doubt(self, topic: str, keys: Iterable[str]) -> bool:
+        """Whether a batch on these keys shares one with a batch that may have been released out of our reach."""
+        return any(topic == one and not {*doubtful}.isdisjoint(keys) for one, doubtful in self._doubtful.values())
+
+    def may_cross(self, batch: Batch) -> bool:
+        """Whether that batch is weaker, and passes here before a total one that may have been released elsewhere."""
+        return batch.guarantee != TOTAL and self._is_in_doubt(batch.topic, batch.key_set())
+
+    def doubts(self, batch: Batch) -> bool:
+        """Whether that batch may have been released out of our reach, after this broker had acknowledged its cut."""
+        return (batch.publisher, batch.first) in self._doubtful
 
     @property
     def in_doubt(self) -> bool:

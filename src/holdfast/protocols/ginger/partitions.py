@@ -181,10 +181,12 @@ class PartitionBroker(HealingBroker):
         batch = message.batch
         if batch.guarantee == TOTAL and not self.is_processed(batch.publisher, batch.last):
             settling = bool(self._hold) and arrived_from == self.parent
-            if settling or self._apart:
+            if settling or self._apart or self.healing_cuts.doubts(batch):
                 for crossed in self._crossings.of(batch, arrived_from, settling):
                     self.crossed.note(crossed)
-        elif batch.keys and not batch.crossed and self._crossings.over(batch, arrived_from, self._apart):
+        elif (batch.keys and not batch.crossed) and (
+            self.healing_cuts.may_cross(batch) or self._crossings.over(batch, arrived_from, self._apart)
+        ):
             message = Publish(self.crossed.note(batch))
         super()._pass_on(message, arrived_from)
         if batch.guarantee == TOTAL:
