@@ -8,6 +8,7 @@ Two processes that look for ports at the same time must not find the same ones. 
 keeping the block's first port bound for as long as it lives, and then hands out the others, each once.
 """
 
+import atexit
 import random
 import socket
 from collections.abc import Iterator, Sequence
@@ -40,6 +41,13 @@ def free_port_pairs(count: int, host: str = LOOPBACK) -> list[tuple[int, int]]:
 
 _ports: dict[str, Iterator[int]] = {}
 _claims: list[socket.socket] = []
+
+
+@atexit.register
+def _give_up_claims() -> None:
+    """At the end of the process; what is left open then is warned of, in whichever order modules go."""
+    while _claims:
+        _claims.pop().close()
 
 
 def _from_blocks(host: str) -> Iterator[int]:
