@@ -7,6 +7,7 @@ from holdfast.simulation.workloads import Trouble
 from tests.swarm.seeds import complaints
 
 RUNS: list[tuple[FailureClass, int, int, str]] = [
+    ("flap", 1, 640408, "a lost broker that was asking us when we asked it was never asked again, and kept for ever"),
     ("flap", 1, 640402, "a broker came back below another one, and what had been on its way to it was in no diary"),
     ("flap", 1, 620235, "a total batch that was released after the loss stood in the diary where it was asked for"),
     ("flap", 1, 620301, "a broker that was missed came to the repair of another one, and nobody looked at its diary"),

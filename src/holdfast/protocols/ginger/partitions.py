@@ -518,22 +518,22 @@ class PartitionBroker(HealingBroker):
         self.search.refused(link.peer, refusal, absence)
 
     def _is_answer(self, peer: str, refusal: Refusal) -> bool:
-        """Whether a broker that was only asked has said what became of it. If not, the refusal is one like any other.
+        """Whether a broker that was only asked has said what became of it, or cannot answer now (`name`: it asks us).
 
         One that takes us for dead may have heard that from the root of its part, which looks for us.
         """
         excluded = refusal.code == "excluded" and peer in (self.strays.asked, self._missing_asked)
-        if refusal.code not in ANSWERS and not excluded:
+        if refusal.code not in (*ANSWERS, "name") and not excluded:
             return False
         self._drop_probe(peer)
         if refusal.code == "apart":
             self._look_for_stray(peer)
         elif refusal.code == "moved":
             self._reborn(peer)
-        elif not excluded:
+        elif not excluded and refusal.code != "name":
             self.strays.forget(peer)
             self._returned_elsewhere(peer)
-        elif peer == self.strays.asked:
+        elif excluded and peer == self.strays.asked:
             # Each of the two has given the other up. It will know us by our next epoch, and say where it is.
             self._begin_epoch()
             self._tell_down()
