@@ -133,3 +133,29 @@ def test_an_index_that_goes_before_its_segment_is_no_damage(tmp_path: Path, monk
         store.forget("orders", 91)
         store.commit(Level.WRITTEN)
         assert found == []
+
+
+def half_written(path: Path) -> tuple[Path, bytes]:
+    """A store whose last commit a writer has begun to write, and the bytes of the whole segment."""
+    with SegmentStore(path) as store:
+        store_one(store, 1)
+        store_one(store, 2)
+    log = next(path.glob("*.log"))
+    whole = log.read_bytes()
+    log.write_bytes(whole[:-8] + bytes(8))
+    return log, whole
+
+
+def test_a_commit_that_is_being_written_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    log, whole = half_written(tmp_path / "s")
+    monkeypatch.setattr("holdfast.storage.stores.segment_files.time.sleep", lambda _: log.write_bytes(whole))
+    with SegmentStore(tmp_path / "s", write=False) as reader:
+        log.write_bytes(whole[:-8] + bytes(8))
+        assert reader.verify() == []
+
+
+def test_a_commit_that_is_never_finished_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    half_written(tmp_path / "s")
+    monkeypatch.setattr("holdfast.storage.stores.segment_files.time.sleep", lambda _: None)
+    with SegmentStore(tmp_path / "s", write=False) as reader:
+        assert ["has lost its pairs" in damage.what for damage in reader.verify()] == [True]

@@ -4,6 +4,7 @@ Everywhere here `active` is the index of the segment that is being written; its 
 """
 
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -40,6 +41,8 @@ DESCRIPTORS_MAX = 64
 """How many indexes are in memory and how many files are open at once: those that were asked last."""
 AHEAD_BYTES = 1 << 17
 """How much is read at once by whoever reads one record after the other."""
+COMMIT_LOOKS_MAX, COMMIT_LOOK_S = 50, 0.02
+"""How often, and how long apart, a reader looks at a last commit that cannot be read: its writer may be writing it."""
 LIVE_SHARE_MIN = 0.5
 """Compaction rewrites a segment of which less than this is kept."""
 
@@ -91,6 +94,21 @@ class SegmentFiles:
 
     def data(self, number: int) -> bytes:
         return self._log(number).read_bytes()
+
+    def last_contents(self, number: int, synced: int) -> Contents:
+        """What the last segment says to a reader while another process may be writing it.
+
+        A write is not one step to a reader. Without the wait: (1) the writer writes a commit that crosses a page, (2)
+        the system takes the processor from the writer between the two pages, (3) the reader sees the prefix of the
+        commit with half of its body and calls the commit harmed.
+        """
+        contents = scan(self.data(number), number, synced)
+        for _ in range(COMMIT_LOOKS_MAX):
+            if not contents.blank or not synced < contents.end == contents.blank[-1].end:
+                break
+            time.sleep(COMMIT_LOOK_S)
+            contents = scan(self.data(number), number, synced)
+        return contents
 
     def open_for_writing(self, number: int) -> int:
         return os.open(self._log(number), os.O_RDWR | os.O_CREAT, 0o644)

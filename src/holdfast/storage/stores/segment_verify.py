@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from holdfast.storage.stores.segment_files import SegmentFiles
 from holdfast.storage.stores.segment_index import SegmentIndex, read_index
 from holdfast.storage.stores.segment_records import Harmed
-from holdfast.storage.stores.segment_scan import LOST_RECORD, Contents, scan
+from holdfast.storage.stores.segment_scan import LOST_RECORD, Contents
 from holdfast.storage.stores.spans import Span, joined, without
 from holdfast.storage.stores.store import Damage
 
@@ -63,10 +63,9 @@ def _in_the_last(
 ) -> Iterator[Damage]:
     """The segment that is being written, or was when somebody who only reads opened the store."""
     try:
-        data = files.data(active) if active else b""
+        contents = files.last_contents(active, mark[1] if mark[0] == active else 0) if active else Contents()
     except FileNotFoundError:
         return
-    contents = scan(data, active, mark[1] if mark[0] == active else 0)
     suspects += _compared(contents, state.index, sound)
     yield from _unknown(files.name(active), contents.harmed)
     for record in contents.blank:

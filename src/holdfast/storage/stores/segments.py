@@ -114,7 +114,7 @@ class SegmentStore(BufferedStore):
         self._state, self._active = Contents(), 0
         while numbers:
             number = numbers.pop()
-            state = scan(self._files.data(number), number, synced if number == synced_number else 0)
+            state = self._last_contents(number, synced if number == synced_number else 0)
             if state.end or not numbers:
                 # A segment in which nothing was committed was about to be begun: the one before it goes on.
                 self._state, self._active = state, number
@@ -129,6 +129,12 @@ class SegmentStore(BufferedStore):
             self._go_on()
         else:
             self._begin_segment(1, self._files.open_for_writing(1))
+
+    def _last_contents(self, number: int, synced: int) -> Contents:
+        # Whoever holds the lock has nobody to wait for: a commit that is not whole will never be.
+        return (
+            scan(self._files.data(number), number, synced) if self._write else self._files.last_contents(number, synced)
+        )
 
     def _asked(self, work: Callable[[], T]) -> T:
         """What the files answer. Retention may remove one under whoever only reads: then it looks what is left."""
