@@ -118,6 +118,27 @@ def test_the_past_column_is_believed(spark: SparkSession, tmp_path: Path):
     assert summary(audit(spark, tmp_path).verdict) == (2, {**dict.fromkeys(KINDS, 0), "causal": 1})
 
 
+def test_dependencies_run_through_causal_and_total_messages_only(spark: SparkSession, tmp_path: Path):
+    events: list[Event] = []
+    for guarantee in ("eventual", "fifo", "causal", "total"):
+        for past in (None, {"ann": 1}):
+            story = Story()
+            story.subscribe("bob", "y")
+            story.subscribe("zoe", "#")
+            x, y = story.publish("ann", "x", "causal"), story.publish("ann", "y", guarantee, past=past)
+            story.deliver("bob", y)
+            z = story.publish("bob", "z", "causal")
+            story.deliver("zoe", z, x, y)
+            name = f"{guarantee}, {'computed' if past is None else 'written'}"
+            events += [replace(event, run=name) for event in story.events]
+    write_parquet_trace(tmp_path, events)
+    for spread in (False, True):
+        found = audit(spark, tmp_path, spread=spread)
+        assert {run for run, verdict in found.runs.items() if verdict.causal} == {
+            f"{guarantee}, {how}" for guarantee in ("causal", "total") for how in ("computed", "written")
+        }
+
+
 def test_a_weaker_message_that_is_reported_to_have_crossed_takes_no_part_in_total_order(
     spark: SparkSession, tmp_path: Path
 ):

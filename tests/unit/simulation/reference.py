@@ -172,7 +172,9 @@ class Reference:
                 if event is source:
                     break
                 original = self.published.get(identity(event))
-                if original is not None and (event.event == "deliver" or event is original):
+                if original is None or RANKS[original.guarantee] < CAUSAL:
+                    continue
+                if event.event == "deliver" or event is original:
                     known |= {identity(event), *pasts[identity(event)]}
         return {one for one in self.published if any(one[0] == two[0] and one[1] <= two[1] for two in known)}
 

@@ -49,53 +49,83 @@ def test_a_past_that_is_written_counts_instead_of_the_histories():
     assert faults(changed(events, is_publish, past={"ann": 3, "zoe": 99})) == {"causal": 1}
 
 
-def test_a_written_past_reaches_those_who_build_on_it():
+def story_of_a_link(guarantee: str) -> list[Event]:
+    """cid's link has a written past of its own; bob delivers it and publishes z, which dan gets before ann's x."""
     story = Story()
     story.subscribe("dan", "#")
     story.subscribe("bob", "links")
     x = story.publish("ann", "news", "causal")
-    link = story.publish("cid", "links", "eventual", past={"ann": 1})
+    link = story.publish("cid", "links", guarantee, past={"ann": 1})
     story.deliver("bob", link)
     z = story.publish("bob", "news", "causal")
     story.deliver("dan", link, z, x)
-    verdict = check(story.events)
-    assert faults(story.events) == {"causal": 1}
-    assert verdict.examples == ["dan delivered bob#1 before ann#1, which is in the causal past of bob#1"]
+    return story.events
 
 
-def chain(order: str) -> list[Event]:
-    """ann's causal x, then bob's eventual e after it, then cid's causal z after e; dan delivers them in that order."""
+@pytest.mark.parametrize("guarantee", ["causal", "total"])
+def test_a_written_past_reaches_those_who_build_on_it(guarantee: str):
+    events = story_of_a_link(guarantee)
+    # The link itself came before ann's, too.
+    assert faults(events) == {"causal": 2}
+    assert "dan delivered bob#1 before ann#1, which is in the causal past of bob#1" in check(events).examples
+
+
+@pytest.mark.parametrize("guarantee", ["eventual", "fifo"])
+def test_a_past_that_is_written_at_a_weaker_message_is_nobodys_past(guarantee: str):
+    assert check(story_of_a_link(guarantee)).ok
+
+
+def chain(order: str, guarantee: str = "causal") -> list[Event]:
+    """ann's causal x, then bob's e after it, then cid's causal z after e; dan delivers them in that order."""
     story = Story()
     story.subscribe("bob", "x")
     story.subscribe("cid", "e")
     story.subscribe("dan", "#")
     messages = {"x": story.publish("ann", "x", "causal")}
     story.deliver("bob", messages["x"])
-    messages["e"] = story.publish("bob", "e", "eventual")
+    messages["e"] = story.publish("bob", "e", guarantee)
     story.deliver("cid", messages["e"])
     messages["z"] = story.publish("cid", "z", "causal")
     story.deliver("dan", *[messages[letter] for letter in order.split()])
     return story.events
 
 
-@pytest.mark.parametrize("order", ["x e z", "e x z", "x z e"])
-def test_an_eventual_message_may_float_past_the_chain_it_makes(order: str):
-    assert check(chain(order)).ok
+@pytest.mark.parametrize("guarantee", ["eventual", "fifo"])
+@pytest.mark.parametrize("order", ["x e z", "e x z", "x z e", "e z x", "z e x", "z x e"])
+def test_a_weaker_message_makes_no_chain(order: str, guarantee: str):
+    assert check(chain(order, guarantee)).ok
 
 
-@pytest.mark.parametrize("order", ["e z x", "z e x", "z x e"])
-def test_a_causal_chain_holds_through_an_eventual_message(order: str):
-    assert faults(chain(order)) == {"causal": 1}
+@pytest.mark.parametrize("guarantee", ["causal", "total"])
+@pytest.mark.parametrize(("order", "too_early"), [("x e z", 0), ("x z e", 1), ("e x z", 1), ("e z x", 2), ("z x e", 1)])
+def test_a_chain_of_causal_and_total_messages_holds(order: str, too_early: int, guarantee: str):
+    assert check(chain(order, guarantee)).causal == too_early
 
 
-def test_the_past_holds_what_its_publisher_sent_before_even_if_it_was_not_delivered_on_the_way():
+@pytest.mark.parametrize(("guarantee", "too_early"), [("eventual", 0), ("fifo", 0), ("causal", 1), ("total", 1)])
+def test_the_past_holds_what_was_published_before_a_causal_message_even_if_it_was_not_delivered_on_the_way(
+    guarantee: str, too_early: int
+):
     story = Story()
     story.subscribe("bob", "y")
     story.subscribe("dan", "#")
-    x, y = story.publish("ann", "x", "causal"), story.publish("ann", "y", "eventual")
+    x, y = story.publish("ann", "x", "causal"), story.publish("ann", "y", guarantee)
     story.deliver("bob", y)
     z = story.publish("bob", "z", "causal")
-    story.deliver("dan", y, z, x)
+    story.deliver("dan", z, x, y)
+    assert faults(story.events) == ({"causal": too_early} if too_early else {})
+
+
+def test_a_weaker_message_in_between_does_not_hide_a_dependency():
+    # bob delivers ann's x, then her eventual e, and publishes his own fifo f: x is in the past of z all the same.
+    story = Story()
+    story.subscribe("bob", "#")
+    story.subscribe("dan", "#")
+    x, e = story.publish("ann", "x", "causal"), story.publish("ann", "e", "eventual")
+    story.deliver("bob", x, e)
+    f, z = story.publish("bob", "f", "fifo"), story.publish("bob", "z", "causal")
+    story.deliver("bob", f, z)
+    story.deliver("dan", e, f, z, x)
     assert faults(story.events) == {"causal": 1}
 
 

@@ -14,7 +14,7 @@ from holdfast.pipeline.audit.clients import Deliveries, Finding, Findings, Judge
 from holdfast.pipeline.audit.clocks import Clocks
 from holdfast.pipeline.audit.groups import Groups, Prints
 from holdfast.pipeline.audit.inbox import CLOCK, SUSPECT, Inbox, Longs
-from holdfast.pipeline.audit.pasts import Given, Heard, Pasts, causal_lanes
+from holdfast.pipeline.audit.pasts import Given, Heard, Pasts, causal_lanes, causal_numbers
 from holdfast.pipeline.audit.publications import Names, Publications, Topics
 from holdfast.pipeline.audit.subscriptions import Interest, Subscriptions
 
@@ -70,11 +70,11 @@ class Task:
             yield Clocks(self.publications, bounds, lanes, self._clock_rows[at], _matrix(chosen, len(lanes)))
             return
         pasts = Pasts(run, self.publications, self._given, self._heard)
-        causal = np.flatnonzero(self.publications.rank[slice(*bounds)] >= CAUSAL)
-        width = max(bytes_max // (4 * (bounds[1] - bounds[0])), 1)
+        numbers = causal_numbers(self.publications, *bounds)
+        width = max(bytes_max // (4 * len(numbers)), 1)
         for first in range(0, len(lanes), width):
             some = lanes[first : first + width]
-            yield Clocks(self.publications, bounds, some, bounds[0] + causal, pasts.clocks(some)[causal])
+            yield Clocks(self.publications, bounds, some, numbers, pasts.clocks(some))
 
     @cached_property
     def _given(self) -> Given:

@@ -1,9 +1,9 @@
-"""The causal past of every publication, from its `past` column or from the histories, as one clock each.
+"""The causal pasts of causal-or-stronger publications, from the `past` column or from the histories, as one clock each.
 
 A clock has a place for every publisher of a causal-or-stronger message of the run, in the order of their names: the
 highest seq known. Kept is the clock *after* a publication, itself included: its own publisher's place is no matter of
-causal order. Only clients that publish pass anything on, so only their histories are needed, as far as their last
-publication.
+causal order. Weaker messages make no dependency, so neither their publications nor their deliveries are looked at. Only
+clients that publish pass anything on, so only their histories are needed, as far as their last publication.
 
 A publication's clock is the highest of its client's clock before and of the clocks of all that the client delivered
 since. Publications are taken in the order of their times if no history contradicts it; else each history is followed
@@ -54,15 +54,15 @@ class Given:
         parents, values = publications.pasts()
         self._parents, self._lanes, self._seqs = parents[::2], names.ranks(values[::2]), values[1::2]
 
-    def put(self, clocks: Any, start: int, end: int, columns: Longs, highest: int) -> None:
-        """Write the given pasts of the publications from `start` to `end` into their clocks."""
-        first, last = np.searchsorted(self._parents, [start, end])
-        lanes = self._lanes[first:last]
+    def put(self, clocks: Any, start: int, row_of: Longs, columns: Longs, highest: int) -> None:
+        """Write the given pasts of the publications from `start` on into their rows of the clocks; -1 means no row."""
+        first, last = np.searchsorted(self._parents, [start, start + len(row_of)])
+        lanes, rows = self._lanes[first:last], row_of[self._parents[first:last] - start]
         places = np.where(lanes >= 0, columns[np.maximum(lanes, 0)], -1)
-        kept = np.flatnonzero(places >= 0)
+        kept = np.flatnonzero((places >= 0) & (rows >= 0))
         # A number above all that were published is as good as the highest of them.
         seqs = np.minimum(self._seqs[first:last][kept], highest)
-        clocks[self._parents[first:last][kept] - start, places[kept]] = seqs
+        clocks[rows[kept], places[kept]] = seqs
 
 
 class Heard:
@@ -91,33 +91,47 @@ def causal_lanes(publications: Publications, start: int, end: int) -> Longs:
     return np.unique(publications.lane[start:end][publications.rank[start:end] >= CAUSAL])
 
 
+def causal_numbers(publications: Publications, start: int, end: int) -> Longs:
+    """The numbers of the causal-or-stronger publications from `start` to `end`: the rows of their clocks."""
+    return start + np.flatnonzero(publications.rank[start:end] >= CAUSAL)
+
+
 class Pasts:
-    """The causal pasts of one run. There is nothing to judge unless it has two `lanes` (publishers) at least."""
+    """The causal pasts of one run's causal-or-stronger publications, in their order.
+
+    There is nothing to judge unless the run has two `lanes` (publishers of such messages) at least.
+    """
 
     def __init__(self, run: int, publications: Publications, given: Given, heard: Heard) -> None:
         self._publications, self._given = publications, given
-        self._start, self._end = start, end = publications.run_bounds(run)
+        start, end = publications.run_bounds(run)
+        self._start = start
         self.lanes = causal_lanes(publications, start, end)
-        self._seqs, self._present = publications.seq[start:end], given.present[start:end]
+        self._numbers = numbers = causal_numbers(publications, start, end)
+        self._row_of = np.full(end - start, -1, np.int64)
+        self._row_of[numbers - start] = np.arange(len(numbers))
+        self._seqs, self._present = publications.seq[numbers], given.present[numbers]
         self._steps: _Steps | None = None
         if len(self.lanes) > 1 and not self._present.all():
             at = heard.of_run(run)
+            rows = self._row_of[heard.numbers[at] - start]
+            ordered = np.flatnonzero(rows >= 0)
             history = _history(
-                publications.node[start:end],
-                publications.index[start:end],
-                heard.nodes[at],
-                heard.indexes[at],
-                heard.numbers[at] - start,
+                publications.node[numbers],
+                publications.index[numbers],
+                heard.nodes[at][ordered],
+                heard.indexes[at][ordered],
+                rows[ordered],
             )
-            self._steps = _Steps(history, publications.time[start:end], self._seqs, self._present)
+            self._steps = _Steps(history, publications.time[numbers], self._seqs, self._present)
 
     def clocks(self, lanes: Longs) -> Any:
-        """A row for each publication of the run, with a column for each of these lanes."""
+        """A row for each causal-or-stronger publication of the run, with a column for each of these lanes."""
         columns = np.full(int(self._publications.lane.max()) + 1, -1, np.int64)
         columns[lanes] = np.arange(len(lanes))
-        own, highest = columns[self._publications.lane[self._start : self._end]], int(self._seqs.max())
+        own, highest = columns[self._publications.lane[self._numbers]], int(self._seqs.max())
         clocks = np.zeros((len(own), len(lanes)), np.int32 if highest >> SEQ_BITS_MAX == 0 else np.int64)
-        self._given.put(clocks, self._start, self._end, columns, highest)
+        self._given.put(clocks, self._start, self._row_of, columns, highest)
         # A message is known with its past: whoever delivers it knows the message too.
         rows = np.flatnonzero(self._present & (own >= 0))
         clocks[rows, own[rows]] = np.maximum(clocks[rows, own[rows]], self._seqs[rows])
@@ -127,13 +141,12 @@ class Pasts:
 
 
 def _batches(publications: Publications, bounds: tuple[int, int], clocks: Any) -> Iterator[pa.RecordBatch]:
-    part = slice(*bounds)
-    hashes, seqs = publications.hash[part], publications.seq[part]
-    wanted = np.flatnonzero(publications.rank[part] >= CAUSAL)
+    numbers = causal_numbers(publications, *bounds)
+    hashes, seqs = publications.hash[numbers], publications.seq[numbers]
     width = clocks.shape[1] * clocks.itemsize
     size = max(BATCH_BYTES // width, 1)
-    for first in range(0, len(wanted), size):
-        rows = wanted[first : first + size]
+    for first in range(0, len(numbers), size):
+        rows = np.arange(first, min(first + size, len(numbers)))
         offsets = (np.arange(len(rows) + 1) * width).astype(np.int32)
         packed = pa.Array.from_buffers(
             pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(clocks[rows]))]

@@ -31,8 +31,9 @@ order.
 `causal`
     A delivery of a causal-or-stronger message ahead of a causal-or-stronger message of *another* publisher that is in
     its causal past (of the same publisher, it is a `fifo` fault). The causal past of a message is its `past` column,
-    or else whatever its publisher had published or delivered before, with the causal past of that; it runs through
-    every message, whatever its guarantee, and includes with a message all earlier ones of the same publisher.
+    or else the causal-or-stronger messages that its publisher had published or delivered before, with their causal
+    pasts. It runs through causal and total messages alone, and includes with a message all earlier causal-or-stronger
+    ones of the same publisher; eventual and fifo messages, and pasts written at them, make no dependency.
 
 `total`
     For a total message and any message of its topic that shares a key with it, the same one must come first wherever

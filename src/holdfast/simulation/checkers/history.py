@@ -6,12 +6,13 @@ from operator import attrgetter
 
 from holdfast.model.errors import FilterError
 from holdfast.model.filters import Filter, Value, parse_filter
-from holdfast.model.guarantees import RANKS
+from holdfast.model.guarantees import CAUSAL, RANKS
 from holdfast.model.trace import CROSSED, Event, TraceError, check_event
 
 Identity = tuple[str, int]
 Step = tuple[bool, "Publication"]
-"""One row of a history that carries causality: whether it is the publish or a delivery, and of what."""
+"""One row of a history that carries causality: whether it is the publish or a delivery, and of which causal-or-stronger
+message. Weaker messages make no dependency."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +27,7 @@ class Publication:
     lane: int = 0
     """The publisher's number."""
     past: tuple[int, ...] = ()
-    """The causal past: for every lane the highest seq, 0 for none."""
+    """The causal past of a causal-or-stronger message: for every lane the highest seq, 0 for none."""
 
     @property
     def publisher(self) -> str:
@@ -127,7 +128,7 @@ def _read_publications(run: Run) -> None:
 def _read_steps(client: Client, run: Run) -> None:
     for event in client.rows:
         publication = run.publications.get((event.publisher, event.seq))
-        if publication is None:
+        if publication is None or publication.rank < CAUSAL:
             continue
         if event.event == "deliver":
             client.steps.append((False, publication))

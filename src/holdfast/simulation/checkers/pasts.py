@@ -1,9 +1,9 @@
-"""The causal past of every publication, from its `past` column or from the histories.
+"""The causal past of every causal-or-stronger publication, from its `past` column or from the histories.
 
 Each client has a clock, the highest number of every publisher that it knows of. A delivery adds the message and its
-past to the clock; a publish takes the clock as its past. That asks for an order in which every publish stands before
-its deliveries; the times cannot be trusted for it, but the histories can: each is followed until it delivers something
-that has not been published yet, and waits for that.
+past to the clock; a publish takes the clock as its past. Weaker messages leave all clocks alone. That asks for an order
+in which every publish stands before its deliveries; the times cannot be trusted for it, but the histories can: each is
+followed until it delivers something that has not been published yet, and waits for that.
 """
 
 from holdfast.simulation.checkers.history import Client, Publication, Run, Step
