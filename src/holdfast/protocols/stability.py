@@ -28,6 +28,11 @@ from holdfast.model.messages import Levels
 from holdfast.protocols.log_index import LogIndex, walk
 from holdfast.protocols.records import UNPLACED, Checklist, Flow, Record, RecordId
 
+SURVEY_TIMER = "survey"
+SURVEY_S = 0.01
+SURVEYS_AT_ONCE = 8
+"""How often a node looks which of its records are stable, and tells its neighbours: see `pace`. A message that travels
+alone takes three or four surveys at a broker, so those are at once."""
 MANY_OUTS = 8
 """To how many peers a record goes before it is worth remembering which of them were asked about it."""
 
@@ -379,6 +384,11 @@ class StabilityLog:
             flow.said = None
             self._changed = True
             self._touched[peer] = None
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether a survey may find something to tell or to forget."""
+        return self._changed
 
     def survey(self) -> dict[str, Levels]:
         """Forget what may be forgotten; what there is to tell to whom since the last time."""
