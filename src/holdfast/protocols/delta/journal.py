@@ -1,0 +1,53 @@
+"""What a delta broker has on its disk: how often it has lived, the links around it, and its own clients.
+
+That is all that recovery needs (4.6; the paper assumes that the map can be restored). Filters and messages come back
+from the neighbours.
+"""
+
+import msgspec
+
+from holdfast.model.delta_messages import Place
+from holdfast.protocols.node import Effects, Persist
+
+LIFE_KEY = "delta life"
+MAP_KEY = "delta map"
+CLIENT_KEY = "delta client "
+
+_encode = msgspec.msgpack.Encoder().encode
+_places = msgspec.msgpack.Decoder(list[Place])
+
+
+class Journal:
+    """The pairs on one broker's disk."""
+
+    def __init__(self) -> None:
+        self.life = 0
+        self.places: list[Place] | None = None
+        self.clients: dict[str, int] = {}
+
+    def restore(self, pairs: dict[str, bytes]) -> None:
+        self.life = int(pairs.get(LIFE_KEY, b"0"))
+        if MAP_KEY in pairs:
+            self.places = _places.decode(pairs[MAP_KEY])
+        for key, value in pairs.items():
+            if key.startswith(CLIENT_KEY):
+                self.clients[key.removeprefix(CLIENT_KEY)] = int(value)
+
+    def begin_life(self) -> Effects:
+        self.life += 1
+        return [Persist(LIFE_KEY, str(self.life).encode())]
+
+    def write_map(self, places: list[Place]) -> Effects:
+        if places == self.places:
+            return []
+        self.places = places
+        return [Persist(MAP_KEY, _encode(places))]
+
+    def write_client(self, client: str, life: int) -> Effects:
+        if self.clients.get(client) == life:
+            return []
+        self.clients[client] = life
+        return [Persist(CLIENT_KEY + client, str(life).encode())]
+
+    def erase_client(self, client: str) -> Effects:
+        return [Persist(CLIENT_KEY + client, b"")] if self.clients.pop(client, None) is not None else []

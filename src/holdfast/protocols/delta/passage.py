@@ -1,0 +1,169 @@
+"""Messages under way through one node: the paper's ProcessingList, its timestamps, and what is kept for the failed.
+
+A node numbers what it passes on. An *entry* is one message from its first copy until all its destinations behind this
+node have confirmed it. Destinations that are clients and failed do not hold a confirmation up: the entry says who is
+`lacking`, and is kept for them by every node that knows them.
+
+A copy is a duplicate if one of its last delta+1 hops gave it a number that does not succeed the latest that came from
+that hop (section 5; the paper's text compares for inequality, which would take every new message for a repeat). Numbers
+of a node grow over all its lives. No table of sources is needed.
+"""
+
+from holdfast.model.batches import Batch
+from holdfast.model.delta_messages import Change, Multicast, Visit
+
+Key = tuple[str, int, int]
+
+
+class Entry:
+    """One message at one node."""
+
+    __slots__ = (
+        "batch",
+        "begun",
+        "came",
+        "change",
+        "covered",
+        "done",
+        "hidden",
+        "key",
+        "lacking",
+        "later",
+        "number",
+        "open",
+        "senders",
+        "sent",
+        "targets",
+        "turned",
+        "visited",
+    )
+
+    def __init__(
+        self, number: int, key: Key, batch: Batch | None, change: Change | None, visited: tuple[Visit, ...]
+    ) -> None:
+        self.number, self.key, self.batch, self.change, self.visited = number, key, batch, change, visited
+        self.targets: dict[str, None] = {}
+        """Destinations that have yet to confirm."""
+        self.done: set[str] = set()
+        self.lacking: dict[str, None] = {}
+        """Clients that are failed, and for whom it is kept."""
+        self.hidden: dict[str, None] = {}
+        """Others of whom somebody behind us said so."""
+        self.sent: dict[str, set[str]] = {}
+        """To whom it was given, for which destinations."""
+        self.senders: dict[tuple[str, int], None] = {}
+        """Who has given it to us, under which number, and waits for the confirmation."""
+        self.begun: set[str] = set()
+        """The directions in which it has gone."""
+        self.later: dict[str, int] = {}
+        """By direction, the number under which it went there, if that is a later one than its own."""
+        self.open = True
+        self.came = ""
+        """Who gave us the first copy."""
+        self.covered: set[str] = set()
+        """At a publisher: failed brokers for which somebody has stood in."""
+        self.turned: set[str] = set()
+        """Clients of a failed broker for which we stand in: their copy comes as if straight from the publisher."""
+
+
+def key_of(message: Multicast) -> Key:
+    """What the copies of one message have in common."""
+    if message.batch is not None:
+        return (message.batch.publisher, 0, message.batch.first)
+    assert message.change is not None, "a multicast carries a batch or a change"
+    return (message.change.source, message.change.life, message.change.serial)
+
+
+class Passage:
+    """The entries of one node, in the order of their numbers."""
+
+    def __init__(self, name: str, tolerance: int) -> None:
+        self.name, self.hops, self.life = name, tolerance + 1, 0
+        self.entries: dict[int, Entry] = {}
+        self._keys: dict[Key, Entry] = {}
+        self._later: dict[int, Entry] = {}
+        self._sent: dict[str, int] = {}
+        """By direction, the highest number that went there."""
+        self.recent: dict[str, tuple[int, int]] = {}
+        """The latest number that came by each node nearby, with that node's life."""
+        self.last = 0
+
+    def find(self, key: Key) -> Entry | None:
+        return self._keys.get(key)
+
+    def numbered(self, number: int) -> Entry | None:
+        return self.entries.get(number) or self._later.get(number)
+
+    def number_towards(self, entry: Entry, direction: str, begun: bool) -> int:
+        """The number under which an entry goes in that direction, if it has `begun` to go there or begins now.
+
+        1. An entry cannot go on: too many are failed in a row. 2. A later one goes in the same direction, to somebody
+        else. 3. The first can go on, and would be taken for a repeat there. So it goes under a new number.
+        """
+        number = entry.later.get(direction, entry.number)
+        if not begun and number < self._sent.get(direction, 0):
+            self.last += 1
+            number = entry.later[direction] = self.last
+            self._later[number] = entry
+        self._sent[direction] = max(number, self._sent.get(direction, 0))
+        return number
+
+    def place_towards(self, entry: Entry, direction: str, begun: bool) -> int:
+        """Where an entry stands among those that go in that direction: those that begin now come last."""
+        number = entry.later.get(direction, entry.number)
+        return number if begun or number >= self._sent.get(direction, 0) else self.last + number
+
+    def is_duplicate(self, visited: tuple[Visit, ...]) -> bool:
+        recent = self.recent
+        return any(number and (life, number) <= recent.get(name, (0, 0)) for name, life, number in visited)
+
+    def note(self, visited: tuple[Visit, ...]) -> None:
+        """These numbers have come; copies with earlier ones are repeats."""
+        recent = self.recent
+        for name, life, number in visited:
+            if number and (life, number) > recent.get(name, (0, 0)):
+                recent[name] = (life, number)
+
+    def add(self, key: Key, batch: Batch | None, change: Change | None, visited: tuple[Visit, ...]) -> Entry:
+        self.last += 1
+        entry = self.entries[self.last] = self._keys[key] = Entry(self.last, key, batch, change, visited)
+        return entry
+
+    def drop(self, entry: Entry) -> None:
+        self.entries.pop(entry.number, None)
+        for number in entry.later.values():
+            self._later.pop(number, None)
+        if self._keys.get(entry.key) is entry:
+            del self._keys[entry.key]
+
+    def trail(self, entry: Entry, number: int, between: tuple[str, ...]) -> tuple[Visit, ...]:
+        """The last hops of a copy that skips those between us and its receiver."""
+        skipped = tuple((name, 0, 0) for name in between)
+        return (*entry.visited, (self.name, self.life, number), *skipped)[-self.hops :]
+
+    def unsend(self, peer: str) -> None:
+        """The session with that peer is over: what it has not confirmed must be given again, to it or to others."""
+        for entry in self.entries.values():
+            entry.sent.pop(peer, None)
+            for sender in [one for one in entry.senders if one[0] == peer]:
+                del entry.senders[sender]
+
+    def forget_node(self, name: str) -> list[Entry]:
+        """That node has left; returns what waited for it."""
+        self.recent.pop(name, None)
+        waited = []
+        for entry in list(self.entries.values()):
+            if name in entry.targets or name in entry.lacking:
+                entry.targets.pop(name, None)
+                entry.lacking.pop(name, None)
+                waited.append(entry)
+        return waited
+
+    def under_way(self) -> list[Entry]:
+        return [entry for entry in self.entries.values() if entry.open]
+
+    def check_invariants(self) -> None:
+        for number, entry in self.entries.items():
+            assert number == entry.number, f"entry {entry.number} is filed as {number}"
+            assert entry.open or entry.lacking, f"entry {number} is complete and kept for nobody"
+        assert list(self.entries) == sorted(self.entries), "entries are out of order"
