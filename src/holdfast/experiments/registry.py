@@ -2,13 +2,14 @@
 
 from operator import attrgetter
 
-from holdfast.experiments import ginger, locamu, narada
+from holdfast.experiments import ginger, locamu, narada, sesdad
 from holdfast.experiments.experiment import Experiment
 from holdfast.experiments.ginger_report import report as ginger_report
 from holdfast.experiments.locamu_points import points as locamu_points
 from holdfast.experiments.locamu_report import report as locamu_report
 from holdfast.experiments.narada_report import report as narada_report
 from holdfast.experiments.narada_run import run as run_narada
+from holdfast.experiments.sesdad_report import report as sesdad_report
 from holdfast.model.errors import ConfigError
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -44,6 +45,16 @@ EXPERIMENTS: dict[str, Experiment] = {
             locamu.run,
             attrgetter("point"),
             locamu_report,
+        ),
+        Experiment(
+            "sesdad",
+            "sites of three brokers: flooding and filtering, spread of the load, recovery of a last message",
+            sesdad.Point,
+            sesdad.Row,
+            sesdad.points,
+            sesdad.run,
+            attrgetter("point"),
+            sesdad_report,
         ),
     )
 }

@@ -1,0 +1,97 @@
+"""What a broker tells another one of its site that has missed something, and what that makes of it.
+
+A broker that begins, without memory, serves nobody before it has heard from f + 1 others that have theirs: whatever
+was processed anywhere in the site, one of them knows. If every other broker of the site is there and none has any
+memory, the site begins. One that was out of reach for a while keeps what it knows, and is told the rest likewise.
+
+Numbers of lanes are a function of what was processed, so that of two accounts of a stream the one that goes further
+is right, and the other one has nothing to add but what it keeps.
+"""
+
+from holdfast.model.messages import SessionMessage
+from holdfast.model.site_messages import Owed, Replicate, SiteState, StateEnd, StreamState
+from holdfast.protocols.sesdad.designation import Designation
+from holdfast.protocols.sesdad.sequence_maps import Entry
+from holdfast.protocols.sesdad.sites import is_subscriber
+from holdfast.protocols.sesdad.traffic import Traffic
+
+
+class Account:
+    """What one broker has told so far."""
+
+    def __init__(self, state: SiteState) -> None:
+        self.state = state
+        self.streams: list[StreamState] = []
+        self.owed: list[Owed] = []
+
+
+def told(traffic: Traffic, designation: Designation) -> list[SessionMessage]:
+    """All that this broker knows."""
+    routes = traffic.routes
+    state = SiteState(
+        False,
+        designation.epoch,
+        designation.established,
+        designation.promised,
+        tuple(routes.entries()),
+        tuple(sorted(routes.done.items())),
+    )
+    parts: list[SessionMessage] = [state]
+    for (source, publisher), stream in traffic.streams.items():
+        lanes = tuple(
+            (destination, lanes[publisher].next, lanes[publisher].acked)
+            for destination, lanes in traffic.lanes.items()
+            if publisher in lanes and lanes[publisher].source == source
+        )
+        parts.append(StreamState(source, publisher, stream.next, stream.last_seq, tuple(stream.pending), lanes))
+    for stream in traffic.streams.values():
+        parts += [
+            Replicate(stream.source, unit.number, designation.promised, unit.chosen, unit.batch)
+            for unit in stream.units.values()
+        ]
+    for destination, outgoing in traffic.lanes.items():
+        for lane in outgoing.values():
+            parts += [Owed(destination, lane.source, one.number, one.chosen, one.batch) for one in lane.kept]
+    return [*parts, StateEnd()]
+
+
+def merge(account: Account, traffic: Traffic, designation: Designation) -> None:
+    """Take over from an account whatever goes further than what is known here."""
+    state = account.state
+    designation.learn_epoch(state.epoch, state.promised)
+    newer = state.established > designation.established
+    if newer:
+        traffic.routes.replace(state.table, state.done)
+        for stream in traffic.streams.values():
+            stream.pending = []
+        known = {name for name, _, _ in state.table} | {name for one in account.streams for name, _, _ in one.lanes}
+        for destination in [name for name in traffic.lanes if is_subscriber(name) and name not in known]:
+            traffic.forget(destination)
+    for one in account.streams:
+        _merge_stream(one, traffic, newer)
+    for owed in account.owed:
+        if not newer and owed.destination not in traffic.lanes:
+            # Whoever tells us has not heard yet that this subscriber has gone.
+            continue
+        lane = traffic.lane(owed.destination, owed.source, owed.batch.publisher)
+        lane.put_back(Entry(owed.number, owed.batch, owed.chosen, 0))
+    if newer:
+        designation.in_force(state.established)
+
+
+def _merge_stream(one: StreamState, traffic: Traffic, newer: bool) -> None:
+    stream = traffic.stream(one.source, one.publisher)
+    ahead = one.next > stream.next
+    if ahead:
+        stream.begin_behind(one.next - 1)
+        stream.last_seq = max(stream.last_seq, one.last_seq)
+    if newer:
+        stream.pending = list(one.pending)
+    stream.pending = [pending for pending in stream.pending if pending.cut > stream.next]
+    for destination, following, acked in one.lanes:
+        if ahead or one.publisher in traffic.lanes.get(destination, {}):
+            lane = traffic.lane(destination, one.source, one.publisher)
+            if ahead:
+                lane.restore(following, acked)
+            else:
+                lane.acknowledge(acked)

@@ -1,0 +1,77 @@
+"""Random worlds of sites, with every class of failures; intruders among their brokers end no node.
+
+`holdfast campaign --protocol sesdad --faults all` makes more.
+"""
+
+from random import Random
+
+import pytest
+
+from holdfast.model.messages import Data, Frame, Hello
+from holdfast.model.wire import FrameReader, WireError, encode
+from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.registry import find_protocol
+from holdfast.protocols.sesdad import SesdadBroker
+from holdfast.simulation.failures import FailureClass, classes_for
+from holdfast.simulation.workloads import FAULT_KINDS, Trouble, run_one
+from tests.support.forgeries import ALL_MESSAGES, Forger
+from tests.swarm.seeds import FIRST, RUNS
+
+SEEDS = range(FIRST, FIRST + max(2, RUNS // 400))
+SITES = (("a", ("a.1", "a.2", "a.3")), ("b", ("b.1",)))
+
+
+@pytest.mark.parametrize("failure", [one for one in classes_for("sesdad") if one != "names"])
+def test_sites_keep_their_promises_whatever_befalls_f_of_their_brokers(failure: FailureClass):
+    for seed in SEEDS:
+        outcome = run_one(seed, "sesdad", Trouble((), failure))
+        assert outcome.ok, outcome
+
+
+def test_sites_keep_their_promises_on_links_that_break():
+    for seed in SEEDS:
+        outcome = run_one(seed, "sesdad", Trouble(tuple(kind for kind in FAULT_KINDS if kind != "flip")))
+        assert outcome.ok, outcome
+
+
+def test_what_sites_survive_is_declared():
+    assert set(find_protocol("sesdad").survives or ()) >= {"crash", "designated", "chosen", "recover", "freeze"}
+
+
+def well_typed(frame: Data) -> Frame | None:
+    """The frame as it would arrive; nothing if it does not keep to the wire."""
+    try:
+        [read] = FrameReader().feed(encode(frame))
+    except (WireError, TypeError):
+        return None
+    return read
+
+
+@pytest.mark.parametrize("intruder", ["a.2", "b.1", "mallory"])
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_a_peer_says_ends_no_broker(intruder: str, seed: int):
+    """Words of any kind, in any order, from a broker of the site, of another one, or a client."""
+    chance = Random(seed)
+    forger = Forger(chance, ["a.1", "a.2", "a.3", "b.1", "alice"], intruder)
+    kind = "client" if intruder == "mallory" else "broker"
+    node = SesdadBroker(BrokerConfig("a.1", site="a", sites=SITES, upper_site=""), 7)
+    node.start(0.0)
+    node._answered = {"a.2": False, "a.3": False}
+    node._serve_if_told()
+    session, number, now = 0, 0, 0.0
+    for _ in range(1500):
+        now += 0.01
+        if node.hub.links.get(intruder) is None or not node.hub.links[intruder].is_open or number % 97 == 96:
+            session, number = session + 1, 0
+            node.peer_down(intruder, now)
+            node.receive(intruder, Hello(3, intruder, kind, "holdfast", session, False, 0, 1 << 20, True), now)  # type: ignore[arg-type]
+        frame = well_typed(Data((number + 1) % 128, forger.message(ALL_MESSAGES)))
+        if frame is None:
+            continue
+        number += 1
+        node.receive(intruder, frame, now)
+        for timer in ("marks", "hold-back", "notice", "behind"):
+            node.timer(timer, now)
+        node.settle(now)
+        node.status()
+        node.waiting_for()
