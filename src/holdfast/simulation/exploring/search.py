@@ -1,0 +1,292 @@
+"""The search through all states of a small world, depth first, with the orders left out that need not be tried.
+
+States that are the same are visited once. Of steps that may be exchanged one order is tried, by *sleep sets*: a step
+that was explored from a state sleeps below the steps explored after it there, until one comes that it depends on. A
+state that is met again with fewer steps asleep is explored for these alone. Where a host may go first (`reduction`),
+the steps of the others are not tried from that state at all.
+
+A state is final when nothing can happen but time, nobody waits for anything, and it has been so for `CALM_S`: there the
+judges look at the histories of all clients. A world in which somebody still waits after `PATIENCE_S` in which nothing
+but timers happened does not come to rest; that is a finding, too, and so is a machine that raises or whose invariants
+do not hold. Every step consumes a frame, a command, a fault or a timer, so no state is its own successor: what never
+ends is found as a world that does not come to rest.
+
+The story of a finding is the shortest of all: once the search has found something, all shorter stories are tried,
+breadth first, as far as `SHORTEST_STATES_MAX` allows.
+"""
+
+import resource
+from collections import deque
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from time import monotonic
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.simulation.exploring.judging import Judge
+from holdfast.simulation.exploring.machines import Broken
+from holdfast.simulation.exploring.reduction import Seen, independent, persistent
+from holdfast.simulation.exploring.worlds import LOCAL, Delivered, Move, Stage, World
+
+CALM_S = 1.0
+"""Virtual time without any business after which a world is at rest."""
+PATIENCE_S = 90.0
+"""Virtual time in which nothing but timers happened, and somebody still waits."""
+KEY_BYTES = 16
+PROGRESS_STEPS = 4096
+SHORTEST_STATES_MAX = 300_000
+"""So many states are looked at for a shorter story."""
+
+Sleep = frozenset[Seen]
+"""Steps that need not be taken."""
+NOTHING: Sleep = frozenset()
+
+
+class Bounds(Struct, frozen=True):
+    """How far a search goes."""
+
+    depth_max: int = 100_000
+    states_max: int = 100_000_000
+    seconds_max: float = 0.0
+    """0: as long as it takes."""
+    memory_mb_max: int = 8192
+    reduced: bool = True
+    """Whether orders are left out that need not be tried."""
+
+
+class Finding(Struct, frozen=True):
+    """Something that must not be, and the steps that lead there."""
+
+    what: str
+    story: tuple[Move, ...]
+
+
+class Result(Struct):
+    """What a search has seen."""
+
+    states: int = 0
+    steps: int = 0
+    finals: int = 0
+    histories: int = 0
+    """Different histories among the final states."""
+    repeats: int = 0
+    """How often a known state was met again."""
+    depth: int = 0
+    machine_states: int = 0
+    machine_steps: int = 0
+    memory_mb: int = 0
+    stopped_by: str = ""
+    """Which bound ended it before it was complete."""
+    finding: Finding | None = None
+    seconds: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing left to search."""
+        return not self.stopped_by and self.finding is None
+
+
+class _Place:
+    """One world on the way from the root to where the search stands."""
+
+    __slots__ = ("left", "move", "sleep", "world")
+
+    def __init__(self, world: World, move: Move | None, left: list[Move], sleep: set[Seen]) -> None:
+        self.world, self.move, self.left, self.sleep = world, move, left, sleep
+
+
+class Search:
+    """A search from one world."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        judge: Judge,
+        bounds: Bounds | None = None,
+        on_progress: Callable[[Result], None] | None = None,
+    ) -> None:
+        self.stage, self.judge, self.bounds = stage, judge, bounds or Bounds()
+        self.result = Result()
+        self._seen: dict[bytes, Sleep] = {}
+        self._stack: list[_Place] = []
+        self._on_progress = on_progress
+        self._began = 0.0
+
+    def run(self, root: World) -> Result:
+        """Search everything from there. The first finding ends the search; then its shortest story is sought."""
+        self._began = monotonic()
+        try:
+            self._descend(root)
+            if self.result.finding is not None:
+                self.result.finding = self._shortest(root, self.result.finding)
+        finally:
+            self._count()
+        return self.result
+
+    # ---------------------------------------------------------------------------------------------------- depth first
+
+    def _descend(self, root: World) -> None:
+        stack, result = self._stack, self.result
+        self._visit(root, None, NOTHING)
+        while stack and result.finding is None:
+            if result.steps % PROGRESS_STEPS == 0 and self._is_spent():
+                return
+            place = stack[-1]
+            if not place.left:
+                stack.pop()
+                continue
+            self._take(place, place.left.pop())
+
+    def _take(self, place: _Place, move: Move) -> None:
+        """Take one step from a place, and visit the world behind it."""
+        result = self.result
+        result.steps += 1
+        try:
+            world, seen = self.stage.after(place.world, move)
+        except Broken as broken:
+            self._found(str(broken), move)
+            return
+        below = NOTHING
+        if self.bounds.reduced:
+            below = frozenset(one for one in place.sleep if independent(one, (move, seen)))
+            place.sleep.add((move, seen))
+        if complaint := self._complaint_so_far(world, move):
+            self._found(complaint, move)
+            return
+        if len(self._stack) >= self.bounds.depth_max:
+            result.stopped_by = f"a depth of {self.bounds.depth_max} steps"
+            return
+        self._visit(world, move, below)
+
+    def _visit(self, world: World, move: Move | None, sleep: Sleep) -> None:
+        """Come to a world: note what has to be tried from there."""
+        result, key = self.result, key_of(world)
+        known = self._seen.get(key)
+        if known is not None and known <= sleep:
+            result.repeats += 1
+            return
+        self._seen[key] = sleep if known is None else known & sleep
+        moves = moves_of(self.stage, world)
+        if known is None:
+            result.states += 1
+            if not moves:
+                self._judge(world, move)
+                return
+        moves = self._first(world, moves)
+        # A world that was met before with more asleep is tried for those alone: the others were tried then.
+        asleep = {one for one, _ in sleep}
+        awake = set(moves) if known is None else {one for one, _ in known}
+        self._stack.append(
+            _Place(world, move, [one for one in moves if one in awake and one not in asleep], set(sleep))
+        )
+        result.depth = max(result.depth, len(self._stack) - 1)
+
+    def _first(self, world: World, moves: list[Move]) -> list[Move]:
+        """The steps of a host that may go first, if there is one; else all."""
+        if not self.bounds.reduced or not self.stage.is_faultless or len(moves) == 1:
+            return moves
+        ordered = self.stage.ordered_rows(world)
+        for own in persistent(world, moves):
+            if not any(self._seen_of(world, move) & ordered for move in own):
+                return [*own]
+        return moves
+
+    def _seen_of(self, world: World, move: Move) -> int:
+        try:
+            return self.stage.after(world, move)[1]
+        except Broken:
+            return 0  # Whoever takes this step will find it.
+
+    def _complaint_so_far(self, world: World, move: Move) -> str:
+        """What is wrong already, if the step may have brought a message to a client."""
+        if isinstance(move, Delivered) and move.host in self.stage.clients:
+            return self.judge.complaint_so_far(self.stage, world)
+        return ""
+
+    def _judge(self, world: World, move: Move | None) -> None:
+        """Nothing will happen here any more."""
+        self.result.finals += 1
+        complaint = self.judge.complaint(self.stage, world)
+        if complaint:
+            self._found(complaint, move)
+
+    def _found(self, what: str, last: Move | None) -> None:
+        story = [place.move for place in self._stack if place.move is not None]
+        self.result.finding = Finding(what, (*story, *([last] if last is not None else [])))
+
+    # -------------------------------------------------------------------------------------------------- breadth first
+
+    def _shortest(self, root: World, found: Finding) -> Finding:
+        """The shortest story that ends badly, if it is found in time; else the story that is known."""
+        seen = {key_of(root)}
+        queue: deque[tuple[World, tuple[Move, ...]]] = deque([(root, ())])
+        while queue and len(seen) < SHORTEST_STATES_MAX:
+            world, story = queue.popleft()
+            if len(story) + 1 >= len(found.story):
+                break
+            for move in self._first(world, moves_of(self.stage, world)):
+                try:
+                    after, _ = self.stage.after(world, move)
+                except Broken as broken:
+                    return Finding(str(broken), (*story, move))
+                if complaint := self._complaint_so_far(after, move) or self._final_complaint(after):
+                    return Finding(complaint, (*story, move))
+                key = key_of(after)
+                if key not in seen:
+                    seen.add(key)
+                    queue.append((after, (*story, move)))
+        return found
+
+    def _final_complaint(self, world: World) -> str:
+        return self.judge.complaint(self.stage, world) if not moves_of(self.stage, world) else ""
+
+    # --------------------------------------------------------------------------------------------------------- bounds
+
+    def _is_spent(self) -> bool:
+        result, bounds = self.result, self.bounds
+        self._count()
+        if self._on_progress is not None:
+            self._on_progress(result)
+        if result.states >= bounds.states_max:
+            result.stopped_by = f"{bounds.states_max:,} states"
+        elif bounds.seconds_max and result.seconds >= bounds.seconds_max:
+            result.stopped_by = f"{bounds.seconds_max:g} s"
+        elif result.memory_mb >= bounds.memory_mb_max:
+            result.stopped_by = f"{bounds.memory_mb_max:,} MB of memory"
+        else:
+            return False
+        return True
+
+    def _count(self) -> None:
+        result, machines = self.result, self.stage.machines.values()
+        result.machine_states = sum(len(machine.states) for machine in machines)
+        result.machine_steps = sum(machine.computed for machine in machines)
+        result.histories = self.judge.histories
+        result.memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        result.seconds = monotonic() - self._began
+
+
+def moves_of(stage: Stage, world: World) -> list[Move]:
+    """What has to be tried from a world; nothing if it is at rest. Time passes when nothing else can happen."""
+    moves = stage.moves(world)
+    if any(isinstance(move, LOCAL) for move in moves):
+        return moves
+    waited_s = world.now - world.busy_s
+    if waited_s >= PATIENCE_S or (waited_s >= CALM_S and not stage.waits(world)):
+        return []
+    tick = stage.tick(world)
+    returns = [move for move in stage.returns(world) if move not in moves] if waited_s < CALM_S else []
+    return [*moves, *returns, *([tick] if tick is not None else [])]
+
+
+def key_of(world: World) -> bytes:
+    """What a world is remembered by."""
+    return blake2b(msgspec.msgpack.encode(world.key()), digest_size=KEY_BYTES).digest()
+
+
+def walk(stage: Stage, world: World, moves: Iterable[Move]) -> World:
+    """The world behind these steps."""
+    for move in moves:
+        world, _ = stage.after(world, move)
+    return world

@@ -1,0 +1,116 @@
+"""Worlds that are searched completely: what holds in every order, and what is found without any seed."""
+
+import pytest
+
+from holdfast.model.batches import Batch
+from holdfast.model.messages import Data, Frame, SessionMessage
+from holdfast.model.messages import Publish as PublishMessage
+from holdfast.protocols.ginger import GingerBroker, LockingBroker
+from holdfast.protocols.node import Effects
+from holdfast.simulation.exploring.plans import BrokerFactory, Plan, small_plan
+from holdfast.simulation.exploring.search import Bounds
+from holdfast.simulation.exploring.tasks import search
+from holdfast.simulation.exploring.worlds import Budget
+from holdfast.simulation.faults import Publish, Subscribe
+from tests.scenarios.test_repairs_literal import Claimant, Forgetful
+
+BEHIND_A_TOTAL = Plan(
+    "0-1",
+    "ginger",
+    0,
+    {
+        "a@1": (Subscribe("a", "t"), Publish("a", "t", b"1", "total", ("k",)), Publish("a", "t", b"2", "causal")),
+        "b@0": (Subscribe("b", "t"),),
+    },
+)
+A_LOSS_ON_THE_WAY = Plan(
+    "P-B B-C",
+    "ginger",
+    1,
+    {"w@C": (Publish("w", "t", b"1", "causal"),), "p@P": (Subscribe("p", "t"),)},
+    Budget(crashes=1),
+    ("B",),
+)
+
+
+class NoCut(GingerBroker):
+    """Nothing waits for a total message of its key."""
+
+    def _cut_off(self, peer: str, batch: Batch) -> bool:
+        super()._cut_off(peer, batch)
+        return False
+
+
+class NoPatience(GingerBroker):
+    """A publisher's later messages do not wait for its total one."""
+
+    def _must_wait(self, peer: str, message: SessionMessage) -> bool:
+        under_way, self._under_way = self._under_way, {}
+        try:
+            return super()._must_wait(peer, message)
+        finally:
+            self._under_way = under_way
+
+
+class Failing(GingerBroker):
+    """A broker that raises at the second publication."""
+
+    taken = 0
+
+    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
+        if isinstance(frame, Data) and isinstance(frame.message, PublishMessage):
+            self.taken += 1
+            if self.taken == 2:
+                raise ValueError("two are too many")
+        return super().receive(peer, frame, now)
+
+
+class Wrong(GingerBroker):
+    """A broker whose invariants do not hold once it was asked for a total order."""
+
+    def check_invariants(self) -> None:
+        super().check_invariants()
+        assert not self._under_way, "a total batch is under way"
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        small_plan("ginger", 2, 2, 2),
+        small_plan("ginger", 3, 2, 2),
+        BEHIND_A_TOTAL,
+        small_plan("locamu", 2, 2, 2),
+        small_plan("cbcast", 2, 2, 2),
+        small_plan("barriers", 3, 2, 2),
+        small_plan("delta-neighbourhood", 2, 2, 2),
+        small_plan("delta", 2, 2, 2),
+    ],
+    ids=["ginger", "three", "behind a total", "locamu", "cbcast", "barriers", "delta-neighbourhood", "delta"],
+)
+def test_every_order_keeps_every_promise(plan: Plan):
+    report = search(plan)
+    assert report.verdict() == "all states, no violation"
+    assert report.finals > 0
+
+
+def test_a_broker_may_be_lost_at_any_moment():
+    assert search(A_LOSS_ON_THE_WAY).verdict() == "all states, no violation"
+
+
+@pytest.mark.parametrize(
+    ("make", "plan", "finding"),
+    [
+        (NoCut, small_plan("ginger", 3, 2, 2), "total"),
+        (LockingBroker, small_plan("ginger", 3, 2, 2), "total"),
+        (NoPatience, BEHIND_A_TOTAL, "fifo"),
+        (Failing, BEHIND_A_TOTAL, "ValueError: two are too many"),
+        (Wrong, BEHIND_A_TOTAL, "a total batch is under way"),
+        (Forgetful, A_LOSS_ON_THE_WAY, "does not come to rest"),
+        (Claimant, A_LOSS_ON_THE_WAY, "lost"),
+        (GingerBroker, A_LOSS_ON_THE_WAY, "C waits for"),
+    ],
+)
+def test_a_broker_without_a_rule_is_found_without_a_seed(make: BrokerFactory, plan: Plan, finding: str):
+    report = search(plan, Bounds(states_max=100_000), make=make)
+    assert finding in report.finding
+    assert report.story

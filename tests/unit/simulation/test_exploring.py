@@ -1,0 +1,227 @@
+"""The search through small worlds: how far it goes, what it leaves out, and how it is divided, stopped and resumed."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.cluster.exploration import explore_tasks, read_journal
+from holdfast.model.errors import ConfigError
+from holdfast.simulation.exploring import machines
+from holdfast.simulation.exploring.judging import Judge
+from holdfast.simulation.exploring.plans import Plan, plan_of, small_plan, staged
+from holdfast.simulation.exploring.search import Bounds, Search, key_of, moves_of, walk
+from holdfast.simulation.exploring.stories import play, read_step, step_text
+from holdfast.simulation.exploring.tasks import Report, Task, divided, joined, run_task, search
+from holdfast.simulation.exploring.worlds import Budget, Move, Stage, World
+from holdfast.simulation.faults import Publish, Subscribe
+from holdfast.simulation.scenarios import parse_scenario
+
+
+def unwatched(_done: int, _all: int) -> None: ...
+
+
+SMALL = small_plan("ginger", 2, 2, 1)
+CRASH = Plan(
+    "0-1",
+    "ginger",
+    1,
+    {"a@1": (Publish("a", "t", b"x", "causal"),), "b@0": (Subscribe("b", "t"),)},
+    Budget(crashes=1),
+    ("1",),
+)
+
+
+def final_states(stage: Stage, root: World, bounds: Bounds) -> tuple[set[bytes], int]:
+    """The keys of all worlds that are at rest, and how many states were visited."""
+    found = set[bytes]()
+
+    class Noting(Judge):
+        def complaint(self, stage: Stage, world: World) -> str:
+            found.add(key_of(world))
+            return super().complaint(stage, world)
+
+    result = Search(stage, Noting(), bounds).run(root)
+    assert result.complete
+    return found, result.states
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        SMALL,
+        small_plan("ginger", 1, 2, 2),
+        small_plan("barriers", 2, 2, 2),
+        small_plan("cbcast", 2, 2, 1),
+        CRASH,
+        msgspec.structs.replace(SMALL, budget=Budget(resets=1)),
+    ],
+    ids=["ginger", "one broker", "barriers", "cbcast", "a crash", "a reset"],
+)
+def test_a_reduced_search_comes_to_the_same_ends_as_a_full_one(plan: Plan):
+    # On one stage: the numbers of states and frames are those of their discovery.
+    stage, root = staged(plan)
+    reduced, few = final_states(stage, root, Bounds())
+    full, many = final_states(stage, root, Bounds(reduced=False))
+    assert reduced == full
+    assert few <= many
+
+
+def test_a_reduced_search_visits_fewer_states_where_nothing_fails():
+    plan = small_plan("ginger", 2, 2, 2)
+    assert search(plan).states < search(plan, Bounds(reduced=False)).states
+
+
+def test_every_step_of_a_machine_is_computed_once():
+    report = search(small_plan("ginger", 2, 2, 2))
+    assert report.machine_steps < report.steps / 4
+
+
+def test_a_machine_that_is_made_again_from_its_inputs_is_in_the_same_state(monkeypatch: pytest.MonkeyPatch):
+    expected = search(CRASH)
+    monkeypatch.setattr(machines, "LIVE_MAX", 1)
+    assert msgspec.structs.replace(search(CRASH), seconds=0, memory_mb=0) == msgspec.structs.replace(
+        expected, seconds=0, memory_mb=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("bounds", "stopped_by"),
+    [
+        (Bounds(depth_max=5), "a depth of 5 steps"),
+        (Bounds(states_max=1), "1 states"),
+        (Bounds(memory_mb_max=1), "1 MB of memory"),
+        (Bounds(seconds_max=1e-9), "1e-09 s"),
+    ],
+)
+def test_a_search_that_a_bound_stopped_says_so(bounds: Bounds, stopped_by: str):
+    report = search(SMALL, bounds)
+    assert report.stopped_by == stopped_by
+    assert not report.complete
+    assert report.ok
+
+
+# -------------------------------------------------------------------------------------------------------------- stories
+
+
+def test_the_steps_of_a_story_are_read_as_they_are_written():
+    stage, world = staged(msgspec.structs.replace(CRASH, budget=Budget(crashes=1, returns=1, resets=1, early=1)))
+    kinds = set[type[Move]]()
+    for _ in range(400):
+        moves = moves_of(stage, world)
+        if not moves:
+            break
+        for move in moves:
+            kinds.add(type(move))
+            assert read_step(stage, world, step_text(move)) == move
+        # The least common step that there is leads to the most different worlds.
+        world = walk(stage, world, [max(moves, key=lambda move: (type(move).__name__, step_text(move)))])
+    assert len(kinds) >= 5
+
+
+def test_a_step_that_cannot_be_taken_is_refused_with_those_that_can():
+    stage, world = staged(SMALL)
+    with pytest.raises(ConfigError, match=r"cannot happen there; possible are command c0, command c1"):
+        read_step(stage, world, "crash 1")
+
+
+@pytest.mark.parametrize("text", ["fly 1", "timer", "0>1", "reset 1", "crash"])
+def test_a_line_that_is_no_step_is_refused(text: str):
+    stage, world = staged(SMALL)
+    with pytest.raises(ConfigError, match="steps:"):
+        read_step(stage, world, text)
+
+
+def test_a_story_is_a_scenario_that_can_be_played_with_another_protocol():
+    plan = small_plan("ginger-locks", 3, 2, 2)
+    report = search(plan)
+    text = plan.scenario(report.story).toml()
+    assert "total" in play(parse_scenario(text)).complaint
+    assert play(parse_scenario(text), "ginger").complaint == ""
+
+
+# ---------------------------------------------------------------------------------------------------------------- plans
+
+
+def test_a_scenario_with_open_choices_is_explored_whatever_its_times():
+    plan = plan_of(
+        parse_scenario(
+            """
+            tree = "0-1"
+            tolerance = 1
+            at = [
+              { time_s = 0, do = "subscribe", client = "b@0", pattern = "t" },
+              { time_s = 1, do = "publish", client = "a@1", topic = "t", guarantee = "causal" },
+              { time_s = 2, do = "publish", client = "a", topic = "t" },
+              { time_s = 3, do = "crash", node = "1" },
+              { time_s = 4, do = "recover", node = "1" },
+            ]
+            """
+        )
+    )
+    assert plan.budget == Budget(crashes=1, returns=1)
+    assert plan.mortal == ("1",)
+    assert [len(script) for script in plan.scripts.values()] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("entry", "word"),
+    [('do = "freeze", node = "0"', "freeze"), ('do = "cut", a = "0", b = "1"', "cut")],
+)
+def test_a_fault_that_is_not_explored_is_named(entry: str, word: str):
+    scenario = parse_scenario(f'tree = "0-1"\nat = [{{ time_s = 0, {entry} }}]')
+    with pytest.raises(ConfigError, match=f"the scenario has '{word}'"):
+        plan_of(scenario)
+
+
+@pytest.mark.parametrize("size", [(0, 1, 1), (1, 0, 1), (1, 1, -1), (17, 1, 1)])
+def test_a_world_of_an_impossible_size_is_refused(size: tuple[int, int, int]):
+    with pytest.raises(ConfigError, match="cannot be"):
+        small_plan("ginger", *size)
+
+
+def test_a_protocol_of_sites_is_refused():
+    with pytest.raises(ConfigError, match="sesdad has a tree of sites"):
+        staged(small_plan("sesdad", 2, 2, 1))
+
+
+# ---------------------------------------------------------------------------------------------------------------- tasks
+
+
+def test_tasks_together_come_to_all_ends():
+    whole = search(SMALL)
+    reports = [run_task(task) for task in divided(SMALL, Bounds(), 8)]
+    assert len(reports) >= 8
+    together = joined(reports)
+    assert together.complete
+    assert together.depth == whole.depth
+    assert together.finals >= whole.finals
+
+
+def test_a_search_resumes_with_the_tasks_that_its_journal_does_not_have(tmp_path: Path):
+    journal = tmp_path / "journal"
+    made: list[Task] = []
+
+    def run_all(tasks: list[Task], on_done: Callable[[Task, Report], None]) -> None:
+        for task in tasks:
+            made.append(task)
+            on_done(task, run_task(task))
+
+    def explored() -> tuple[int, bool]:
+        made.clear()
+        report = joined(explore_tasks(SMALL, Bounds(), 1, journal, unwatched, run_all))
+        return len(made), report.complete
+
+    assert explored() == (len(divided(SMALL, Bounds(), 16)), True)
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:-3]) + lines[-1][:20])
+    assert explored() == (3, True)
+    assert explored() == (0, True)
+
+
+def test_a_journal_of_another_world_is_refused(tmp_path: Path):
+    journal = tmp_path / "journal"
+    explore_tasks(SMALL, Bounds(), 1, journal, unwatched)
+    with pytest.raises(ConfigError, match="is of another world"):
+        read_journal(journal, CRASH)
