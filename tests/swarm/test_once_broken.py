@@ -7,6 +7,34 @@ from holdfast.simulation.workloads import Trouble
 from tests.swarm.seeds import complaints
 
 RUNS: list[tuple[FailureClass, int, int, str]] = [
+    ("flap", 1, 706543, "a broker that was missed took the one that kept for it for dead, and was asked for ever"),
+    ("remerge", 1, 706185, "a broker that had come to a repair was lost, and what was wanted behind it did not count"),
+    ("remerge", 1, 704575, "the last of the missed was a client, and a total batch was in doubt for ever"),
+    ("remerge", 1, 704582, "nobody took in a client whose broker had died out of reach, and subscribers were not told"),
+    ("flap", 1, 700376, "a session that was away was given up, and its client, which was elsewhere, was not told"),
+    ("flap", 1, 700683, "a death in an earlier epoch struck out what the broker that is here today had counted"),
+    ("flap", 1, 610280, "two total messages were asked for in one batch, and only the first of them was released"),
+    (
+        "flap",
+        1,
+        702030,
+        "a broker turned to another one that was waiting at its own door, and let that in without a link",
+    ),
+    ("flap", 1, 702537, "a broker did not come to a repair, and what was wanted behind it was wanted by others, too"),
+    (
+        "flap",
+        1,
+        702807,
+        "a part came back to its parent, and a question did not wait any more for a child out of reach",
+    ),
+    (
+        "remerge",
+        1,
+        700857,
+        "nobody who came to a repair wanted a message, and a joiner heard so late that somebody had",
+    ),
+    ("remerge", 1, 702270, "a broker was told that its own child came before it in the line of succession"),
+    ("remerge", 1, 702892, "the root of a part died before it was let in, and was taken for one that had begun anew"),
     ("flap", 1, 640408, "a lost broker that was asking us when we asked it was never asked again, and kept for ever"),
     ("flap", 1, 640402, "a broker came back below another one, and what had been on its way to it was in no diary"),
     ("flap", 1, 620235, "a total batch that was released after the loss stood in the diary where it was asked for"),

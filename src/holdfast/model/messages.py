@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from holdfast.model.batches import BATCH_COUNT_MAX, KEYS_MAX, Attributes, Batch, Key, Name, Rank, Seq, TopicText
 from holdfast.model.crossed_messages import Crossed
+from holdfast.model.delta_messages import Conf, Greeting, Multicast, RoutingPart, Status
 from holdfast.model.direct_messages import (
     Barred,
     Cast,
@@ -30,6 +31,32 @@ from holdfast.model.land_messages import Admission, Admitted, Farewell, Surround
 from holdfast.model.name_messages import Named, Recall, Recalled
 from holdfast.model.receipt_messages import CLEAN, UNKNOWN_AGE_S, Age, Finding
 from holdfast.model.relay_messages import Relay, Standing
+from holdfast.model.site_messages import (
+    Announce,
+    Announced,
+    Attendance,
+    Contacts,
+    Establish,
+    Forward,
+    Marks,
+    Notification,
+    Notified,
+    Offer,
+    Owed,
+    Promised,
+    Propose,
+    Replicate,
+    Replicated,
+    Retransmission,
+    SiteAnswer,
+    SiteRequest,
+    SiteState,
+    StateEnd,
+    StateRequest,
+    StreamState,
+    TakeOver,
+    Yielded,
+)
 from holdfast.model.slow_messages import SLOW_S, Skipped, Slow, SlowSeconds
 from holdfast.model.terms import Contact, Counter, Text, Where
 
@@ -405,9 +432,38 @@ SessionMessage = (
     | Admission
     | Admitted
     | Farewell
+    | Contacts
+    | Offer
+    | Forward
+    | Replicate
+    | Replicated
+    | Marks
+    | Retransmission
+    | Notification
+    | Notified
+    | SiteRequest
+    | SiteAnswer
+    | Attendance
+    | Propose
+    | Promised
+    | Establish
+    | TakeOver
+    | Yielded
+    | Announce
+    | Announced
+    | SiteState
+    | StreamState
+    | Owed
+    | StateEnd
+    | StateRequest
     | Hole
     | Crossed
     | Skipped
+    | Multicast
+    | Conf
+    | Greeting
+    | RoutingPart
+    | Status
 )
 
 # ------------------------------------------------------------------------------------------------------- frames
@@ -428,6 +484,8 @@ class Hello(Struct, frozen=True, array_like=True, tag=1, gc=False):
     resume: bool
     received: Counter
     credit: Counter
+    sited: bool = False
+    """Whether this client knows what to do at a site of several brokers: see protocols.sesdad."""
 
 
 class Welcome(Struct, frozen=True, array_like=True, tag=2, gc=False):
@@ -470,6 +528,7 @@ class Refusal(Struct, frozen=True, array_like=True, tag=3, gc=False):
         "apart",
         "same-tree",
         "taken",
+        "site",
     ]
     reason: Reason
     later: Text = ""

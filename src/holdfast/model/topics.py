@@ -8,7 +8,8 @@ Topics that begin with `~` are reserved: there the parts of Holdfast speak with 
 publish. A wildcard in the first level does not match them, so that whoever asks for `#` gets what applications say and
 nothing else. Whoever wants to hear them names their first level, or asks for `~#`, which is everything there is.
 
-Both functions that check return what they were given, or raise a `TopicError` that says what would be legal.
+The functions that check return what they were given, as a `str` and no subclass of it (a member of an enumeration of
+strings is its value), or raise a `TopicError` that says what would be legal.
 """
 
 from __future__ import annotations
@@ -61,22 +62,24 @@ def is_reserved(text: str) -> bool:
 
 def check_unreserved(topic: str) -> str:
     """Returns `topic` if an application can publish on it; raises `TopicError` if not."""
-    if is_reserved(check_topic(topic)):
+    checked = check_topic(topic)
+    if is_reserved(checked):
         raise TopicError(
             f"Topic {_shown(topic)} begins with {RESERVED!r}: such topics are for what the parts of Holdfast say to "
             "each other; publish on one that begins otherwise. Nothing was published."
         )
-    return topic
+    return checked
 
 
 def check_stream(pattern: str) -> str:
     """Returns `pattern` if what is published there can be kept; raises `TopicError` if not."""
-    if is_reserved(check_pattern(pattern)):
+    checked = check_pattern(pattern)
+    if is_reserved(checked):
         raise TopicError(
             f"Reliable topic {_shown(pattern)} begins with {RESERVED!r}: such topics are for what the parts of "
             "Holdfast say to each other, which is not kept; name one that begins otherwise."
         )
-    return pattern
+    return checked
 
 
 # Publishers use few topics and check each message's: remembering the legal ones makes the check one look-up.
@@ -88,13 +91,13 @@ def _checked_topic(topic: str) -> str:
                 f"Topic {_shown(topic)} has a wildcard in its level {_shown(level)}; a message is published on one "
                 "topic, without '+' and '#', which are for subscriptions."
             )
-    return topic
+    return str.__str__(topic)
 
 
 @lru_cache(maxsize=CHECKED_MAX)
 def _checked_pattern(pattern: str) -> str:
     if pattern == EVERYTHING:
-        return pattern
+        return EVERYTHING
     levels = _checked_levels("Topic pattern", pattern)
     for index, level in enumerate(levels):
         if level in ("#", "+"):
@@ -109,7 +112,7 @@ def _checked_pattern(pattern: str) -> str:
                 f"Topic pattern {_shown(pattern)} has a wildcard inside its level {_shown(level)}; '+' and '#' stand "
                 "alone in their level, as in 'bank/+/orders' or 'bank/#'."
             )
-    return pattern
+    return str.__str__(pattern)
 
 
 def _checked_levels(what: str, text: str) -> list[str]:

@@ -28,6 +28,7 @@ from msgspec.structs import astuple, force_setattr
 
 from holdfast.model.batches import COPIED_BYTES_MAX, Batch
 from holdfast.model.checksums import crc32
+from holdfast.model.delta_messages import Multicast
 from holdfast.model.direct_messages import Barred, Cast, Copied, Passed
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import (
@@ -41,6 +42,7 @@ from holdfast.model.messages import (
     Unstable,
 )
 from holdfast.model.relay_messages import Relay
+from holdfast.model.site_messages import Forward, Offer, Owed, Replicate
 
 FRAME_BYTES_MAX = (1 << 22) - 1
 HEADER_BYTES = 7
@@ -49,7 +51,17 @@ FRAME_BYTES_MIN = HEADER_BYTES + 1
 HEAD = Layout(">BHIB")
 """A frame up to the first byte of its body: what is above 65,535 of its length, and below, checksum, that byte."""
 DATA_TAG, PUBLISH_TAG, REQUEST_TAG, PROCESSED_TAG, UNSTABLE_TAG, RELAY_TAG, COPIED_TAG = 4, 20, 30, 33, 40, 60, 77
-DIRECT_TAGS: dict[type, int] = {Cast: 76, Barred: 80, Passed: 81}
+Direct = Cast | Barred | Passed | Offer | Forward | Replicate | Owed
+DIRECT_TAGS: dict[type, int] = {
+    Cast: 76,
+    Barred: 80,
+    Passed: 81,
+    Offer: 101,
+    Forward: 102,
+    Replicate: 103,
+    Owed: 121,
+    Multicast: 130,
+}
 """Messages whose last field is a batch."""
 CARRIERS = frozenset((Publish, TotalRequest, TotalProcessed, Unstable, Relay, *DIRECT_TAGS))
 """Messages with a field `batch`."""
@@ -105,19 +117,16 @@ def pieces(frame: Frame) -> list[bytes]:
         return [head(len(body), crc32(body, _sealed(batch_within)) if batch_within is not None else crc32(body)) + body]
     batch, seq = message.batch, frame.seq
     if batch is _last.batch:
-        return _numbered(seq, batch, _last.body)
-    if len(batch.payloads) >= COPIED_BYTES_MAX:
+        body = _last.body
+    elif len(batch.payloads) >= COPIED_BYTES_MAX:
         return _large(seq, batch)
-    if batch.count != 1 or batch.lengths or batch.keys or batch.attributes or batch.crossed:
-        body = _encode(batch.said())
     else:
-        # Every message by itself passes here, so what `said` would say of it is written out.
-        body = _encode((batch.publisher, batch.first, batch.topic, batch.guarantee, batch.payloads))
-    _last.batch, _last.body = batch, body
-    return _numbered(seq, batch, body)
-
-
-def _numbered(seq: int, batch: Batch, body: bytes) -> list[bytes]:
+        if batch.count != 1 or batch.lengths or batch.keys or batch.attributes or batch.crossed:
+            body = _encode(batch.said())
+        else:
+            # Every message by itself passes here, so what `said` would say of it is written out.
+            body = _encode((batch.publisher, batch.first, batch.topic, batch.guarantee, batch.payloads))
+        _last.batch, _last.body = batch, body
     check = (batch.checksum or batch.seal(crc32(body))) ^ MARKS[seq]
     size = len(body) + 1
     return [HEAD.pack(size % 3 << 6 | size >> 16, size & 0xFFFF, check, seq) + body]
@@ -165,7 +174,7 @@ def _ordered(frame: Data) -> Frame | tuple[object, ...]:
         said = (UNSTABLE_TAG, message.flag, message.batch.said(), message.after, message.number)
     elif isinstance(message, Relay) and message.batch is not None:
         said = (RELAY_TAG, message.header, message.batch.said(), message.notice)
-    elif isinstance(message, Cast | Barred | Passed):
+    elif isinstance(message, Direct) or (isinstance(message, Multicast) and message.batch is not None):
         said = _direct(message)
     elif isinstance(message, Copied):
         said = (COPIED_TAG, message.sender, _direct(message.cast))
@@ -174,7 +183,7 @@ def _ordered(frame: Data) -> Frame | tuple[object, ...]:
     return DATA_TAG, frame.seq, said
 
 
-def _direct(message: Cast | Barred | Passed) -> tuple[object, ...]:
+def _direct(message: Direct | Multicast) -> tuple[object, ...]:
     *header, batch = astuple(message)
     return (DIRECT_TAGS[type(message)], *header, batch.said())
 
@@ -238,8 +247,9 @@ def check_form(frame: Frame, said: memoryview) -> None:
     if type(frame) is Data and type(frame.message) is Publish:
         batch = frame.message.batch
         if len(batch.payloads) < COPIED_BYTES_MAX:
-            # Bytes that have the checksum with which ours go on will do.
-            same = crc32(_encode(batch.said())) == batch.checksum
+            # Bytes that have the checksum with which ours go on will do; they are what goes on next, as a rule.
+            _last.batch, _last.body = batch, _encode(batch.said())
+            same = crc32(_last.body) == batch.checksum
         else:
             before, payloads, behind = batch.pieces()
             # A memoryview is compared byte by byte, thirty times as slowly.

@@ -18,6 +18,8 @@ class ClientHub(Hub):
     said: Welcome | None = None
     taken_by = ""
     """The identity of the later session that has our name."""
+    at_a_site = False
+    """Whether a broker has said that it is one of several of a site, for which we are the wrong kind of client."""
     may_begin: Callable[[int], bool]
     link_at: Callable[[int], LinkConfig]
     """How often a broker of that tolerance is asked for a sign of life, and which silence it is allowed."""
@@ -53,4 +55,5 @@ class ClientHub(Hub):
     def _on_refusal(self, link: Link, refusal: Refusal) -> None:
         if refusal.code == "taken":
             self.taken_by = refusal.later
+        self.at_a_site |= refusal.code == "site"
         super()._on_refusal(link, refusal)

@@ -64,6 +64,7 @@ from holdfast.protocols.wishes import Wishes
 from holdfast.protocols.witness import PublishTimes, Witness, answered
 
 GIVE_UP_TIMER = "give-up"
+TURN_BYTES_UNBOUNDED = 1 << 62
 
 
 class ClientNode:
@@ -82,6 +83,8 @@ class ClientNode:
         self.next_seq = 1
         self.accepted_seq = 0
         self.attached, self.taken_by = False, ""
+        self.at_a_site = False
+        """Whether it was refused because its broker is one of several of a site: see `protocols.sesdad`."""
         self._run: Run | None = None
         self._batches: list[Batch] = []
         self.pending_bytes = 0
@@ -97,7 +100,7 @@ class ClientNode:
         """What we want that is known everywhere."""
         self._wishes = Wishes()
         self._table = RoutingTable()
-        self._uneaten: dict[tuple[str, int], SessionMessage] = {}
+        self._uneaten: dict[tuple[str, int], tuple[Link, SessionMessage]] = {}
         self._holes = HolesHeard()
         self.crossed = CrossedNumbers()
         """Which of our publications take no part in the total order of their keys, as far as our broker has said."""
@@ -107,6 +110,8 @@ class ClientNode:
         self._stopping = False
         self._ended = False
         self._unsent_at_end: list[Batch] = []
+        self.turn_bytes = TURN_BYTES_UNBOUNDED
+        """With so many pending bytes whoever drives us settles, if it can: no batch goes past that."""
 
     # ------------------------------------------------------------------------------------------------- commands
 
@@ -119,16 +124,25 @@ class ClientNode:
         attributes: dict[str, Value] | None = None,
     ) -> int:
         """Take a publication and return its number; it leaves with the next `settle`."""
-        run = self._run
-        if run is None or keys or attributes or not run.plain or run.topic != topic or run.guarantee != guarantee:
+        if keys or attributes:
             return self._publish(topic, payload, guarantee, keys, attributes or {})
-        # Nearly always: one more of the same. This is the path of every message, so it takes as few steps as it can.
+        return self.publish_alike(topic, payload, guarantee) or self._publish(topic, payload, guarantee, (), {})
+
+    def publish_alike(self, topic: str, payload: bytes, guarantee: int) -> int:
+        """The same for one that has neither keys nor attributes, if it goes into the batch of the one before it.
+
+        Returns 0 if it does not: then nothing was taken. This is the path of nearly every message, and takes as few
+        steps as it can.
+        """
+        run = self._run
+        if run is None or not run.plain or run.topic != topic or run.guarantee != guarantee:
+            return 0
         size = len(payload)
         if size < SHARE_BYTES:
             size = SHARE_BYTES
         pending = self.pending_bytes + size
         if pending > run.full_at:
-            return self._publish(topic, payload, guarantee, keys, {})
+            return 0
         self.pending_bytes = pending
         run.payloads.append(payload)
         seq = self.next_seq
@@ -171,7 +185,10 @@ class ClientNode:
 
     def _begin_run(self, seq: int, topic: str, guarantee: int) -> Run:
         self._close_run()
-        self._run = Run(seq, topic, guarantee, self.pending_bytes + BATCH_BYTES_MAX)
+        full_at = self.pending_bytes + BATCH_BYTES_MAX
+        if self.pending_bytes < self.turn_bytes < full_at:
+            full_at = self.turn_bytes
+        self._run = Run(seq, topic, guarantee, full_at)
         return self._run
 
     def _close_run(self) -> None:
@@ -276,10 +293,9 @@ class ClientNode:
 
     def consumed(self, batch: Batch) -> None:
         """These messages have left the client's buffer: the broker may send as many more."""
-        message = self._uneaten.pop((batch.publisher, batch.first), None)
-        link = self._hub.links.get(self._broker)
-        if message is not None and link is not None:
-            self._hub.consumed(link, message)
+        came = self._uneaten.pop((batch.publisher, batch.first), None)
+        if came is not None and self._hub.links.get(came[0].peer) is came[0]:
+            self._hub.consumed(*came)
 
     def taken(self, batch: Batch) -> bool:
         """The application has them, all of this batch; whether somebody has asked, and waits for the next `settle`."""
@@ -313,7 +329,7 @@ class ClientNode:
 
     def receive(self, peer: str, frame: Frame, now: float) -> Effects:
         self._now = now
-        if not isinstance(frame, Hello):
+        if type(frame) is not Hello:
             self._hub.receive(peer, frame, now)
         return self._hub.take()
 
@@ -431,6 +447,7 @@ class ClientNode:
 
     def link_ended(self, link: Link, reason: str) -> None:
         self._ended, self.attached, self.taken_by = True, False, self._hub.taken_by
+        self.at_a_site = self._hub.at_a_site
         self._close_run()
         self._unsent_at_end = self._never_on(link)
         self._requests.clear()
@@ -488,7 +505,9 @@ class ClientNode:
             self._on_crossed(link, message)
         elif isinstance(message, Hole):
             # A subscription that is not confirmed yet is owed nothing; for one that spills somebody else stands in.
-            self._hub.out += self._holes.hear(message, link.peer, bool(self._confirmed - self._wishes.spilling.keys()))
+            is_owed = bool(self._confirmed - self._wishes.spilling.keys())
+            is_meant = not message.about or self.name in message.about
+            self._hub.out += self._holes.hear(message, link.peer, is_owed and is_meant)
         elif isinstance(message, Rejected):
             verb, pattern, where = self._requests.pop(message.token, ("", "", ""))
             if verb == "subscribe":
@@ -537,12 +556,18 @@ class ClientNode:
         place = (batch.publisher, parts[-1].first)
         if place in self._uneaten:
             # Two clients publish under one name, at two brokers: the window must not shrink for it.
-            self._hub.consumed(link, self._uneaten[place])
-        self._uneaten[place] = message
+            self._hub.consumed(link, self._uneaten[place][1])
+        self._uneaten[place] = (link, message)
         for part in parts:
             self._witness.handed_over(part)
             self._hub.out.append(Report("deliver", part))
             self._hub.out.append(Deliver(part))
+
+    def _deliver_own(self, batch: Batch) -> None:
+        """A publisher that wants its own messages is the first to have them."""
+        for part in batch.chosen(self._table.choice(self.name, batch)):
+            self._witness.handed_over(part)
+            self._hub.out += [Report("deliver", part), Deliver(part)]
 
     def _on_done(self, token: int, finding: Finding = CLEAN) -> None:
         verb, pattern, where = self._requests.pop(token, ("", "", ""))
@@ -564,7 +589,7 @@ class ClientNode:
     def waiting_for(self) -> list[str]:
         reasons = [f"the broker's answer to {verb} {pattern}" for verb, pattern, _ in self._requests.values()]
         link = self._hub.links.get(self._broker)
-        if link is not None and link.state is not LinkState.OPEN:
+        if link is not None and link.state is not LinkState.OPEN and not self.attached:
             reasons.append("a connection to its broker")
         if (self._publications or self._batches or self._run) and not self._ended:
             reasons.append(f"acceptance of publications after #{self.accepted_seq}")

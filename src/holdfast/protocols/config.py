@@ -77,6 +77,18 @@ class BrokerConfig(Struct, frozen=True):
     """How long a broker with too many neighbours waits before it moves one of them, and between two moves."""
     move_s: float = 0.5
     """How long the link with a child that is moved may stand still, beside round trips; then the move is given up."""
+    site: str = ""
+    """The site that this broker belongs to, where brokers form sites: see `protocols.sesdad`."""
+    sites: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """That site and those next to it, each with its brokers."""
+    upper_site: str = ""
+    """Which of them is above ours in the tree of sites."""
+    routing: str = "filtering"
+    """`filtering` tells other sites what is wanted; `flooding` sends everything everywhere."""
+    request_s: float = 0.0
+    """How long a message is missing before it is asked for; 0 follows the round trips that are measured."""
+    notify_s: float = 0.0
+    """How long after the last message it is asked whether there is another one; 0 as above."""
 
 
 def degree_problem(degree_max: int, tolerance: int) -> str:
@@ -104,5 +116,10 @@ class ClientConfig(Struct, frozen=True):
     """How long to try to return to a session before it counts as ended."""
     patient: bool = True
     """Whether a total publication waits while no majority of the brokers can be reached; else it is refused."""
+    site: tuple[str, ...] = ()
+    """The brokers of its site, where it has sessions with several: see `protocols.sesdad`."""
+    request_s: float = 0.0
+    notify_s: float = 0.0
+    """As in `BrokerConfig`."""
     stride: int = 0
     """Drawn for each session of a name: see `model.messages.Recall`."""

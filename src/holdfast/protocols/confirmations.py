@@ -72,12 +72,16 @@ class Confirmations:
             question.awaiting.discard(peer)
             self._answer_if_done(token)
 
-    def rename(self, old: str, new: str) -> None:
-        """The old parent's questions died with it; what it was asked waits for the new one."""
+    def rename(self, old: str, new: str, in_doubt: bool = False) -> None:
+        """The old parent's questions died with it; what it was asked waits for the new one.
+
+        While it is in doubt whether somebody else may come in its place, that is waited for, too.
+        """
         self.forget_source(old)
         for question in self._open.values():
             if old in question.awaiting:
-                question.awaiting.discard(old)
+                if not in_doubt:
+                    question.awaiting.discard(old)
                 question.awaiting.add(new)
 
     def replace(

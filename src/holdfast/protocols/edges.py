@@ -84,7 +84,13 @@ class EdgeBroker(ABC):
         self.slow_readers = SlowReaders(self.hub.links, config.link.backlog_bytes_max)
         self.hub.are_waited_for = self.slow_readers.are_waited_for
         self.holes = HoleNotices(
-            config.name, incarnation, self._send, self._told_of_holes, self.hub.report, lambda: self._now
+            config.name,
+            incarnation,
+            self._send,
+            self._told_of_holes,
+            self.hub.report,
+            lambda: self._now,
+            lambda peer: peer in self.hub.links.brokers,
         )
         self.given_up = GivenUp()
         self.crossed = CrossedMessages(self.hub.report, self._tell_publisher)
@@ -103,7 +109,7 @@ class EdgeBroker(ABC):
     # -------------------------------------------------------------------------------------------- entry points
 
     def receive(self, peer: str, frame: Frame, now: float) -> Effects:
-        if isinstance(frame, Hello):
+        if type(frame) is Hello:
             refusal = self._greeted(peer, frame)
             if refusal is not None:
                 return refusal
@@ -250,10 +256,10 @@ class EdgeBroker(ABC):
         if link.kind == "client":
             self._from_client(link, message)
             return
-        if isinstance(message, Hole) and not self.queues_holes:
+        if type(message) is Hole and not self.queues_holes:
             self.hub.consumed(link, message)
             self.holes.on_hole(link.peer, message)
-        elif isinstance(message, Named):
+        elif type(message) is Named:
             self.hub.consumed(link, message)
             self.names.hear(link.peer, message)
         else:

@@ -77,6 +77,8 @@ class Hub:
         """What `Welcome` says of the loss of brokers."""
         self.relays = True
         """Whether what one broker sends may go on to another. If not, no circle of brokers can wait for each other."""
+        self.sited = False
+        """What `Hello` says of a client that has sessions with several brokers of a site."""
         self.granting = True
         """False while the node leaves: clients get no new credit."""
         self.border: Callable[[Link, SessionMessage], None] | None = None
@@ -232,6 +234,7 @@ class Hub:
             link.resumable,
             link.received,
             link.credit_in,
+            self.sited,
         )
         self.out.append(Send(peer, hello))
 
@@ -267,14 +270,15 @@ class Hub:
         self._redial(link)
 
     def receive(self, peer: str, frame: Frame, now: float) -> None:
-        if isinstance(frame, Hello):
+        # Every frame passes here, and to ask whether one is an instance of a class that it is not is a long way.
+        if type(frame) is Hello:
             self._on_hello(peer, frame, now)
             return
         link = self.links.get(peer)
         if link is None or link.state is LinkState.CLOSED:
             return
         link.heard_at = now
-        if isinstance(frame, Pong):
+        if type(frame) is Pong:
             return  # That it is there is all that it says.
         try:
             self._on_frame(link, frame, now)

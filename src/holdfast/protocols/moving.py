@@ -10,14 +10,16 @@ its own; whoever answers first has it. If the contact does not know the broker t
 again a little later. Its old session waits until the new one is certain, and so does the new one if its connection
 breaks before it is: the contact may have taken us in, and whoever began anew there would be a stranger.
 
-While a client is away nothing changes in what it keeps: what it publishes waits. So it says the same to every contact.
-"""
+In a delta-fault-tolerant tree a client is another kind of node, and everything goes to that: `protocols.delta.client`.
+
+While it is away nothing changes in what it keeps: what it publishes waits. So it says the same to every contact."""
 
 from random import Random
 
 from msgspec.structs import replace
 
 from holdfast.model.batches import Batch
+from holdfast.model.delta_messages import Multicast
 from holdfast.model.messages import (
     Confirm,
     Join,
@@ -26,8 +28,10 @@ from holdfast.model.messages import (
     Publish,
     Refusal,
     SessionMessage,
+    Subscribe,
     Twig,
     Unstable,
+    Unsubscribe,
     Upward,
     View,
 )
@@ -37,11 +41,14 @@ from holdfast.model.terms import Contact
 from holdfast.protocols.client_log import HERE, ClientLog, flag_of
 from holdfast.protocols.clients import GIVE_UP_TIMER, ClientNode
 from holdfast.protocols.config import ClientConfig
+from holdfast.protocols.delta.client import REFRESH_TIMER, SUSPECT_TIMER, ClientPassage
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.last_numbers import in_parts, note_number
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Accepted, Disconnect, Effects, Missing, Report, Send, SetTimer
+from holdfast.protocols.pace import Pace
 from holdfast.protocols.records import Record
+from holdfast.protocols.stability import SURVEY_S, SURVEY_TIMER, SURVEYS_AT_ONCE
 from holdfast.protocols.treeview import contacts_of_client
 from holdfast.protocols.wanted_parts import ahead_of_join, at_most
 
@@ -92,6 +99,10 @@ class MovingClient(ClientNode):
         self._unreachable: set[str] = set()
         self._awaited_held = 0
         self._levels_came = False
+        self._survey_pace = Pace(SURVEY_S, SURVEYS_AT_ONCE)
+        self._survey_set = False
+        self._node: ClientPassage | None = None
+        """The node that this client is, where the tree is a delta-fault-tolerant one."""
         self.held_seq = 0
         """The number up to which everything is held so well that the tolerated losses cannot take it any more.
 
@@ -108,11 +119,16 @@ class MovingClient(ClientNode):
 
     def _held_back(self) -> bool:
         """Nothing goes ahead of `Join`; whether there will be one, the first broker says that welcomes us."""
+        if self._node is not None:
+            return not self._node.joined
         return self._fenced or self._hub.said is None or (self._log is not None and not self.attached)
 
     def _send_batch(self, batch: Batch) -> None:
         if self._held_back():
             self._unsent.append(batch)
+        elif self._node is not None:
+            self._deliver_own(batch)
+            self._node.publish(batch)
         elif self._log is None:
             super()._send_batch(batch)
         else:
@@ -124,19 +140,51 @@ class MovingClient(ClientNode):
         if self._held_back():
             self._unasked.append(token)
         else:
+            self._ask_broker(token, message)
+
+    def _ask_broker(self, token: int, message: SessionMessage) -> None:
+        node = self._node
+        if node is not None and isinstance(message, Subscribe | Unsubscribe):
+            node.ask(token, message)
+        elif node is not None and isinstance(message, Confirm):
+            node.question(token, message.seq)
+        else:
             super()._send_request(token, message)
 
     @property
     def backlog_bytes(self) -> int:
-        return super().backlog_bytes + sum(batch.cost_bytes for batch in self._unsent)
+        kept = self._node.unconfirmed_bytes if self._node is not None else super().backlog_bytes
+        return kept + self.pending_bytes * (self._node is not None) + sum(batch.cost_bytes for batch in self._unsent)
+
+    # ------------------------------------------------------------------------------- as a node of a delta tree
+
+    def _become_node(self, link: Link) -> ClientPassage:
+        said = self._hub.said
+        assert said is not None, "a link opens behind a welcome"
+        own = (self._hub, self.name, self._incarnation)
+        answered, wanted = self._on_done, lambda: sorted(self._wanted)
+        return ClientPassage(self, answered, wanted, *own, said.node, link.peer, said.tolerance, self.config.move_s)
+
+    def node_joined(self, link: Link) -> None:
+        self._attach(link)
+        self._send_held_back()
+
+    def node_delivers(self, link: Link, message: Multicast, batch: Batch) -> None:
+        self._hand_over(link, message, batch)  # type: ignore[arg-type]  # it counts as consumed when the batch is
+
+    def node_accepted(self, seq: int) -> None:
+        self._accepted_up_to(seq)
+        self._leave_if_drained()
 
     # ------------------------------------------------------------------------------------------------- receiving
 
     def link_message(self, link: Link, message: SessionMessage) -> None:
-        if isinstance(message, Open):
+        if self._node is not None and self._node.receive(link, message):
+            return
+        if type(message) is Open:
             self._hub.consumed(link, message)
             self._on_open(link, message)
-        elif isinstance(message, View):
+        elif type(message) is View:
             self._hub.consumed(link, message)
             if message.upward is not None:
                 self._learn(message.upward)
@@ -198,14 +246,32 @@ class MovingClient(ClientNode):
             self._levels_came = True
 
     def settle(self, now: float) -> Effects:
+        if self._node is not None:
+            self._node.now = now
+            self._node.settle()
         link = self._hub.links.get(self._broker)
         if self._log is not None and link is not None and link.is_open and not self._fenced:
-            for levels in self._log.survey().values():
-                self._hub.out.append(Send(self._broker, levels))
-            if self._levels_came or self._awaited_held:
-                self._levels_came = False
+            if self._is_time_to_tell(self._log, now):
+                for levels in self._log.survey().values():
+                    self._hub.out.append(Send(self._broker, levels))
+                # What is held is what was forgotten.
+                if self._levels_came:
+                    self._levels_came = False
+                    self._note_held(self._log)
+            if self._awaited_held:
                 self._note_held(self._log)
         return super().settle(now)
+
+    def _is_time_to_tell(self, log: ClientLog, now: float) -> bool:
+        """As at brokers, and at once if somebody waits to hear that a publication is held."""
+        if not log.has_changed:
+            return False
+        if self._survey_pace.take(now) or self._awaited_held:
+            return True
+        if not self._survey_set:
+            self._survey_set = True
+            self._hub.out.append(SetTimer(SURVEY_TIMER, self._survey_pace.wait_s(now)))
+        return False
 
     def _note_held(self, log: ClientLog) -> None:
         kept = log.first_kept()
@@ -226,6 +292,8 @@ class MovingClient(ClientNode):
 
     def _leave_if_drained(self) -> None:
         # Whoever leaves takes its copies along: what it published must not need them any more.
+        if self._node is not None and not (self._node.is_drained() and not self._unsent):
+            return
         if self._log is None or (not len(self._log) and not self._fenced):
             super()._leave_if_drained()
 
@@ -233,7 +301,14 @@ class MovingClient(ClientNode):
 
     def link_opened(self, link: Link, fresh: bool) -> None:
         said = self._hub.said
-        if said is None or not said.tolerance:
+        if said is not None and said.protocol == "delta":
+            if self._node is None:
+                self._node = self._become_node(link)
+            self._node.now = self._now
+            self._node.opened(link, fresh)
+            if not fresh and self._node.joined:
+                self._attach(link)
+        elif said is None or not said.tolerance:
             self._send_held_back()
             super().link_opened(link, fresh)
         elif link.peer != self._broker:
@@ -276,7 +351,7 @@ class MovingClient(ClientNode):
         self._hub.out.append(Disconnect(peer, reason))
 
     def _numbering(self, published: int) -> bool:
-        return True if self._log is not None else super()._numbering(published)
+        return self._log is not None or self._node is not None or super()._numbering(published)
 
     def _join(self, link: Link, tolerance: int) -> None:
         """The first words on a new session; from here on the old one waits."""
@@ -383,6 +458,8 @@ class MovingClient(ClientNode):
     # --------------------------------------------------------------------------------------------------- moving
 
     def link_closed(self, link: Link) -> None:
+        if self._node is not None and not self._node.closed(link):
+            return
         if self._old is None:
             super().link_closed(link)
         if self._log is not None:
@@ -390,6 +467,8 @@ class MovingClient(ClientNode):
 
     def peer_down(self, peer: str, now: float) -> Effects:
         link = self._hub.links.get(peer)
+        if self._node is not None:
+            return super().peer_down(peer, now)
         if link is not None and peer != self._broker:
             self._pass_over(link)
             self._hub.out.append(SetTimer(MOVE_TIMER, self.config.move_s))
@@ -397,8 +476,16 @@ class MovingClient(ClientNode):
         return super().peer_down(peer, now)
 
     def timer(self, name: str, now: float) -> Effects:
+        if name == SURVEY_TIMER:
+            # The settling that follows says it.
+            self._survey_set = False
+            return []
         if name == BEAT_TIMER:
             self._check_sleep(now)
+        if self._node is not None and name.startswith((SUSPECT_TIMER, REFRESH_TIMER)):
+            if not self._ended:
+                self._node.timer(name, now)
+            return self._hub.take()
         if name in (MOVE_TIMER, GIVE_UP_TIMER) and self._log is not None:
             if self.attached or self._ended:
                 return []
@@ -473,7 +560,9 @@ class MovingClient(ClientNode):
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
         ours = link.peer == self._broker and self._old is None
-        if refusal.code in ("late", "taken", "misuse") or (refusal.code == "excluded" and ours):
+        if self._node is not None and refusal.code in ("unknown-session", "full", "name"):
+            self._node.refused(link)
+        elif refusal.code in ("late", "taken", "misuse") or (refusal.code == "excluded" and ours):
             # What passed meanwhile is gone for us: going on would hide a gap. And whoever throws us out says why.
             self._end(refusal.reason)
         elif self._log is not None and not ours:
@@ -524,7 +613,7 @@ class MovingClient(ClientNode):
             self._send_batch(batch)
         unasked, self._unasked = self._unasked, []
         for token in unasked:
-            super()._send_request(token, self._up_to_date(self._messages[token]))
+            self._ask_broker(token, self._up_to_date(self._messages[token]))
 
     def _up_to_date(self, request: SessionMessage) -> SessionMessage:
         """What a question asks about has become older while it waited."""
@@ -538,6 +627,9 @@ class MovingClient(ClientNode):
         self._hub.dial(link.peer, link.heard_at)
 
     def link_ended(self, link: Link, reason: str) -> None:
+        if self._node is not None and link.peer != self._broker and not self._stopping:
+            self._node.refused(link)
+            return
         if self._log is not None and not self._home and not self._stopping:
             self._begin_again(link)
             return

@@ -28,6 +28,7 @@ from holdfast.model.messages import (
     Unsubscribe,
 )
 from holdfast.model.relay_messages import Relay
+from holdfast.model.site_messages import Announce, Establish, Forward, Owed, Replicate, SiteRequest, SiteState
 from holdfast.model.topics import check_pattern, check_topic
 from holdfast.protocols.trackers import RangeTracker, WindowFull
 
@@ -167,9 +168,12 @@ def topic_problem(topic: str) -> str:
     return ""
 
 
+CARRIERS = (Publish, Cast, Barred, Passed, TotalRequest, Unstable, Forward, Replicate, Owed)
+
+
 def request_problem(message: SessionMessage) -> str:
     """What is wrong with the batch, topic or interests of a message that came over a link; empty if nothing is."""
-    if isinstance(message, Publish | Cast | Barred | Passed | TotalRequest | Unstable):
+    if type(message) is Publish or isinstance(message, CARRIERS):
         return _columns_problem(message.batch)
     if isinstance(message, Copied):
         return _columns_problem(message.cast.batch)
@@ -187,6 +191,18 @@ def request_problem(message: SessionMessage) -> str:
         return interests_problem((pattern, "") for patterns in message.patterns for pattern in patterns)
     if isinstance(message, Flushed):
         return interests_problem((pattern, "") for pattern in message.patterns)
+    return _site_problem(message)
+
+
+def _site_problem(message: SessionMessage) -> str:
+    """What is wrong with what a broker of a site says of patterns and filters."""
+    if isinstance(message, SiteRequest | Establish):
+        changes = message.changes if isinstance(message, Establish) else (message.change,)
+        return interests_problem((one.pattern, one.where) for one in changes if one.pattern)
+    if isinstance(message, Announce):
+        return interests_problem((*message.wanted, *message.unwanted))
+    if isinstance(message, SiteState):
+        return interests_problem((pattern, where) for _, pattern, where in message.table)
     return ""
 
 

@@ -9,10 +9,12 @@ from holdfast.model.guarantees import GUARANTEES, GuaranteeError, check_guarante
 from holdfast.protocols.barriers import BarriersBroker
 from holdfast.protocols.cbcast import CbcastBroker
 from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.delta import DeltaBroker
 from holdfast.protocols.delta_neighbourhood import NeighbourhoodBroker
 from holdfast.protocols.ginger import GingerBroker, LockingBroker, make_ginger
 from holdfast.protocols.locamu import LocamuBroker
 from holdfast.protocols.node import BrokerNode
+from holdfast.protocols.sesdad import SesdadBroker
 
 
 class ProtocolError(LocalMisuse, ValueError):
@@ -39,12 +41,19 @@ class ProtocolInfo(Struct, frozen=True):
     """How far around each broker it must be told the edges of the tree, by tolerance; `None` if not at all."""
     grows: bool = False
     """Whether such trees change all the same: leaves come, and leave for good."""
+    sited: bool = False
+    """Whether the nodes of its tree are sites of several brokers, and clients have sessions with all of them."""
     recovers: bool = False
     """Whether a broker goes on after a crash with what it wrote down, message by message: it needs a disk."""
 
 
 CRASHES = ("crash", "root", "two", "adjacent", "recover", "join")
 """Failures without doubt: whoever is gone is gone, and comes back as somebody else."""
+
+DELTA_FAILURES = (
+    *("chain", "scatter", "oscillate", "joining", "subscribing", "recovering", "returning", "clients", "stay"),
+    *("beyond", "absent", "join", "leave"),
+)
 
 PROTOCOLS: dict[str, ProtocolInfo] = {
     info.name: info
@@ -94,6 +103,17 @@ PROTOCOLS: dict[str, ProtocolInfo] = {
             hops=NeighbourhoodBroker.hops,
         ),
         ProtocolInfo(
+            "delta",
+            "a broker tree that goes past failed nodes at once and lets them return; operations are confirmed",
+            DeltaBroker.guarantees,
+            "with a tolerance of d, any d failed nodes at a time, clients among them; they come back as they were",
+            DeltaBroker,
+            DELTA_FAILURES,
+            hops=DeltaBroker.hops,
+            grows=True,
+            recovers=True,
+        ),
+        ProtocolInfo(
             "locamu",
             "causal multicast with identifiers that are valid nearby, on a tree with redundant links",
             LocamuBroker.guarantees,
@@ -103,6 +123,16 @@ PROTOCOLS: dict[str, ProtocolInfo] = {
             hops=LocamuBroker.hops,
             grows=True,
             recovers=True,
+        ),
+        ProtocolInfo(
+            "sesdad",
+            "a tree of sites of several brokers; a publication waits for f answers of its site, and for no agreement",
+            SesdadBroker.guarantees,
+            "with 2f+1 brokers a site, the loss of f brokers of each site at a time; more than that is waited for",
+            SesdadBroker,
+            ("crash", "designated", "chosen", "recover", "freeze", "cut", "majority", "storm"),
+            ("Replicate", "Replicate", "Replicated", "Forward", "Forward", "Marks", "Propose", "Establish", "Announce"),
+            sited=True,
         ),
     )
 }

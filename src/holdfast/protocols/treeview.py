@@ -12,7 +12,7 @@ left is told, too, and waited for by nobody: each who hears it tells its own par
 Clients need less: whom to turn to. They are told when that changes, not of each other.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from holdfast.model.messages import Dead, SessionMessage, Twig, Upward, View
 from holdfast.model.terms import Contact
@@ -164,6 +164,13 @@ class TreeView:
         self.children[twig.name] = twig
         if as_root:
             self._complete_line()
+
+    def come_below(self, names: Collection[str], as_root: bool) -> None:
+        """These were expected to be children of ours, and have come with somebody above them."""
+        for name in names:
+            self.children.pop(name, None)
+        if as_root:
+            self.senior = tuple(one for one in self.senior if one.name not in names)
 
     def lose(self, name: str, epoch: int) -> None:
         twig = self.children.get(name)

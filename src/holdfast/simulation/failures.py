@@ -11,6 +11,7 @@ from typing import ClassVar, Literal, get_args
 
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.protocols.registry import find_protocol
+from holdfast.simulation.delta_failures import DELTA_CLASSES
 from holdfast.simulation.faults import (
     Attach,
     Command,
@@ -53,12 +54,31 @@ FailureClass = Literal[
     "remerge",
     "names",
     "late",
+    "designated",
+    "chosen",
+    "majority",
+    "chain",
+    "scatter",
+    "oscillate",
+    "joining",
+    "subscribing",
+    "recovering",
+    "returning",
+    "clients",
+    "stay",
+    "beyond",
 ]
 NAMES: FailureClass = "names"
 """Clients share names, whatever else happens: see `simulation.namesakes`. It is for every protocol."""
 RETURNING_CLASSES: tuple[FailureClass, ...] = ("absent", "away")
 """What befalls trees in which whoever is lost comes back and goes on: see `simulation.absences`."""
-FAILURE_CLASSES: tuple[FailureClass, ...] = tuple(one for one in get_args(FailureClass) if one not in RETURNING_CLASSES)
+SITE_CLASSES: tuple[FailureClass, ...] = ("designated", "chosen", "majority")
+"""What befalls brokers of sites alone: see `simulation.site_failures`."""
+DELTA: tuple[FailureClass, ...] = tuple(one for one in get_args(FailureClass) if one in DELTA_CLASSES)
+"""What befalls a delta-fault-tolerant tree: see `simulation.delta_failures`."""
+FAILURE_CLASSES: tuple[FailureClass, ...] = tuple(
+    one for one in get_args(FailureClass) if one not in (*RETURNING_CLASSES, *SITE_CLASSES, *DELTA_CLASSES)
+)
 """What befalls trees that repair themselves."""
 MOVING: tuple[FailureClass, ...] = ("move", "moves")
 """Classes that make no sense where nobody is moved."""
@@ -69,7 +89,10 @@ BROKERS_MIN: dict[str, int] = {"two": 4, "adjacent": 4, "during": 4, "storm": 5,
 
 FLAPPING: tuple[FailureClass, ...] = ("flap", "remerge")
 """Classes in which links come and go while the tree is repaired or its parts come together."""
-SILENT: tuple[FailureClass, ...] = ("freeze", "cut", "partition", "storm", *FLAPPING, *RETURNING_CLASSES)
+SILENT: tuple[FailureClass, ...] = (
+    *("majority", "freeze", "cut", "partition", "storm"),
+    *(*FLAPPING, *RETURNING_CLASSES, *DELTA),
+)
 """Classes in which connections stay open and bring nothing."""
 SILENCE_S = 1.5
 """After so much of it the brokers of these runs give a connection up."""
@@ -104,6 +127,11 @@ MIDST = ("Publish", "Publish", "Publish", "TotalMarker", "TotalAck", "TotalProce
 """What a broker may be in the midst of sending when it dies."""
 
 
+def tolerance_min(protocol: str, failure: FailureClass) -> int:
+    """The tolerance that failures of that class take; a site's tolerance is in the number of its brokers."""
+    return 0 if find_protocol(protocol).sited else TOLERANCE_MIN.get(failure, 1)
+
+
 def problem_of(failure: FailureClass, tolerance: int, degree_max: int) -> str:
     """Why failures of that class make no sense under these settings; empty if they do."""
     needed = TOLERANCE_MIN.get(failure, 1)
@@ -122,7 +150,7 @@ def problem_of(failure: FailureClass, tolerance: int, degree_max: int) -> str:
 def classes_for(protocol: str) -> tuple[FailureClass, ...]:
     """The classes of failures that the fault model of a protocol includes."""
     survives = find_protocol(protocol).survives
-    every = (*FAILURE_CLASSES, *RETURNING_CLASSES)
+    every = (*FAILURE_CLASSES, *RETURNING_CLASSES, *SITE_CLASSES, *DELTA)
     return FAILURE_CLASSES if survives is None else tuple(name for name in every if name in (*survives, NAMES))
 
 

@@ -10,7 +10,7 @@ from random import Random
 
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.model.identities import CHANCE_BITS, make_identity
-from holdfast.simulation.failures import FLAPPING, MOVING, NAMES, TOLERANCE_MIN, FailureClass, classes_for
+from holdfast.simulation.failures import FLAPPING, MOVING, NAMES, FailureClass, classes_for, tolerance_min
 from holdfast.simulation.faults import Attach, Command, Detach, Publish, Subscribe, Unsubscribe
 
 NAMES_MAX = 3
@@ -26,7 +26,7 @@ def background_of(protocol: str, tolerance: int, chance: Random) -> FailureClass
     legal = [
         one
         for one in classes_for(protocol)
-        if one not in (NAMES, *MOVING, *FLAPPING) and TOLERANCE_MIN.get(one, 1) <= tolerance
+        if one not in (NAMES, *MOVING, *FLAPPING) and tolerance_min(protocol, one) <= tolerance
     ]
     return None if not legal or chance.random() < QUIET_TOO else chance.choice(legal)
 

@@ -30,13 +30,14 @@ delivered = { bob = 10 }
 `tolerance = 1` makes the brokers repair the tree when one of them is lost; `suspect_s` and `join_s` say how long they
 wait before they give another one up. `[[load]]` makes clients publish at random, `[[client]]` says how fast one
 consumes, `[session]` sets the links' windows, `[disk]` the disks' delays; with `durable = true` brokers write to them.
+`steps = [...]`, which `holdfast explore` writes, says in which order everything happens; times mean nothing then.
 """
 
 import tomllib
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
@@ -51,6 +52,7 @@ from holdfast.simulation.faults import ClientCommand, Command, Fault, Join, Publ
 from holdfast.simulation.kernel import stream
 from holdfast.simulation.latencies import Latency
 from holdfast.simulation.network import LinkSettings, NetworkConfig
+from holdfast.simulation.sites import REPLICAS_USUALLY
 from holdfast.simulation.tables import converted, plain, print_toml, tagged
 from holdfast.simulation.trees import parse_tree
 from holdfast.simulation.world import BrokerFactory, Simulation
@@ -61,6 +63,7 @@ ENTRIES_MAX = 1_000_000
 Tolerance = Annotated[int, Meta(ge=0, le=8)]
 Delay = Annotated[float, Meta(gt=0, le=3600)]
 Degree = Annotated[int, Meta(ge=0, le=1_000_000)]
+Routing = Literal["filtering", "flooding"]
 Share = Annotated[float, Meta(ge=0)]
 
 
@@ -131,6 +134,14 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     degree_max: Degree = 0
     """How many neighbours a broker keeps; 0: as many as there are."""
     move_pause_s: Delay | None = None
+    replicas: int = REPLICAS_USUALLY
+    """How many brokers each site has, with a protocol whose trees are trees of sites: 1, 3 or 5."""
+    routing: Routing = "filtering"
+    """Whether sites get what they want, or everything."""
+    request_s: Seconds = 0.0
+    """How long something is missing before it is asked for; 0 follows the round trips that are measured."""
+    notify_s: Seconds = 0.0
+    """How long after the last message it is asked whether there is another one; 0 as above."""
     network: NetworkConfig = NetworkConfig()
     disk: DiskConfig = DiskConfig()
     session: LinkConfig = LinkConfig()
@@ -138,6 +149,8 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     loads: tuple[Load, ...] = ()
     timetable: tuple[Timed, ...] = ()
     expect: Expect = Expect()
+    steps: tuple[str, ...] = ()
+    """The order in which things happen, if it is not up to time and chance: see `exploring.stories`."""
     source: str = ""
     """The file that it was read from."""
 
@@ -160,7 +173,8 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             network=self.network,
             disk=self.disk,
             broker=self._broker(),
-            client=ClientConfig("*", link=self.session),
+            client=ClientConfig("*", link=self.session, request_s=self.request_s, notify_s=self.notify_s),
+            replicas=self.replicas,
             shares_fate=find_protocol(protocol if isinstance(protocol, str) else self.protocol).shares_fate,
             check_invariants=check_invariants,
             replay=replay,
@@ -182,6 +196,9 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             join_s=self.join_s or config.join_s,
             degree_max=self.degree_max,
             move_pause_s=self.move_pause_s or config.move_pause_s,
+            routing=self.routing,
+            request_s=self.request_s,
+            notify_s=self.notify_s,
         )
 
     def complaints(self, sim: Simulation, verdict: Verdict) -> list[str]:
@@ -261,10 +278,15 @@ class _File(Struct, frozen=True):
     join_s: Delay | None = None
     degree_max: Degree = 0
     move_pause_s: Delay | None = None
+    replicas: int = REPLICAS_USUALLY
+    routing: Routing = "filtering"
+    request_s: Seconds = 0.0
+    notify_s: Seconds = 0.0
     network: dict[str, Any] = {}
     disk: dict[str, Any] = {}
     session: dict[str, Any] = {}
     expect: dict[str, Any] = {}
+    steps: tuple[str, ...] = ()
     client: list[dict[str, Any]] = []
     link: list[dict[str, Any]] = []
     load: list[dict[str, Any]] = []
@@ -309,6 +331,10 @@ def parse_scenario(text: str, source: str = "scenario") -> Scenario:
         join_s=file.join_s,
         degree_max=file.degree_max,
         move_pause_s=file.move_pause_s,
+        replicas=file.replicas,
+        routing=file.routing,
+        request_s=file.request_s,
+        notify_s=file.notify_s,
         network=_network(file, source),
         disk=converted(file.disk, DiskConfig, f"{source}: disk"),
         session=converted(file.session, LinkConfig, f"{source}: session"),
@@ -316,6 +342,7 @@ def parse_scenario(text: str, source: str = "scenario") -> Scenario:
         loads=tuple(converted(one, Load, f"{source}: load[{at}]") for at, one in enumerate(file.load)),
         timetable=tuple(timed for at, row in enumerate(file.at) for timed in _entries(row, f"{source}: at[{at}]")),
         expect=converted(file.expect, Expect, f"{source}: expect"),
+        steps=file.steps,
     )
     _check(scenario, source)
     return scenario

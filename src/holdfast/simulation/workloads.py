@@ -26,8 +26,10 @@ from holdfast.simulation.checkers.contents import alterations
 from holdfast.simulation.checkers.honesty import complaints
 from holdfast.simulation.checkers.names import judge_names
 from holdfast.simulation.circumstances import network_of, session_of, suspect_s_of
+from holdfast.simulation.delta_failures import DeltaFailures
 from holdfast.simulation.failures import (
     BROKERS_MIN,
+    DELTA,
     FLAP_S,
     FLAPPING,
     LATE_SPAN_S,
@@ -68,6 +70,8 @@ from holdfast.simulation.namesakes import NamesakeAuthor, background_of
 from holdfast.simulation.outcomes import Outcome
 from holdfast.simulation.questions import OFTEN, questions
 from holdfast.simulation.scenarios import ClientSettings, Scenario, Timed
+from holdfast.simulation.site_failures import SiteFailureAuthor
+from holdfast.simulation.sites import REPLICAS_USUALLY, Sites
 from holdfast.simulation.trees import Parents, bushy_tree, print_tree, random_tree
 from holdfast.simulation.world import QUIET_S, BrokerFactory
 
@@ -75,6 +79,8 @@ BROKERS_MAX = 31
 BROKERS_DENSE_MIN = 4
 BROKERS_BUSHY = 14
 """Larger trees with a broker that has most of the others below it take too long to come up on the slowest networks."""
+SITES_MAX = 4
+"""Of three brokers each; of five half as many."""
 CLIENTS_MAX = 10
 LIMIT_S = 120.0
 BEGIN_SOON_S = (0.2, 1.0, 2.0)
@@ -201,7 +207,8 @@ def random_scenario(
     brokers_max: int = BROKERS_MAX,
 ) -> Scenario:
     """The scenario of that number."""
-    trouble.check()
+    if not find_protocol(protocol).sited:
+        trouble.check()
     if trouble.failure is not None and trouble.failure not in classes_for(protocol):
         legal = ", ".join(classes_for(protocol)) or "none"
         raise ConfigError(f"failures of class {trouble.failure!r} are not for {protocol}; there are {legal}.")
@@ -219,7 +226,10 @@ class _Author:
         if self.failure == NAMES:
             self.failure = background_of(protocol, trouble.tolerance, stream(seed, "background"))
         self.hasty = self.info.grows and self.failure is not None
+        self.replicas = stream(seed, "sites").choice((3, 3, 3, 5)) if self.info.sited else 1
         shape = stream(seed, "shape")
+        if self.info.sited:
+            brokers_max = min(brokers_max, SITES_MAX if self.replicas == 3 else SITES_MAX // 2)
         kinds: tuple[Kind, ...] = ("mixed", "mixed", "crowded", "tangled")
         self.kind: Kind = shape.choice(kinds) if brokers_max >= BROKERS_DENSE_MIN else "mixed"
         plant = bushy_tree if trouble.degree_max else random_tree
@@ -238,12 +248,14 @@ class _Author:
         if self.hasty:
             # Everybody serves from the beginning, and what is not there yet may be absent.
             self.begin_s = shape.choice(BEGIN_SOON_S)
+        elif self.info.sited:
+            self.begin_s = shape.choice((1.0, 2.0))
         elif trouble.tolerance:
             # Only what has joined is repaired, and the deepest trees take a while to come up.
             self.begin_s = boot_s(
                 self.tree, network_of(seed, self.hasty).bytes_per_s is not None, trouble.degree_max > 0
             )
-        if self.failure == "storm":
+        if self.failure == "storm" and not self.info.sited:
             self.span_s = STORM_S
         if self.failure in FLAPPING:
             self.span_s = FLAP_S
@@ -262,7 +274,7 @@ class _Author:
             # Nobody is moved where there are not more neighbours than a broker keeps.
             least, most = max(least, self.trouble.degree_max + 2), max(BROKERS_BUSHY, self.trouble.degree_max + 2)
         if self.trouble.failure is not None:
-            least = max(least, BROKERS_MIN.get(self.failure or NAMES, 3))
+            least = max(least, 1 if self.info.sited else BROKERS_MIN.get(self.failure or NAMES, 3))
         return min(least + int((most + 1 - least) * shape.random() ** (3 if self.hasty else 2)), brokers_max)
 
     def scenario(self) -> Scenario:
@@ -288,14 +300,16 @@ class _Author:
             seed=self.seed,
             # Whoever comes and goes again and again in a storm does so for minutes.
             limit_s=max(LIMIT_S, timetable[-1].time_s + LIMIT_S / 2) if timetable else LIMIT_S,
-            tolerance=self.trouble.tolerance,
+            tolerance=0 if self.info.sited else self.trouble.tolerance,
             majority=self.failure in PARTED,
             gaps=self.failure in FLAPPING,
             # Where a broker and its clients die for good, whoever comes back begins anew.
-            durable=self.failure in ("recover", *FLAPPING) and not find_protocol(self.protocol).shares_fate,
+            durable=self.failure in ("recover", *FLAPPING) and not (self.info.shares_fate or self.info.sited),
             join_s=self._join_s(),
             suspect_s=suspect_s_of(self.seed, self.failure, self.hasty, self.info.shares_fate),
             degree_max=self.trouble.degree_max,
+            replicas=self.replicas if self.info.sited else REPLICAS_USUALLY,
+            routing=stream(self.seed, "routing").choice(("flooding", "filtering")) if self.info.sited else "filtering",
             move_pause_s=self._move_pause_s() if self.trouble.degree_max else None,
             network=network_of(self.seed, self.hasty, self.failure),
             session=session_of(self.seed, self.failure, self.hasty),
@@ -454,8 +468,15 @@ class _Author:
 
     def _failures(self) -> None:
         failure = self.failure
-        if failure in RETURNING_CLASSES:
+        if failure is not None and self.info.sited:
+            self.entries += self._site_failures().entries(failure)
+        elif failure in RETURNING_CLASSES:
             self._absences(self.tree)
+        elif failure in DELTA:
+            chance = stream(self.seed, f"failures {failure}")
+            where = (self.tree, self.clients, self.topics, self.trouble.tolerance, self.begin_s, self.span_s)
+            for time_s, command in DeltaFailures(chance, *where).entries(failure):
+                self._add(time_s, command)
         elif failure is not None:
             chance = stream(self.seed, f"failures {failure}")
             guarantees = tuple(GUARANTEES[rank] for rank in self.ranks)
@@ -464,6 +485,10 @@ class _Author:
             self.entries += FailureAuthor(chance, *place, guarantees, midst, self.info.grows).entries(failure)
             if self.hasty and chance.random() < ABSENCES_TOO:
                 self._absences(self._tree_in_the_end())
+
+    def _site_failures(self) -> SiteFailureAuthor:
+        chance, sites = stream(self.seed, f"failures {self.failure}"), Sites(self.tree, self.replicas)
+        return SiteFailureAuthor(chance, sites, self.clients, self.begin_s, self.span_s, self.info.says)
 
     def _tree_in_the_end(self) -> Parents:
         """With those who come to stay, and without those who leave."""
@@ -480,6 +505,8 @@ class _Author:
         if find_protocol(self.protocol).meshed:
             pairs = list(combinations(self.tree, 2))
         pairs += [(client.partition("@")[2], client) for client in self.clients]
+        if self.info.sited:
+            pairs = self._site_failures().pairs()
         for _ in range(chance.randint(1, 6)):
             one, other = chance.choice(pairs)
             time_s = self._moment(chance)

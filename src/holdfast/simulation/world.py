@@ -32,6 +32,7 @@ from holdfast.protocols.moving import MovingClient
 from holdfast.protocols.neighbourhoods import children_of, edges_around
 from holdfast.protocols.node import BrokerNode, ClientCommands
 from holdfast.protocols.registry import check_supported, find_protocol
+from holdfast.protocols.sesdad import SiteClient
 from holdfast.simulation import faults
 from holdfast.simulation.applications import ClientHost, Hook, Request, judged_rows, stride_of
 from holdfast.simulation.checkers import Verdict, check
@@ -40,8 +41,9 @@ from holdfast.simulation.faults import ClientCommand, Command, LinkFault, NodeFa
 from holdfast.simulation.hosts import Host, Reports, Watch
 from holdfast.simulation.kernel import Kernel, stream
 from holdfast.simulation.network import Network, NetworkConfig, Stream
+from holdfast.simulation.sites import REPLICAS_USUALLY, Sites
 from holdfast.simulation.summaries import summarize
-from holdfast.simulation.trees import below_themselves, parse_tree
+from holdfast.simulation.trees import Parents, below_themselves, parse_tree
 
 QUIET_S = 1.0
 POLL_S = 0.25
@@ -57,11 +59,14 @@ class NotQuiet(HoldfastError):  # noqa: N818 - it says what happened
 
 
 class Simulation:
-    """One run. `protocol` is a name on the bench, or a function that makes a broker of its configuration."""
+    """One run. `protocol` is a name on the bench, or a function that makes a broker of its configuration.
+
+    The tree is a text, as `parse_tree` reads it, or each broker with its parent, parents first.
+    """
 
     def __init__(
         self,
-        tree: str = "0",
+        tree: str | Parents = "0",
         protocol: str | BrokerFactory = "ginger",
         seed: int = 0,
         *,
@@ -69,13 +74,19 @@ class Simulation:
         disk: DiskConfig | None = None,
         broker: BrokerConfig | None = None,
         client: ClientConfig | None = None,
-        clients: ClientFactory = MovingClient,
+        clients: ClientFactory | None = None,
         tolerance: int | None = None,
+        replicas: int = REPLICAS_USUALLY,
         shares_fate: bool | None = None,
         check_invariants: bool = False,
         replay: str = "",
     ) -> None:
-        self.seed, self.tree = seed, parse_tree(tree)
+        """With a protocol whose brokers form sites, `tree` is one of sites, each of so many `replicas`."""
+        self.seed, self.tree = seed, parse_tree(tree) if isinstance(tree, str) else dict(tree)
+        sited = find_protocol(protocol).sited if isinstance(protocol, str) else getattr(protocol, "sited", False)
+        self.sites = Sites(self.tree, replicas) if sited else None
+        if self.sites is not None:
+            self.tree = self.sites.brokers()
         self.protocol = protocol if isinstance(protocol, str) else ""
         self._make_broker = find_protocol(protocol).make if isinstance(protocol, str) else protocol
         if shares_fate is None:
@@ -83,7 +94,7 @@ class Simulation:
         self._shares_fate = shares_fate
         self._hops = find_protocol(protocol).hops if isinstance(protocol, str) else getattr(protocol, "hops", None)
         self._grows = find_protocol(protocol).grows if isinstance(protocol, str) else hasattr(protocol, "leave")
-        self._make_client = clients
+        self._make_client = clients or (SiteClient if sited else MovingClient)
         self._broker_config, self._client_config = broker or BrokerConfig("*"), client or ClientConfig("*")
         if tolerance is not None:
             self._broker_config = replace(self._broker_config, tolerance=tolerance)
@@ -113,6 +124,8 @@ class Simulation:
         if self._hops is not None and name not in self._newcomers:
             edges = edges_around(self.tree, self._children, name, self._hops(config.tolerance))
             config = replace(config, edges=tuple(edges))
+        if self.sites is not None:
+            config = self.sites.placed(config)
         make, lives, disk = self._make_broker, count(1), self._disk(name)
 
         def make_node(incarnation: int) -> BrokerNode:
@@ -155,6 +168,8 @@ class Simulation:
     def client(self, address: str) -> ClientHost:
         """The host of a client, `name@broker`; it is made when it is first named."""
         name, _, broker = address.partition("@")
+        if self.sites is not None:
+            broker = self.sites.site_of(broker) or broker
         host = self._clients.get(name)
         if host is None:
             return self._add_client(address, name, broker)
@@ -163,12 +178,15 @@ class Simulation:
         return host
 
     def _add_client(self, address: str, name: str, broker: str) -> ClientHost:
-        if not name or broker not in self.tree:
-            known = ", ".join([*self.tree][:20])
-            raise ConfigError(f"client {address!r}: write name@broker, with one of the brokers {known}.")
+        homes = self.tree if self.sites is None else self.sites.members
+        if not name or broker not in homes:
+            known, kind = ", ".join([*homes][:20]), "broker" if self.sites is None else "site"
+            raise ConfigError(f"client {address!r}: write name@{kind}, with one of the {kind}s {known}.")
         if name in self.tree:
             raise ConfigError(f"client {address!r}: {name} is the name of a broker; choose another one.")
         config = replace(self._client_config, name=name, broker=broker, stride=stride_of(self._chance_for(name)))
+        if self.sites is not None:
+            config = replace(config, site=self.sites.members[broker])
         make = self._make_client
         host = ClientHost(
             name,
@@ -241,7 +259,8 @@ class Simulation:
             self.host(command.node)
         if isinstance(command, faults.Part):
             for name in command.side:
-                self.host(name)
+                if self.sites is None or name not in self.sites.members:
+                    self.host(name)
         elif isinstance(command, LinkFault) and command != faults.Heal():
             self.host(command.a)
             self.host(command.b)
@@ -327,10 +346,16 @@ class Simulation:
                 network.slow(self.host(a), self.host(b), factor, back_factor or factor)
 
     def _part(self, side: tuple[str, ...]) -> None:
-        there = {*side, *(name for name, client in self._clients.items() if client.broker in side)}
+        if self.sites is not None:
+            side = tuple(one for name in side for one in self.sites.members.get(name, (name,)))
+        there = {*side, *(name for name, client in self._clients.items() if self._home_of(client) in side)}
         for one in there & self.network.hosts.keys():
             for other in self.network.hosts.keys() - there:
                 self.network.cut(self.network.hosts[one], self.network.hosts[other])
+
+    def _home_of(self, client: ClientHost) -> str:
+        """The broker with which a client is on one side of a parted network: of a site the first."""
+        return client.broker if self.sites is None else self.sites.members[client.broker][0]
 
     def _do_for_client(self, command: ClientCommand) -> None:
         host = self.client(command.client)

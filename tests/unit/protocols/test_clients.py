@@ -209,6 +209,28 @@ def test_another_topic_or_guarantee_begins_another_batch_and_order_is_kept():
     assert [type(effect) for effect in effects] == [Report, Send] * 4
 
 
+def test_one_more_of_the_same_goes_into_the_batch_that_is_begun_and_nothing_else_does():
+    client = attached()
+    assert client.publish_alike("a", b"x", CAUSAL) == 0
+    assert client.publish("a", b"1", CAUSAL) == 1
+    assert client.publish_alike("a", b"2", CAUSAL) == 2
+    assert client.publish_alike("b", b"x", CAUSAL) == 0
+    assert client.publish_alike("a", b"x", FIFO) == 0
+    assert client.publish_alike("a", b"x" * BATCH_BYTES_MAX, CAUSAL) == 0
+    assert [batch.payload_list() for batch in batches(client.settle(0.0))] == [[b"1", b"2"]]
+    assert client.publish_alike("a", b"x", CAUSAL) == 0
+
+
+def test_no_batch_goes_past_a_turn():
+    client = attached()
+    client.turn_bytes = 3 * BATCH_BYTES_MAX // 2
+    half = b"x" * (BATCH_BYTES_MAX // 2)
+    for _ in range(3):
+        client.publish("a", half, CAUSAL)
+    assert client.publish_alike("a", b"x", CAUSAL) == 0
+    assert client.pending_bytes == client.turn_bytes
+
+
 def test_keys_and_attributes_stay_with_their_messages():
     client = attached()
     client.publish("t", b"a", FIFO)

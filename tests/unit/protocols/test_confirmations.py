@@ -120,3 +120,14 @@ def test_names_are_bounded_on_the_way_and_counts_are_not():
     joined = many.joined(many)
     assert (joined.lacking, len(joined.lack)) == (2 * NAMES_MAX, NAMES_MAX)
     assert CLEAN.joined(many) == many.joined(CLEAN) == many
+
+
+def test_a_question_for_two_that_are_out_of_reach_waits_for_the_other_when_one_of_them_is_back():
+    desk = Desk()
+    desk.confirmations.begin("alice", question(), ["the absent"])
+    desk.confirmations.rename("the absent", "b1", in_doubt=True)
+    desk.take()
+    desk.confirmations.on_ack("b1", 1)
+    assert desk.take() == []
+    desk.confirmations.on_ack("the absent", 1)
+    assert desk.take() == [("alice", ConfirmAck(3))]

@@ -6,7 +6,7 @@ from holdfast.model.batches import Batch, make_batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Twig
 from holdfast.model.terms import Contact
-from holdfast.protocols.ginger.absences import Absence, Absences, OwnHistory, take_up
+from holdfast.protocols.ginger.absences import REFUSALS_MAX, Absence, Absences, OwnHistory, take_up
 from holdfast.protocols.ginger.flush import own_history
 from holdfast.protocols.ginger.merge import Flag
 from holdfast.protocols.stability import StabilityLog
@@ -206,3 +206,17 @@ def test_a_broker_that_is_found_is_looked_for_no_longer_while_others_are():
     absences.returned(absence, twig("d"))
     assert absences.of_parent() is absence
     assert [one.name for one in absence.contacts] == ["a", "b"]
+
+
+def test_a_root_of_a_part_that_is_back_in_a_later_epoch_is_the_one_that_was_lost():
+    absences = Absences(1000)
+    absence = begun(absences, "2", "c2")
+    absence.contacts = (Contact("2", 1, "at"), Contact("3", 1, ""))
+    absences.is_back(Twig("2", "broker", 4, ""))
+    assert absence.contacts == (Contact("2", 4, "at"), Contact("3", 1, ""))
+
+
+def test_one_of_the_missing_that_takes_us_for_dead_again_and_again_has_had_time_to_come():
+    absence = begun(Absences(1000), "5", "6", "7")
+    assert [absence.has_refused_often("6") for _ in range(REFUSALS_MAX)] == [False] * (REFUSALS_MAX - 1) + [True]
+    assert not absence.has_refused_often("7")

@@ -39,6 +39,29 @@ def test_what_is_under_way_in_one_batch_stays_one_batch_when_its_publisher_asks_
     assert broker.is_done("c2", 5)
 
 
+def test_where_less_was_released_than_a_client_has_asked_for_the_rest_is_asked_for():
+    broker = child()
+    broker._under_way["c2"] = asked(2, 4)
+    broker.healing_cuts.request(asked(2, 4), "c2")
+    broker.healing_cuts.on_processed("0", TotalProcessed("c2", 2, asked(2, 1)))
+    assert broker._under_way["c2"] == asked(2, 4).part(3, 5)
+    assert broker.healing_cuts.asked_of("0") == {("c2", 3)}
+    broker.healing_cuts.on_processed("0", TotalProcessed("c2", 3, None))
+    assert broker.is_done("c2", 5)
+    assert "c2" not in broker._under_way
+
+
+def test_a_neighbour_that_asks_for_more_than_is_under_way_is_told_how_much_was_released():
+    broker = child()
+    broker.interests.neighbours["2"] = None
+    said: list[tuple[str, object]] = []
+    broker.healing_cuts._send = lambda peer, message: said.append((peer, message))
+    broker.healing_cuts.request(asked(2, 1), "c2")
+    broker.healing_cuts.request(asked(2, 4), "2")
+    broker.healing_cuts.on_processed("0", TotalProcessed("c2", 2, None))
+    assert said[-1] == ("2", TotalProcessed("c2", 2, asked(2, 1)))
+
+
 def joiner(kind: str, flag: str) -> Joiner:
     twig = Twig("c2", kind, 1, "")  # type: ignore[arg-type]
     return Joiner(Join(twig, "2", (), {}, (), (), 0, 0), [Unstable(flag, asked(2, 1), 0, 0)])  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """Notices of holes as values: whom they are told to, once each, and who is told again."""
 
-from holdfast.model.hole_messages import Hole
+from holdfast.model.hole_messages import ABOUT_MAX, Hole
 from holdfast.model.messages import SessionMessage
 from holdfast.protocols.holes import HEARD_MAX, RETOLD_MAX, RETOLD_S, HoleNotices, HolesHeard
 from holdfast.protocols.node import Missing, Report
@@ -16,7 +16,7 @@ class Broker:
         self.reports: list[Report] = []
         self.holes = HoleNotices(
             "b", 7, lambda peer, message: self.said.append((peer, message)), lambda: self.peers, self.reports.append,
-            lambda: self.now,
+            lambda: self.now, lambda peer: not peer.startswith("client"),
         )  # fmt: skip
 
     def told(self) -> list[str]:
@@ -92,6 +92,33 @@ def test_those_out_of_reach_and_those_in_their_place_are_told_when_they_are_let_
     broker.holes.retell("orphan", instead_of="lost")
     broker.holes.retell("lost")
     assert broker.told() == ["orphan", "lost"]
+
+
+def test_a_notice_about_clients_goes_to_brokers_and_to_those_clients_alone():
+    broker = Broker("up", "down", "client1", "client2")
+    broker.holes.announce_about(["client2", "elsewhere"], "their sessions were given up")
+    assert broker.told() == ["up", "down", "client2"]
+    assert broker.reports == [Report("hole", peer="client2,elsewhere", detail="their sessions were given up")]
+    broker.holes.retell("client3")
+    broker.holes.retell("elsewhere")
+    assert broker.told() == ["elsewhere"], "a client that comes later is told if the notice is about it"
+
+
+def test_a_notice_about_clients_of_another_broker_is_passed_on_and_is_no_hole_for_receipts_here():
+    broker = Broker("up", "down", "client1")
+    broker.holes.on_hole("up", Hole("far", 3, 1, True, "given up", ("client1",)))
+    assert broker.told() == ["down", "client1"]
+    assert broker.holes.since(1e9) == ""
+
+
+def test_notices_about_many_clients_do_not_push_out_those_about_everybody():
+    broker = Broker()
+    broker.holes.announce("begins anew")
+    broker.holes.announce_about([f"client{number}" for number in range(2 * RETOLD_MAX * ABOUT_MAX)], "given up")
+    broker.holes.retell("client0")
+    assert [hole.reason for _, hole in broker.said if isinstance(hole, Hole)] == ["begins anew"]
+    broker.holes.retell("new")
+    assert len(broker.told()) == 1 + 1 + RETOLD_MAX
 
 
 def test_what_is_told_again_is_bounded_by_number_and_time():

@@ -57,6 +57,15 @@ def test_a_new_root_puts_the_old_roots_other_children_before_its_own():
     assert [one.name for one in view.senior] == ["s", "k"]
 
 
+def test_those_who_come_with_somebody_above_them_are_neither_children_nor_heirs_of_the_root():
+    view, _ = view_of()
+    view.adopt(twig("k"), as_root=True)
+    view.adopt(twig("p", twig("k")), as_root=True)
+    view.come_below({"k"}, as_root=True)
+    assert [one.name for one in view.senior] == ["p"]
+    assert list(view.children) == ["p"]
+
+
 def test_a_change_is_known_when_all_neighbours_have_acknowledged_it():
     view, said = view_of()
     known: list[str] = []

@@ -10,7 +10,7 @@ There is one diary for all absences; each begins at its own place in it. It is b
 that an absence is given up, and whoever returns is told that messages are missing.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterator
 
 from msgspec import Struct
@@ -22,6 +22,9 @@ from holdfast.model.terms import Contact
 from holdfast.protocols.ginger.merge import Contribution, Flag
 from holdfast.protocols.records import RecordId
 from holdfast.protocols.stability import StabilityLog
+
+REFUSALS_MAX = 8
+"""So often, two seconds apart, one of the missing may take us for dead before it counts as being elsewhere."""
 
 
 class OwnHistory(Struct, frozen=True):
@@ -52,6 +55,7 @@ class Absence:
 
     __slots__ = (
         "_busy",
+        "_refusals",
         "_turn",
         "contacts",
         "earlier_root",
@@ -82,6 +86,8 @@ class Absence:
         """That root, if it may be alive: it has what the diary lacks."""
         self.told = False
         """Whether subscribers were told that the diary of the other side may be gone."""
+        self._refusals: Counter[str] = Counter()
+        """How often each of the missing could be reached, and took us for dead."""
         self._busy: set[str] = set()
         """Who has another turn, since it could not answer when it was asked."""
         self._turn = 0
@@ -130,6 +136,11 @@ class Absence:
         if self.to_parent and (self.key in back or not self.contacts):
             return True
         return name == self.key or not self.missing
+
+    def has_refused_often(self, name: str) -> bool:
+        """One of the missing takes us for dead once more: whether it had time enough to come by itself."""
+        self._refusals[name] += 1
+        return self._refusals[name] >= REFUSALS_MAX
 
     def concerns(self, name: str) -> bool:
         return name == self.key or name in self.missing
@@ -278,6 +289,19 @@ class Absences:
             batch, _ = self._diary.popleft()
             self.bytes -= batch.cost_bytes
             self._first += 1
+
+    def is_back(self, twig: Twig) -> None:
+        """The root of a part asks to be taken in, under a later epoch than the one in which it was lost.
+
+        It has not begun anew, as one would have that died in a later epoch (`_outlived`):
+        1. 1 has lost 2, and misses c2 behind it. 2 is back as the root of its part, and dies before it is let in.
+        2. If 1 took 2 for one that had begun anew, it would miss c2 no longer, and refuse it for ever.
+        """
+        for absence in self._all.values():
+            absence.contacts = tuple(
+                Contact(one.name, max(one.epoch, twig.epoch), one.address) if one.name == twig.name else one
+                for one in absence.contacts
+            )
 
     def returned(self, absence: Absence, twig: Twig) -> None:
         """That node is back, with whom it knows behind it."""

@@ -80,7 +80,7 @@ class GingerBroker(EdgeBroker):
         self.confirmations = Confirmations(self._send, self._account, lambda: self._now)
         self.recalls = Recalls(self._send, self._recalled)
         self._lanes: dict[str, deque[_Held]] = {}
-        self._under_way: dict[str, BatchId] = {}
+        self._under_way: dict[str, Batch] = {}
         self._retrying = self._retry_again = False
 
     # -------------------------------------------------------------------------------------------- entry points
@@ -192,7 +192,7 @@ class GingerBroker(EdgeBroker):
         peer = link.peer
         if isinstance(message, Publish):
             if link.kind == "client" and message.batch.guarantee == TOTAL:
-                self._under_way[peer] = (message.batch.publisher, message.batch.first)
+                self._under_way[peer] = message.batch
                 self.cuts.request(message.batch, peer)
             else:
                 self._pass_on(message, peer)
@@ -297,7 +297,8 @@ class GingerBroker(EdgeBroker):
                 self._deliver(destination, batch, choice, message)
 
     def total_done(self, client: str, batch_id: BatchId) -> None:
-        if self._under_way.get(client) == batch_id:
+        batch = self._under_way.get(client)
+        if batch is not None and (batch.publisher, batch.first) == batch_id:
             del self._under_way[client]
             self._retry()
 
@@ -347,7 +348,7 @@ class GingerBroker(EdgeBroker):
         reasons += [
             f"a cut to end, for {counted(len(lane), 'message')} from {peer}" for peer, lane in self._lanes.items()
         ]
-        reasons += [f"the release of {client}'s total batch #{first}" for client, (_, first) in self._under_way.items()]
+        reasons += [f"the release of {client}'s total batch #{one.first}" for client, one in self._under_way.items()]
         reasons += self.hub.waiting_for()
         reasons += self.confirmations.waiting_for() + self.recalls.waiting_for()
         if self.parent is not None and self.phase is not Phase.GONE and self._parent_away():

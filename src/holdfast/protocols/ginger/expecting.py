@@ -23,6 +23,7 @@ from holdfast.protocols.ginger.healing_cuts import HealingCuts
 from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.ginger.late_clients import Account, LateCase, LateClients
 from holdfast.protocols.ginger.recording import RecordingBroker
+from holdfast.protocols.ginger.turned_away import TurnedAway
 from holdfast.protocols.given_up import UNACCOUNTED
 from holdfast.protocols.interests import ALL
 from holdfast.protocols.last_numbers import Ahead, put_together
@@ -62,6 +63,9 @@ class ExpectingBroker(RecordingBroker):
         self._insisting: set[str] = set()
         """Roots of parts for which nothing is kept here, and which join all the same."""
         self.late = LateClients(config.link.away_bytes_max, config.session_keep_s)
+        self._dropped_for: set[str] = set()
+        """Clients given up while they were away, with messages for them: they may be elsewhere (see `holes`)."""
+        self._turned_away = TurnedAway(config.session_keep_s)
         self._admitting: Flush | None = None
         """Whom a closed cut keeps waiting at the door."""
 
@@ -246,6 +250,7 @@ class ExpectingBroker(RecordingBroker):
             self.given_up.note(name, case.interests, self._now)
             detail = f"what {name} may lack since {case.lost} was lost is kept no longer"
             self.hub.out.append(Report("gap", peer=name, detail=detail))
+            self._dropped_for.add(name)
         self.late.end(case)
         self.interests.drop(case.stand_in)
         self.confirmations.drop(case.stand_in)
@@ -258,6 +263,11 @@ class ExpectingBroker(RecordingBroker):
                 if case not in under_way:
                     self._now = now
                     self._end_late(case)
+        if self._dropped_for:
+            self._now = now
+            reason = f"{self.name} has given up sessions that were away, with messages for them"
+            self.holes.announce_about(self._dropped_for, reason)
+            self._dropped_for.clear()
         return super().settle(now)
 
     # ------------------------------------------------------------------------------------------------- visitors
@@ -284,6 +294,10 @@ class ExpectingBroker(RecordingBroker):
         link = self.hub.links.get(peer)
         if link is None or link.dialler or link.session != session or not link.received or self._is_here(peer):
             return
+        self._turn_away(peer)
+
+    def _turn_away(self, peer: str) -> None:
+        """Nobody waits at our door under that name any more. If a repair needs that node, it is expected again."""
         self.hub.set_aside(peer)
         self._ahead_of.pop(peer, None)
         self._early.pop(peer, None)
@@ -319,6 +333,7 @@ class ExpectingBroker(RecordingBroker):
             refusal = self._stranger(join.old, join.old_epoch)
             if refusal.code == "late":
                 self.hub.out.append(Report("gap", peer=name, detail=refusal.reason))
+            if refusal.code == "late" or (join.twig.kind == "client" and self._turned_away.again(name, self._now)):
                 self._tell_of_discarded(name, ahead)
             self.hub.refuse(name, refusal)
             return
@@ -332,6 +347,7 @@ class ExpectingBroker(RecordingBroker):
         if join.old and join.twig.kind == "broker":
             # Those who did not come because they were out of reach with it were not dead.
             self.view.revive(epochs_in(join.twig))
+            self.absences.is_back(join.twig)
         self.view.adopt(join.twig, self.parent is None)
         if join.twig.kind == "broker" and not (join.old or join.dead or join.processed or join.twig.twigs):
             # A newcomer: whom it may turn to if we are lost before it is let in.
@@ -361,6 +377,9 @@ class ExpectingBroker(RecordingBroker):
         1. 7 was moved below 3, and the lost broker had no time to say so.
         2. 1 has lost 3, which lives on with 5 below it, and misses both. 1 dies, and 0 repairs that: it expects 5.
         3. 3 joins 0, as the root of its part. If 0 went on expecting 5, it would give up a healthy broker.
+
+        Nor are they children of ours, as they were while they were expected in the place of the lost broker: if 0 told
+        3, which it takes in, that 5 is a sibling of it and its senior, 3 would turn to 5, its own child, if 0 died.
         """
         for flush in (*self._flushes, joining):
             for name in below & flush.waiting.keys():
@@ -368,9 +387,11 @@ class ExpectingBroker(RecordingBroker):
                 self.view.children.pop(name, None)
             if flush.key in below:
                 flush.elsewhere = joiner
+        joined = {name for flush in (*self._flushes, joining) for name in flush.joined}
+        self.view.come_below(below - joined - self.log.flows.keys(), self.parent is None)
 
     def _tell_of_discarded(self, client: str, ahead: list[Ahead]) -> None:
-        """A client that is refused for good takes publications with it that nobody else has: subscribers are told.
+        """A client that nobody takes in takes publications with it that nobody else has: subscribers are told.
 
         Its broker may have accepted them, and have died before any other broker had them.
         """

@@ -48,6 +48,8 @@ class Flush:
         """The broker below which the lost one has come back, if it has."""
         self.reunion = False
         """Whether somebody returns who was missed at an earlier repair."""
+        self.unheard = False
+        """Whether a broker that was expected, or had come, is lost, too: what was wanted behind it nobody has said."""
         self.version = 0
 
     def lose(self, name: str, epoch: int) -> bool:
@@ -62,6 +64,7 @@ class Flush:
             return False
         if lost.kind == "broker":
             self.dead.add(name)
+            self.unheard = True
         return True
 
     def expect_those_behind(self) -> None:

@@ -178,6 +178,8 @@ class HealingBroker(OrphanBroker):
         if link.kind == "broker":
             self.suspect(link.peer, self._epoch_of(link), reason)
         elif self._has_joined(link.peer):
+            if not link.is_open and any(isinstance(item.message, Publish) for item in (*link.sent, *link.waiting)):
+                self._dropped_for.add(link.peer)
             self._client_ended(link.peer, link.session)
 
     def _client_ended(self, name: str, epoch: int) -> None:
@@ -412,9 +414,7 @@ class HealingBroker(OrphanBroker):
         self.view.bury(name, epoch)
         self.hub.out.append(Report("suspect", peer=name, detail=reason))
         link = self.hub.links.get(name)
-        # The same name may have begun anew already: then it is not our neighbour of today that is dead.
-        # And a client of ours may have the name of a broker that is dead elsewhere.
-        lives_on = link is not None and (link.kind == "client" or self._epoch_of(link) > epoch)
+        lives_on = self._lives_on(name, epoch)
         contact = self.view.child_contact(name)
         silent = name in self._parted_asleep or (link is not None and self._is_silent(link))
         self._parted_asleep.discard(name)
@@ -427,6 +427,18 @@ class HealingBroker(OrphanBroker):
             self._outlived(name, epoch)
         self.view.settle()
         self._tick()
+
+    def _lives_on(self, name: str, epoch: int) -> bool:
+        """Whether our neighbour of that name is another one than the node that is dead in that epoch.
+
+        The same name may have begun anew already: then it is not our neighbour of today that is dead.
+        And a client of ours may have the name of a broker that is dead elsewhere.
+        1. 2 has lost 3, taken it for dead, and taken it in again in a later epoch, with six brokers below it.
+        2. 2 loses its parent, 1, and turns to 0, which has heard of the death of the earlier 3, and says so in `Open`.
+        3. If 2 struck out what 3 has counted, nobody would count it again: there is no majority any more.
+        """
+        link = self.hub.links.get(name)
+        return link is not None and (link.kind == "client" or self._epoch_of(link) > epoch)
 
     def _lost_before_it_was_let_in(self, flush: Flush, below: tuple[Twig, ...]) -> None:
         """Those below somebody who was to come to a repair come in its place.

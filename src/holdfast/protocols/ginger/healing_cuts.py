@@ -20,7 +20,7 @@ from typing import Protocol
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import SessionMessage, TotalAbort, TotalAck, TotalMarker
+from holdfast.model.messages import SessionMessage, TotalAbort, TotalAck, TotalMarker, TotalProcessed
 from holdfast.protocols.ginger.cuts import ROOT, BatchId, Cut, CutMap, CutOwner
 from holdfast.protocols.interests import InterestMap
 from holdfast.protocols.stability import StabilityLog
@@ -74,6 +74,8 @@ class HealingCuts(CutMap):
         self._doubt_passed_on = False
         self._beyond: dict[BatchId, str] = {}
         """Requests that a lost neighbour had passed on to somebody who has joined in its place."""
+        self._asked_for_more: dict[BatchId, set[str]] = {}
+        """Neighbours that have asked for a batch which begins like one under way here, and has more messages."""
 
     # ------------------------------------------------------------------------------------------------- the climb
 
@@ -86,6 +88,8 @@ class HealingCuts(CutMap):
         elif record is not None and record.pending and not self._is_under_way(batch_id, came_from):
             # Its publisher may ask one by one now for what its last broker had merged.
             log.change(record, batch)
+        elif record is not None and batch.last > record.batch.last:
+            self._asked_for_more.setdefault(batch_id, set()).add(came_from)
         log.came(record, came_from, request=True)
         self.submit(batch, came_from)
 
@@ -222,6 +226,25 @@ class HealingCuts(CutMap):
             self._healer.log.went(record, peer)
         super()._hand_down(peer, batch_id, batch)
 
+    def on_processed(self, peer: str, processed: TotalProcessed) -> None:
+        record = self._healer.log.find((processed.publisher, processed.first))
+        batch = processed.batch
+        if batch is not None and record is not None and record.pending and batch.last < record.batch.last:
+            # Less was released than we have asked for: whoever has asked us asks for the rest.
+            self._healer.log.change(record, batch)
+        super().on_processed(peer, processed)
+
+    def _tell_how_much(self, batch_id: BatchId, batch: Batch, told: Sequence[str]) -> list[str]:
+        """Those who have asked for more than was released are told what was: they ask for the rest."""
+        _, asked = self._asked.get(batch_id, (ROOT, batch))
+        more = self._asked_for_more.pop(batch_id, set[str]())
+        if asked.last > batch.last:
+            more.update(self._came_from.get(batch_id, ()))
+        untold = [peer for peer in sorted(more) if peer in self._interests.neighbours and peer not in told]
+        for peer in untold:
+            self._send(peer, TotalProcessed(*batch_id, batch))
+        return untold
+
     def _finish(self, batch_id: BatchId, told: Sequence[str]) -> None:
         self._queue = [cut for cut in self._queue if cut.batch_id != batch_id or cut.source != ROOT]
         self._beyond.pop(batch_id, None)
@@ -229,6 +252,7 @@ class HealingCuts(CutMap):
         record = self._healer.log.find(batch_id)
         if record is not None:
             self._healer.log.released(record)
+            told = (*told, *self._tell_how_much(batch_id, record.batch, told))
         self._healer.note_done(publisher, first if record is None else record.batch.last)
         super()._finish(batch_id, told)
 

@@ -92,6 +92,11 @@ class OrphanBroker(DoubtingBroker):
             self.confirmations.rename(old, name)
             self.holes.rename(old, name)
             self.view.also_wait_for(name)
+        if any(name in flush.joined for flush in self._flushes):
+            # 1. 1 has begun anew, and waits at our door to be let in. 0, our parent, is lost, and we turn to 1.
+            # 2. Our connection to 1 takes the place of its own. If 1 were let in all the same, there would be no link.
+            self._turn_away(name)
+            self.hub.out.append(Disconnect(name, f"{self.name} asks {name} to take it in"))
         self.hub.dial(name, self._now, address)
 
     def _is_whole(self) -> bool:
@@ -163,7 +168,10 @@ class OrphanBroker(DoubtingBroker):
         # We are the root no more: a batch that was released now, in a cut without those over there, would miss them.
         self.healing_cuts.stand_down()
         self.healing_cuts.rename(absence.key, peer)
-        self.confirmations.rename(THE_ABSENT, peer)
+        # 1. 1 has lost 0 and 3, both are out of reach, and is asked whether everybody has c3#1. 0 takes 1 in again.
+        # 2. If 0 alone were asked now, c3#1 would be confirmed before 3 is back.
+        others = any(one.missing and one is not absence for one in self.absences)
+        self.confirmations.rename(THE_ABSENT, peer, in_doubt=others)
         self.view.also_wait_for(peer)
 
     def _undo_return(self, peer: str) -> None:

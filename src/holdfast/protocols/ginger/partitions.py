@@ -69,21 +69,18 @@ class PartitionBroker(HealingBroker):
         super().__init__(config, incarnation)
         self.census = CensusTaker(config.brokers, self._send)
         self._crossings = Crossings(self.log)
-        self.search = Search(self.hub, self._matters)
-        self._ticks = 0
-        self._seeking = False
+        self.search, self.strays = Search(self.hub, self._matters), Strays()
+        self._ticks, self._seeking = 0, False
         self._impatient: set[str] = set()
         self._settling_merge = False
         """Whether our new parent is handing over what was processed while we were out of its reach."""
-        self.strays = Strays()
         self._missing_asked = ""
         """The one of those missing behind a lost child that was asked last."""
         self._asked_before: frozenset[BatchId] = frozenset()
         """Total batches that were asked of the lost neighbour before we turned to its side."""
         self._tried: tuple[Contact, ...] = ()
         """Our parent and those whom we have turned to in its place, if nobody has let us in since."""
-        self._was_majority = True
-        self._ever_majority = False
+        self._was_majority, self._ever_majority = True, False
         self._apart = False
         """Whether total messages may have been ordered out of our reach that have yet to come here."""
 
@@ -158,7 +155,8 @@ class PartitionBroker(HealingBroker):
         if flush.reunion and not self._apart and not self.healing_cuts.in_doubt:
             for name in brokers:
                 self._send(name, Merged())
-        elif brokers:
+        elif brokers or (flush.reunion and not any(absence.missing for absence in self.absences)):
+            # Or the last of those who were missed are clients, which have come without their broker.
             self._merged("")
         self._say_who_is_lost()
 
@@ -248,7 +246,7 @@ class PartitionBroker(HealingBroker):
         self._impatient.discard(name)
 
     def suspect(self, name: str, epoch: int, reason: str) -> None:
-        known = not self.view.is_gone(name, epoch)
+        known = not self.view.is_gone(name, epoch) and not self._lives_on(name, epoch)
         if self.search.is_returning_to(name):
             if known:
                 self._resume_search(reason)
@@ -523,7 +521,7 @@ class PartitionBroker(HealingBroker):
         One that takes us for dead may have heard that from the root of its part, which looks for us.
         """
         excluded = refusal.code == "excluded" and peer in (self.strays.asked, self._missing_asked)
-        if refusal.code not in (*ANSWERS, "name") and not excluded:
+        if refusal.code not in ANSWERS and refusal.code != "name" and not excluded:
             return False
         self._drop_probe(peer)
         if refusal.code == "apart":
@@ -537,6 +535,8 @@ class PartitionBroker(HealingBroker):
             # Each of the two has given the other up. It will know us by our next epoch, and say where it is.
             self._begin_epoch()
             self._tell_down()
+        elif excluded:
+            self._given_up_by_the_missing(peer)
         return True
 
     def link_ended(self, link: Link, reason: str) -> None:

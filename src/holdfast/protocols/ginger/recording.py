@@ -5,23 +5,21 @@ processed is remembered by publisher, so that a batch that comes a second time, 
 recognised: its fate is then tied to the record that is held already.
 """
 
+from abc import abstractmethod
+
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Levels, Publish
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.broker import GingerBroker
-from holdfast.protocols.ginger.cuts import ROOT
+from holdfast.protocols.ginger.cuts import ROOT, BatchId
 from holdfast.protocols.last_numbers import note_number
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Effects, Send, SetTimer
+from holdfast.protocols.pace import Pace
 from holdfast.protocols.records import Record
-from holdfast.protocols.stability import StabilityLog
-
-SURVEY_TIMER = "survey"
-SURVEY_S = 0.01
-SURVEYED_ALWAYS = 100
-"""A log of so many records is surveyed at every turn."""
+from holdfast.protocols.stability import SURVEY_S, SURVEY_TIMER, SURVEYS_AT_ONCE, StabilityLog
 
 
 class RecordingBroker(GingerBroker):
@@ -34,7 +32,7 @@ class RecordingBroker(GingerBroker):
         self.processed: dict[str, int] = {}
         self._done: dict[str, int] = {}
         """Of each publisher the last total batch of which only the request has passed here, and which is released."""
-        self._surveyed_at = 0.0
+        self._survey_pace = Pace(SURVEY_S, SURVEYS_AT_ONCE)
         self._survey_set = False
         self._given_apart: frozenset[str] = frozenset()
         """Whom a repair under way hands what they lack."""
@@ -76,6 +74,24 @@ class RecordingBroker(GingerBroker):
         # The publisher counts a record for each of them; none of them is stable before the first is.
         for _ in batches[1:]:
             self.log.came(None, link.peer)
+
+    def total_done(self, client: str, batch_id: BatchId) -> None:
+        """If less was released than this client has asked for in one batch, the rest is asked for.
+
+        1. c0 publishes the total c0#5, and is cut off from 1, its broker. It goes to 2 with c0#5, and publishes c0#6.
+        2. 2 comes back to 1, and asks for both in one batch. 1 has c0#5 from c0 itself, and releases that alone.
+        """
+        whole = self._under_way.get(client)
+        if whole is None or (whole.publisher, whole.first) != batch_id or self.is_done(whole.publisher, whole.last):
+            super().total_done(client, batch_id)
+            return
+        done = max(self.processed.get(whole.publisher, 0), self._done.get(whole.publisher, 0))
+        rest = self._under_way[client] = whole.part(done + 1, whole.last)
+        self._ask_again(client, rest)
+
+    @abstractmethod
+    def _ask_again(self, name: str, batch: Batch) -> None:
+        """A request that this client or neighbour has made, and nobody is known to have released it."""
 
     def _process(self, batch: Batch, came_from: str) -> Record:
         self._note_processed(batch)
@@ -143,13 +159,14 @@ class RecordingBroker(GingerBroker):
         return super().settle(now)
 
     def _is_time_to_tell(self, now: float) -> bool:
-        """A survey walks the whole log: while that is long, a hundred a second are enough."""
-        if len(self.log) <= SURVEYED_ALWAYS or now - self._surveyed_at >= SURVEY_S:
-            self._surveyed_at = now
+        """Where messages are many, one word about stability speaks of all that have passed since the last."""
+        if not self.log.has_changed:
+            return False
+        if self._survey_pace.take(now):
             return True
         if not self._survey_set:
             self._survey_set = True
-            self.hub.out.append(SetTimer(SURVEY_TIMER, SURVEY_S))
+            self.hub.out.append(SetTimer(SURVEY_TIMER, self._survey_pace.wait_s(now)))
         return False
 
     def timer(self, name: str, now: float) -> Effects:

@@ -56,6 +56,8 @@ class TakingInBroker(ExpectingBroker):
         if key:
             self._note_absence(flush, mine)
         self.settling = True
+        if key:
+            self._account_for(flush)
         self._open_links(flush, settlement)
         self._pass_settlement(flush, settlement, mine)
         self._begin_use(joined, flush.reunion)
@@ -310,6 +312,17 @@ class TakingInBroker(ExpectingBroker):
                 self._give_up_absence(absence)
         self._say_who_is_lost()
 
+    def _given_up_by_the_missing(self, name: str) -> None:
+        """A broker that was missed can be reached, and takes us for dead: it does not look for us.
+
+        1. 4 has lost 5, and misses 6 behind it. 5 had gone to 3 before that, with 6, and has told both that 4 is dead.
+        2. 5 begins anew, and comes to 4; 6 goes to 3. 3 knows better, but 6 refuses 4 whenever it asks.
+        If 6 were in a part that looks for us, its root would come to us, or to somebody above us, meanwhile.
+        """
+        absence = self.absences.of(name)
+        if absence is not None and absence.has_refused_often(name):
+            self._returned_elsewhere(name)
+
     def _outlived(self, name: str, epoch: int) -> None:
         """Who is dead in a later epoch than the one in which it was lost has begun anew between the two."""
         absence = self.absences.find(name)
@@ -520,7 +533,6 @@ class TakingInBroker(ExpectingBroker):
         """Those that joined are our neighbours and clients now, in the place of the dead one."""
         brokers = {name: one for name, one in flush.joined.items() if not one.is_client}
         if flush.key:
-            self._account_for(flush)
             self.log.unlink(flush.key)
         self.interests.replace(flush.key, {name: joiner.join.interests for name, joiner in brokers.items()})
         if flush.key:
@@ -536,12 +548,17 @@ class TakingInBroker(ExpectingBroker):
     def _account_for(self, flush: Flush) -> None:
         """What was wanted behind the lost broker, and by nobody who has come in its place.
 
-        One that wanted everything kept it for others, who are out of reach.
+        One that wanted everything kept it for others, who are out of reach. The joiners have to hear of it in `Open`:
+        1. 5 asks 0 whether everybody has c0#3, which c2 wants, behind 1. 0 has lost 1, and dies. 5 turns to 4.
+        2. 4 opens the link, and nobody has come to 4 who wants c0#3: 5 takes it that nobody is to be asked any more.
         """
         if flush.missing or flush.late:
             # Those who have not come are known to be missing, and are asked when they come.
             return
         back = {interest for joiner in flush.joined.values() for interest in joiner.join.interests}
+        if flush.unheard:
+            # Others who have come may want the same as those who have not.
+            back.clear()
         gone = set(self.interests.table.interests(flush.key)) - back
         self._note_unaccounted(flush.key, sorted(gone))
 
