@@ -1,0 +1,1 @@
+"""Agents: one on each machine, which starts, signals and watches the processes of clusters for a master elsewhere."""
