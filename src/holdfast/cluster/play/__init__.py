@@ -1,0 +1,1 @@
+"""Scripts that play an evening of a cluster: one command a line, on the simulator or on real processes."""
