@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from holdfast.protocols.config import LinkConfig
 from holdfast.runtime.broker import BrokerProcess
@@ -28,6 +29,11 @@ async def until(condition: Callable[[], bool], what: str, timeout_s: float = PAT
         if loop.time() > limit:
             raise AssertionError(f"{what}: not within {timeout_s:g} s")
         await asyncio.sleep(0.001)
+
+
+def fields_logged(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
+    """The fields of every record of that event."""
+    return [getattr(one, "fields", {}) for one in caplog.records if getattr(one, "event", "") == event]
 
 
 @asynccontextmanager

@@ -97,7 +97,5 @@ class AddressBook:
 
     def tried(self) -> str:
         """Every address, with what went wrong at it."""
-        return "; ".join(
-            f"{shown(address)} ({self.reasons[address]})" if address in self.reasons else shown(address)
-            for address in self.addresses
-        )
+        unknown = "it has not let the client in"
+        return "; ".join(f"{shown(one)} ({self.reasons.get(one, unknown)})" for one in self.addresses)

@@ -87,6 +87,8 @@ def patience(call: str, timeout_s: object) -> float | None:
     """How long somebody wants to wait: `None` for ever, and what is below 0 is over already."""
     if timeout_s is None:
         return None
+    if type(timeout_s) in _NUMBERS and 0 <= timeout_s <= SECONDS_MAX:  # type: ignore[operator]  # the common case
+        return timeout_s  # type: ignore[return-value]
     seconds = _number(timeout_s)
     if seconds is None or math.isnan(seconds):
         raise wrong(call, "timeout_s", timeout_s, "seconds, or None to wait for ever")
@@ -117,6 +119,9 @@ def is_time(value: object, most: float) -> bool:
     """Whether it is a number of seconds from 0 to that."""
     seconds = _number(value)
     return seconds is not None and 0 <= seconds <= most
+
+
+_NUMBERS = frozenset({int, float})
 
 
 def _number(value: object) -> int | float | None:

@@ -20,7 +20,7 @@ from holdfast.client.endings import Outdated, closed, in_doubt, lost, lost_for_n
 from holdfast.client.errors import ConnectionFailed, SessionLost
 from holdfast.client.homes import Home
 from holdfast.client.notices import Notices
-from holdfast.client.settings import ClientSettings
+from holdfast.client.settings import TURN_BYTES, ClientSettings
 from holdfast.client.strangers import SILENCE_S, first_words
 from holdfast.client.subscriptions import Subscription
 from holdfast.client.waiting import Holders, Requests, fail
@@ -42,6 +42,7 @@ from holdfast.protocols.node import (
     Report,
     Unconfirmed,
 )
+from holdfast.protocols.sesdad import SiteClient
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.logs import Log
 from holdfast.runtime.places import SAID_NOTHING
@@ -67,8 +68,13 @@ class Attachment:
         ssl: SSLContext | None = None,
         notices: Notices | None = None,
         renew: Renewal | None = None,
+        sited: bool = False,
     ) -> None:
-        """`renew` makes the configuration of the next session when one is lost, later than the identity it is given."""
+        """`renew` makes the configuration of the next session when one is lost, later than the identity it is given.
+
+        `sited`: the brokers are those of a site, and the client has sessions with all of them.
+        """
+        self._sited = sited
         self.name = name_of(config.name)
         self.broker = ""
         self.protocol = ""
@@ -104,7 +110,9 @@ class Attachment:
         """A machine, its driver and whom to dial, for the first session and for each one after a loss."""
         self._book = AddressBook(addresses)
         self._trace = trace
-        self._machine = MovingClient(config, incarnation, self._chance)
+        kind = SiteClient if self._sited else MovingClient
+        self._machine: MovingClient | SiteClient = kind(config, incarnation, self._chance)
+        self._machine.turn_bytes = TURN_BYTES
         self._attachment: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._driver = Driver(
             self._machine,
@@ -116,10 +124,10 @@ class Attachment:
                 Failed: self._on_failed,
                 Ended: self._on_ended,
                 Deliver: lambda effect: self._deliveries.arrive(effect.batch),
+                Report: self._note,
                 Missing: self._on_missing,
                 Unconfirmed: lambda effect: self._requests.unconfirmed(self.name, effect),
             },
-            sinks=(self._note,) if trace is None else (self._note, trace),
             limits=self._settings.limits,
             log=self._log,
             ssl_client=self._ssl,
@@ -181,6 +189,8 @@ class Attachment:
     def _note(self, report: Report) -> None:
         if report.event == "detach":
             self._notices.disconnected(report.detail or f"the connection to {self.broker} broke; it is made again")
+        if self._trace is not None:
+            self._trace(report)
 
     def _on_attached(self, effect: Attached) -> None:
         self._book.pin()

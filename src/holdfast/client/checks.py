@@ -70,18 +70,18 @@ def checked_payloads(payloads: object) -> None:
         raise MessageError(f"payloads are a list of bytes such as [b'one', b'two'], not {shown(payloads)}")
 
 
-def check_durable(durable: object) -> None:
-    """Raise `MessageError` or `TopicError` unless it says whether, or by the name of a stream where, to store."""
+def checked_durable(durable: object) -> bool | str | None:
+    """Whether, or by the name of a stream where, to store; raises `MessageError` or `TopicError` if it is neither."""
     if isinstance(durable, str):
-        if durable:
-            check_stream(durable)
-    elif durable is not None and not isinstance(durable, bool):
-        raise MessageError(f"durable is True, False, None or the name of a stream, not {shown(durable)}")
+        return check_stream(durable) if durable else ""
+    if durable is None or isinstance(durable, bool):
+        return durable
+    raise MessageError(f"durable is True, False, None or the name of a stream, not {shown(durable)}")
 
 
 def checked_interest(pattern: object, where: object) -> tuple[str, str]:
     """A pattern and a filter in the types that travel."""
-    found = plain(check_pattern(pattern))  # type: ignore[arg-type]  # that is what is checked
+    found = check_pattern(pattern)  # type: ignore[arg-type]  # that is what is checked
     if isinstance(where, str) and not where:
         return found, ""
     return found, plain(parse_filter(where).text)  # type: ignore[arg-type]  # the same
@@ -128,7 +128,7 @@ def checked_topic(topic: object, known: dict[str, str]) -> str:
     """The topic if an application can publish on it; those that were checked are remembered in `known`."""
     found = known.get(topic) if isinstance(topic, str) else None
     if found is None:
-        found = plain(check_unreserved(topic))  # type: ignore[arg-type]  # that is what is checked
+        found = check_unreserved(topic)  # type: ignore[arg-type]  # that is what is checked
         if len(known) >= CHECKED_MAX:
             known.clear()
         known[found] = found

@@ -1,6 +1,7 @@
 """`holdfast.connect`: from what an application says to an open client."""
 
 import math
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from ssl import SSLContext
@@ -19,7 +20,7 @@ from holdfast.client.arguments import (
     plain,
     wrong,
 )
-from holdfast.client.endings import Outdated
+from holdfast.client.endings import Outdated, Sited
 from holdfast.client.names import draw_stride, new_identity, random_name
 from holdfast.client.notices import Notices, OnConnected, OnDisconnected, OnGap
 from holdfast.client.opening import Opening
@@ -127,16 +128,19 @@ def connect(
         return replace(known, name=who, stride=draw_stride()), new_incarnation(), left, rows
 
     async def begin() -> Client:
-        left, later = addresses, ""
+        left, later, sited = addresses, "", False
         while True:
             renew = session if settings.reconnect_s else None
             config, incarnation, left, rows = session(later, left, fresh=True)
-            client = Client(config, incarnation, left, settings, rows, ssl, notices, renew)
+            client = Client(config, incarnation, left, settings, rows, ssl, notices, renew, sited)
             try:
                 return await client.open()
             except Outdated as outdated:
                 # The clock of whoever had the name before us is ahead of ours: we are later all the same.
                 later = outdated.later
+            except Sited:
+                # All of its brokers are known when one of them has let us in.
+                sited = True
             except Refused:
                 # One broker said no; another may say yes.
                 left = tuple(one for one in left if one != client.address)
@@ -162,7 +166,13 @@ def _reconnect_s(reconnect: object) -> float:
 
 
 def _check_trace(trace: object) -> None:
-    if not (
-        trace is None or callable(trace) or (isinstance(trace, str | Path) and str(trace) and "\0" not in str(trace))
-    ):
+    if not (trace is None or callable(trace) or (isinstance(trace, str | Path) and _is_path(str(trace)))):
         raise wrong("connect", "trace", trace, "a directory, a file that ends in .jsonl, or a callable", ConfigError)
+
+
+def _is_path(text: str) -> bool:
+    """Whether a file system can have it as a path, at least by its characters."""
+    try:
+        return bool(text) and b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False

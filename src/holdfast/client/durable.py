@@ -277,11 +277,13 @@ class Durables:
         self, topic: str, payload: bytes, guarantee: str, durable: bool | str | None
     ) -> DurableReceipt | None:
         """Publish what has neither keys nor attributes, as something was before; `None` if that is not so."""
+        if not (type(topic) is str and type(payload) is bytes and (durable is None or type(durable) in (bool, str))):
+            return None  # What equals something that was checked may be of a type that is not: the checks say so.
         try:
             known = self._known.get((topic, guarantee, durable))
         except TypeError:
-            return None  # Something among them is no name of anything: the checks say what.
-        if known is None or type(payload) is not bytes:
+            return None  # The guarantee is no name of anything: the checks say so, too.
+        if known is None:
             return None
         publisher, rank = known
         number = publisher.publish_nowait(topic, payload, rank)

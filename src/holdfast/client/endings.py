@@ -14,6 +14,10 @@ class Outdated(Refused):
         self.later = later
 
 
+class Sited(Refused):
+    """Raised when the broker is one of several of a site, with all of which a client has sessions."""
+
+
 def closed(machine: ClientNode) -> ClientClosed:
     return ClientClosed(f"client {name_of(machine.name)} is closed: connect again")
 
@@ -21,6 +25,8 @@ def closed(machine: ClientNode) -> ClientClosed:
 def refused(machine: ClientNode, where: str, reason: str) -> Refused:
     """No broker has let it in."""
     sentence = f"{where} does not take {name_of(machine.name)} in: {reason}"
+    if machine.at_a_site:
+        return Sited(sentence)
     return Outdated(sentence, machine.taken_by) if machine.taken_by else Refused(sentence)
 
 

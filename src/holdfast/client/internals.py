@@ -5,10 +5,18 @@ names them in `_internal`; `help()` and `dir()` of the class leave them out.
 """
 
 from abc import ABCMeta
+from inspect import Signature
 
 
 class PublicMembers(ABCMeta):
-    """The metaclass of classes whose `help()` shows what is for applications."""
+    """The metaclass of classes whose `help()` shows what is for applications.
+
+    No application makes their objects by itself, so `help()` shows no arguments of theirs.
+    """
+
+    @property
+    def __signature__(cls) -> Signature:
+        return Signature()
 
     def __dir__(cls) -> list[str]:
         hidden = {name for one in cls.__mro__ for name in vars(one).get("_internal", ())}

@@ -10,13 +10,14 @@ from asyncio import sleep
 from collections.abc import Iterable, Mapping
 from functools import partial
 from ssl import SSLContext
+from threading import get_ident
 from typing import ClassVar, Literal, Unpack, overload
 
 from holdfast.client.addresses import Address
-from holdfast.client.arguments import plain, subscription_name
+from holdfast.client.arguments import subscription_name
 from holdfast.client.attachment import Attachment, Renewal
 from holdfast.client.checks import (
-    check_durable,
+    checked_durable,
     checked_extras,
     checked_interest,
     checked_payload,
@@ -70,8 +71,9 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
         ssl: SSLContext | None = None,
         notices: Notices | None = None,
         renew: Renewal | None = None,
+        sited: bool = False,
     ) -> None:
-        super().__init__(config, incarnation, addresses, settings, trace, ssl, notices, renew)
+        super().__init__(config, incarnation, addresses, settings, trace, ssl, notices, renew, sited)
         self._deliveries = Deliveries(self._consumed, self._read, self._notices.gap, self._log)
         self.batch_taken, self.batch_read = self._deliveries.taken, self._deliveries.read
         self.durables = Durables(self, settings.reliable)
@@ -153,24 +155,34 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
         `durable` messages, and no others, are stored by repositories: `await receipt.stored()`. `True` finds the stream
         that covers the topic, a string names it, and `None` is `True` on topics that `connect(reliable=...)` names.
         """
-        self._home.check()
-        rank, size = None, 0
+        if self._home.thread != get_ident():
+            self._home.check()
         try:
-            if topic in self._topics and type(payload) is bytes and (size := len(payload)) <= self._payload_bytes_max:
-                rank = self._ranks.get(guarantee)
-        except TypeError:
-            rank = None  # A list, for example, can be looked up nowhere: the checks say what is wrong with it.
-        if rank is None or durable or keys or attributes:
+            # `known` is the `str` that was checked: what equals it may be of another type.
+            known, rank = self._topics[topic], self._ranks[guarantee]
+        except (KeyError, TypeError):
+            known, rank = "", -1  # New, or nothing that can be looked up, such as a list: the checks say what is wrong.
+        if (
+            not known
+            or durable
+            or keys
+            or attributes
+            or type(payload) is not bytes
+            or len(payload) > self._payload_bytes_max
+        ):
             if not (keys or attributes) and (taken := self.durables.publish_nowait(topic, payload, guarantee, durable)):
                 return taken
             checked = self.checked(topic, payload, guarantee, keys, attributes)
-            check_durable(durable)
+            durable = checked_durable(durable)
             if durable or (durable is None and self.durables.declares(checked[0])):
                 return await self.durables.publish_checked(checked, durable)
             return await self.publish_checked(*checked)
-        if self._machine.pending_bytes + size > TURN_BYTES or not self._driver.settle_pending:
-            await self._begin_turn()
-        return Receipt(self, topic, self._machine.publish(topic, payload, rank))
+        seq = self._machine.publish_alike(known, payload, rank)
+        if not seq:
+            if not self._driver.settle_pending or self._machine.pending_bytes + len(payload) > TURN_BYTES:
+                await self._begin_turn()
+            seq = self._machine.publish(known, payload, rank)
+        return Receipt(self, known, seq)
 
     async def publish_many(
         self,
@@ -251,17 +263,19 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
         After a turn's worth it is settled at once, and the loop runs: else a publisher that never pauses would fill
         its memory and send nothing.
         """
+        self._home.check()
         backlog_bytes_max = self._settings.backlog_bytes_max
         while True:
-            await self._back()
+            if self._lost is not None or self._end is not None or self._closing:
+                await self._back()
             if self._machine.pending_bytes:
                 self._driver.settle_now()
                 await sleep(0)
             if self._unaccepted_bytes() > backlog_bytes_max:
                 await self._acceptance.wait_for_room(backlog_bytes_max)
-            self._check_open()
-            if self._lost is None:
+            if self._lost is None and self._end is None and not self._closing:
                 break
+            self._check_open()
         self._driver.settle_soon()
 
     # --------------------------------------------------------------------------------------------------------- receipts
@@ -439,7 +453,7 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
         Whoever subscribes under the name later begins anew; a name that is not known is no error.
         """
         name = subscription_name("forget_subscription", "name", name)
-        await self.durables.forget(name, plain(check_pattern(pattern)))
+        await self.durables.forget(name, check_pattern(pattern))
 
     async def subscribe_as(self, subscription: Subscription) -> Subscription:
         """Make this subscription known; it gets what arrives, also before it is confirmed."""

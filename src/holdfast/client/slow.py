@@ -52,6 +52,7 @@ def checked_slow(slow: object, slow_s: object, slow_bytes: object, durable: bool
     if not isinstance(slow, str) or slow not in SLOW:
         known = ", ".join(map(repr, SLOW))
         raise LocalMisuse(f"subscribe({named}): slow is one of {known}. Nothing was begun.")
+    slow = SLOW[SLOW.index(slow)]  # What equals a policy may be of a type that no encoder knows.
     if slow_s is not None and slow != "disconnect":
         raise LocalMisuse(f"subscribe({named}): only slow='disconnect' has a time (slow_s). Nothing was begun.")
     if slow_bytes is not None and slow == "block":

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, Unpack, cast, overload
 
 from holdfast.client.arguments import patience
 from holdfast.client.callback_thread import CallbackThread
-from holdfast.client.checks import check_durable, checked_payloads, size_bytes
+from holdfast.client.checks import checked_durable, checked_payloads, size_bytes
 from holdfast.client.connecting import connect
 from holdfast.client.durable import DurableSubscription, Start
 from holdfast.client.errors import ClientClosed
@@ -33,7 +33,7 @@ from holdfast.client.notices import OnConnected, OnDisconnected, OnGap
 from holdfast.client.opening import Opening
 from holdfast.client.receipts import Level
 from holdfast.client.session import Client
-from holdfast.client.subscriptions import Subscription
+from holdfast.client.subscriptions import Subscription, nothing_came
 from holdfast.client.sync_receipts import SyncDurableReceipt, SyncReceipt
 from holdfast.model.batches import Attributes, Keys, Message
 from holdfast.model.errors import HoldfastError
@@ -88,8 +88,9 @@ class SyncSubscription(metaclass=PublicMembers):
             try:
                 return self._ready.popleft()
             except IndexError:
-                if not self._client.call(self._fill):
-                    raise StopIteration from None
+                pass  # What follows is no part of handling this.
+            if not self._client.call(self._fill):
+                raise StopIteration
 
     def get(self, timeout_s: float | None = None) -> Message:
         """The next message. Raises `TimeoutError` if none comes in time; the subscription goes on."""
@@ -98,8 +99,13 @@ class SyncSubscription(metaclass=PublicMembers):
             try:
                 return self._ready.popleft()
             except IndexError:
-                if not self._client.call(self._fill, timeout_s):
-                    raise ClientClosed(f"the subscription to {self.pattern!r} has ended: subscribe again") from None
+                pass  # What follows is no part of handling this.
+            try:
+                more = self._client.call(self._fill, timeout_s)
+            except TimeoutError:
+                raise nothing_came(self.pattern, timeout_s) from None
+            if not more:
+                raise ClientClosed(f"the subscription to {self.pattern!r} has ended: subscribe again")
 
     async def _fill(self) -> bool:
         """Wait until messages are ready, or there will be none; threads that wait together are woken together.
@@ -321,7 +327,7 @@ class SyncClient(metaclass=PublicMembers):
         """Publish a message; see `Client.publish`. The first durable one to a topic finds out who keeps it."""
         self._home.check_process()
         publication = self._client.checked(topic, payload, guarantee, keys, attributes)
-        check_durable(durable)
+        durable = checked_durable(durable)
         if durable is None:
             durable = self._client.durables.declares(publication[0])
         stream = self._stream_of(publication[0], durable) if durable else ""

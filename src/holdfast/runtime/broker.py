@@ -95,7 +95,7 @@ class BrokerProcess:
         self._introduce()
         self._looking: asyncio.Task[None] | None = None
         commands = {"/cut": self._cut, "/heal": self._heal, "/leave": self._leave} if settings.experiments else {}
-        self._health = Health(settings.name, self.ready, self.status, commands, self.metrics)
+        self._health = Health(settings.name, self.ready, self.status, commands, self.metrics, local_commands=True)
 
     # ---------------------------------------------------------------------------------------------- being somebody
 
@@ -128,7 +128,7 @@ class BrokerProcess:
             self.settings = msgspec.structs.replace(settings, seeds=seeds)
         elif settings.tolerance:
             self._remember(kept.tree)
-        self._returns = settings.is_fixed and settings.newcomer is not False and bool(self._pairs)
+        self._returns = settings.is_fixed and settings.newcomer is not False and bool(self._pairs or settings.site)
         if settings.newcomer is None or settings.is_fixed:
             newcomer = bool(settings.tolerance and kept.tree and not settings.is_fixed)
             self.settings = msgspec.structs.replace(self.settings, newcomer=newcomer)

@@ -170,10 +170,14 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = asyncio.get_running_loop().call_later(self._limits.close_s, transport.abort)
         if transport.is_closing():
             return
-        if transport.can_write_eof():
-            transport.write_eof()
-        else:
-            transport.close()
+        try:
+            if transport.can_write_eof():
+                transport.write_eof()
+            else:
+                transport.close()
+        except OSError:
+            # The peer has reset the connection, and asyncio's own loop has not heard of it yet: uvloop says nothing.
+            transport.abort()
 
     def abort(self) -> None:
         """Close at once; what was not written yet is dropped."""

@@ -342,7 +342,7 @@ class Driver:
             if self._dialling.get(peer) is not made:
                 return
             self._stop_dialling(peer)
-            reason = sentence_of(error)
+            reason = sentence_of(error, tls=self._ssl_client is not None)
             self._log.debug("cannot connect", peer=peer, address=address, reason=reason)
             if self._on_dial_failed is not None:
                 self._on_dial_failed(peer, reason)

@@ -44,8 +44,11 @@ class Health:
         commands: Mapping[str, Command] | None = None,
         metrics: Callable[[], str] | None = None,
         questions: Mapping[str, Question] | None = None,
+        *,
+        local_commands: bool = False,
     ) -> None:
-        self._metrics = metrics
+        """`local_commands`: commands are obeyed only if they come from the machine that this process runs on."""
+        self._metrics, self._local_commands = metrics, local_commands
         self._name, self._ready, self._status, self._commands = name, ready, status, commands or {}
         self.questions = questions or {}
         self._server: asyncio.Server | None = None
@@ -66,8 +69,10 @@ class Health:
         for transport in list(self.connections):
             transport.abort()
 
-    def answer(self, method: str, path: str, query: str = "") -> Answer:
+    def answer(self, method: str, path: str, query: str = "", *, from_here: bool = True) -> Answer:
         if method == "POST" and path in self._commands:
+            if self._local_commands and not from_here:
+                return HTTPStatus.FORBIDDEN, {"error": "commands are taken from this machine alone: tell its agent"}
             try:
                 return HTTPStatus.OK, self._commands[path](dict(parse_qsl(query)))
             except LocalMisuse as misuse:
@@ -130,7 +135,10 @@ class _Request(asyncio.Protocol):
             self._deadline = loop.call_later(QUESTION_S, self._transport.abort)
             self._asking = loop.create_task(self._ask(question, query))
         else:
-            self._respond(*self._health.answer(words[0], path, query))
+            ends = (self._transport.get_extra_info("peername"), self._transport.get_extra_info("sockname"))
+            # Whoever connects from the same machine has the address that it connects to.
+            from_here = None not in ends and ends[0][0] == ends[1][0]
+            self._respond(*self._health.answer(words[0], path, query, from_here=from_here))
 
     async def _ask(self, question: Question, query: str) -> None:
         try:

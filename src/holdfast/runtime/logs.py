@@ -1,7 +1,8 @@
 """Structured logs: one JSON object a line, with the time, the level, the event and whatever belongs to it.
 
 Everything goes through the standard `logging` module, under the name `holdfast`, so an application that uses the client
-sees and filters these records like any others; only a process of our own installs the JSON format.
+sees and filters these records like any others; only a process of our own installs the JSON format. Handlers that know
+nothing of the fields, among them the one that `logging` itself has for programs without any, print them with the event.
 """
 
 import logging
@@ -48,7 +49,24 @@ class Log:
 
     def _write(self, level: int, event: str, fields: dict[str, object], error: BaseException | None = None) -> None:
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, event, extra={"fields": {**self._fields, **fields}}, exc_info=error)
+            everything = {**self._fields, **fields}
+            extra = {"event": event, "fields": everything}
+            self._logger.log(level, Line(event, everything), extra=extra, exc_info=error)
+
+
+class Line:
+    """What a record says to handlers that know nothing of its fields: a bare event tells nobody anything."""
+
+    __slots__ = ("_event", "_fields")
+
+    def __init__(self, event: str, fields: dict[str, object]) -> None:
+        self._event, self._fields = event, fields
+
+    def __str__(self) -> str:
+        reason = str(self._fields.get("reason", ""))
+        said = f": {reason}" if reason and reason not in self._event else ""
+        rest = ", ".join(f"{name}={value}" for name, value in self._fields.items() if name != "reason" and value != "")
+        return f"{self._event}{said} ({rest})" if rest else f"{self._event}{said}"
 
 
 class JsonLines(logging.Formatter):
@@ -58,7 +76,7 @@ class JsonLines(logging.Formatter):
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds"),
             "level": record.levelname.lower(),
-            "event": record.getMessage(),
+            "event": getattr(record, "event", None) or record.getMessage(),
         }
         line.update(getattr(record, "fields", {}))
         if record.exc_info:

@@ -31,12 +31,14 @@ def listen_error(who: str, host: str, port: int, error: OSError) -> ListenError:
     return ListenError(f"{where}: {sentence_of(error)}")
 
 
-def sentence_of(error: OSError) -> str:
-    """What went wrong with a connection, without numbers."""
+def sentence_of(error: OSError, *, tls: bool = False) -> str:
+    """What went wrong with a connection, with TLS or without, and without numbers."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ConnectionRefusedError):
         return "nobody is listening there"
+    if isinstance(error, ConnectionResetError):
+        return "it closed the connection" + (" instead of beginning with TLS: connect without ssl=" if tls else "")
     return error.strerror or str(error) or type(error).__name__
 
 

@@ -16,6 +16,15 @@ before the other end gives up on it."""
 SUSPECT_S, JOIN_S, SESSION_S = 0.03, 1.0, 30.0
 SESSION_BYTES_MAX = 16 << 20
 TOLERANCE_MAX = 2
+DELTA_MAX = 8
+"""With `delta` more nodes may be failed: what it costs grows with the number of nodes within so many hops."""
+
+
+def tolerance_max(protocol: str) -> int:
+    """The largest tolerance that brokers of that protocol take."""
+    return DELTA_MAX if protocol == "delta" else TOLERANCE_MAX
+
+
 ANY_HOST = ("0.0.0.0", "::", "")
 
 
@@ -63,6 +72,15 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How many subscriptions a client may have at a time; more are refused."""
     degree_max: int = 0
     """How many neighbours this broker keeps: it moves children beyond that below others. 0: as many as there are."""
+    site: str = ""
+    """The site that this broker belongs to, for protocols whose brokers form sites."""
+    sites: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """That site and those next to it, each with its brokers."""
+    upper_site: str = ""
+    routing: str = "filtering"
+    request_s: float = 0.0
+    notify_s: float = 0.0
+    """As in `protocols.config`."""
     experiments: bool = False
     """Obey `POST /cut?peer=NAME` and `POST /heal` on the health port."""
     state_dir: str = ""
@@ -80,7 +98,7 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     limits: ConnectionLimits = ConnectionLimits()
 
     def check(self) -> None:
-        if not 0 <= self.tolerance <= TOLERANCE_MAX:
+        if not 0 <= self.tolerance <= tolerance_max(self.protocol):
             raise ConfigError(
                 f"broker {self.name}: tolerance {self.tolerance} cannot be; 0 repairs nothing, 1 survives the loss of "
                 f"one broker at a time, {TOLERANCE_MAX} that of two adjacent ones at once"
@@ -113,13 +131,18 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             )
         if self.edges and protocol.hops is None:
             raise ConfigError(f"broker {self.name} is told edges, of which protocol {self.protocol} knows nothing")
+        if protocol.sited and self.parent is not None and not self.site:
+            raise ConfigError(
+                f"broker {self.name} of protocol {self.protocol} has a parent and no site: write [sites.NAME] in a "
+                "cluster file, or leave the parent out"
+            )
         for name in {name for edge in self.edges for name in edge} - {self.name, *self.addresses}:
             raise ConfigError(f"broker {self.name} is told an edge of {name}, but not where that is")
 
     @property
     def is_fixed(self) -> bool:
         """Whether brokers keep their places in the tree, and whoever comes back is no newcomer."""
-        return find_protocol(self.protocol).hops is not None
+        return find_protocol(self.protocol).hops is not None or find_protocol(self.protocol).sited
 
     def candidates(self) -> tuple[str, ...]:
         """Who may take this broker in, in the order in which they are asked."""
@@ -133,7 +156,8 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             parent,
             self.cluster,
             replace(
-                self.link or (WATCHFUL_LINK if self.tolerance else STEADY_LINK), away_bytes_max=self.session_bytes_max
+                self.link or (WATCHFUL_LINK if self.tolerance or self.site else STEADY_LINK),
+                away_bytes_max=self.session_bytes_max,
             ),
             session_keep_s=self.session_s,
             tolerance=self.tolerance,
@@ -148,6 +172,12 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             places=tuple((name, address_text(*place)) for name, place in self.addresses.items())
             if self.is_fixed
             else (),
+            site=self.site,
+            sites=self.sites,
+            upper_site=self.upper_site,
+            routing=self.routing,
+            request_s=self.request_s,
+            notify_s=self.notify_s,
         )
 
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from holdfast.model.trace import Event, Recorder
 from holdfast.protocols.node import Report
+from holdfast.runtime.logs import Log
 from holdfast.storage.traces import SUFFIX, TraceWriter, go_on
 
 RUN = "live"
@@ -21,6 +22,7 @@ TraceTarget = str | Path | Callable[[Event], None]
 class Trace:
     """A sink for one node's reports: writes rows to a file, or hands each to a callable.
 
+    What a callable raises is logged: it is the application's, and the node goes on.
     One that is not `fresh` goes on with the history that an earlier life of the node has left in the file.
     """
 
@@ -28,6 +30,7 @@ class Trace:
         self._recorder = Recorder(run, node)
         self._writer: TraceWriter | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
+        self._log = Log("holdfast.trace", node=node)
         if callable(target):
             self._take = target
         else:
@@ -50,11 +53,17 @@ class Trace:
         )
         if self._writer is None:
             for row in rows:
-                self._take(row)
+                self._hand_over(row)
             return
         self._writer.extend(rows)
         if self._flush_timer is None:
             self._flush_timer = asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
+
+    def _hand_over(self, row: Event) -> None:
+        try:
+            self._take(row)
+        except Exception as error:  # noqa: BLE001
+            self._log.warning("the callable that takes the trace raised", error=repr(error))
 
     def _flush(self) -> None:
         self._flush_timer = None

@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast.model.trace import Event
 from holdfast.simulation.checkers import check
-from tests.integration.support_brokers import QUICK, BrokerChild, broker_here, serving_child, until
+from tests.integration.support_brokers import QUICK, BrokerChild, broker_here, fields_logged, serving_child, until
 from tests.integration.support_proxy import FlippingProxy
 
 GUARANTEES: tuple[holdfast.GuaranteeName, ...] = ("eventual", "fifo", "causal", "total")
@@ -75,7 +75,7 @@ async def exchange(addresses: list[str], seed: int) -> Papers:
 
 def closings(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Why connections were closed, as the log says."""
-    fields = [getattr(record, "fields", {}) for record in caplog.records if record.message == "connection closed"]
+    fields = fields_logged(caplog, "connection closed")
     return [one["reason"] for one in fields]
 
 

@@ -30,7 +30,7 @@ from holdfast.model.messages import (
 )
 from holdfast.model.wire import FRAME_BYTES_MIN, MARKS, FrameReader, encode, head
 from holdfast.runtime.connection import ConnectionLimits
-from tests.integration.support_brokers import address_of, broker_here, chain_here, until
+from tests.integration.support_brokers import address_of, broker_here, chain_here, fields_logged, until
 
 HELLO = Hello(WIRE_VERSION, "mallory", "client", "holdfast", 7, False, 0, 1 << 20)
 
@@ -90,7 +90,7 @@ def test_bytes_that_are_no_hello_close_the_connection_and_nothing_else(
 
     with caplog.at_level(logging.WARNING, "holdfast"):
         holdfast.run(story())
-    fields = [getattr(record, "fields", {}) for record in caplog.records if record.message == "connection closed"]
+    fields = fields_logged(caplog, "connection closed")
     assert len(fields) == 1
     assert fields[0]["fault"] == "peer"
     assert reason in fields[0]["reason"]
@@ -109,7 +109,7 @@ def test_a_stranger_whose_frames_nobody_can_read_is_told_so(body: bytes, caplog:
 
     with caplog.at_level(logging.WARNING, "holdfast"):
         holdfast.run(story())
-    (fields,) = [getattr(record, "fields", {}) for record in caplog.records if record.message == "connection closed"]
+    (fields,) = fields_logged(caplog, "connection closed")
     assert fields["fault"] == "peer"
 
 
@@ -128,7 +128,7 @@ def test_a_peer_that_sends_garbage_after_its_hello_is_closed(caplog: pytest.LogC
 
     with caplog.at_level(logging.WARNING, "holdfast"):
         holdfast.run(story())
-    (fields,) = [getattr(record, "fields", {}) for record in caplog.records if record.message == "connection closed"]
+    (fields,) = fields_logged(caplog, "connection closed")
     assert (fields["peer"], fields["fault"]) == ("mallory", "peer")
 
 
@@ -150,7 +150,7 @@ def test_a_client_whose_batches_are_not_in_our_bytes_is_closed(caplog: pytest.Lo
 
     with caplog.at_level(logging.WARNING, "holdfast"):
         holdfast.run(story())
-    (fields,) = [getattr(record, "fields", {}) for record in caplog.records if record.message == "connection closed"]
+    (fields,) = fields_logged(caplog, "connection closed")
     assert fields["peer"].startswith("mallory")
     assert "other bytes than the shortest" in fields["reason"]
 
@@ -240,7 +240,7 @@ def test_a_client_that_talks_like_a_broker_ends_alone_and_hears_why(tolerance: i
 
     with caplog.at_level(logging.INFO, "holdfast"):
         holdfast.run(story())
-    fields = [getattr(record, "fields", {}) for record in caplog.records if record.message == "violation"]
+    fields = fields_logged(caplog, "violation")
     assert [one["peer"] for one in fields] == ["mallory"]
 
 
@@ -275,7 +275,7 @@ def test_a_client_that_ignores_its_credit_is_thrown_out_before_it_fills_the_brok
 
     with caplog.at_level(logging.WARNING, "holdfast"):
         holdfast.run(story())
-    said = [getattr(record, "fields", {}) for record in caplog.records if record.message == "violation"]
+    said = fields_logged(caplog, "violation")
     assert ["with credit for" in one["detail"] for one in said] == [True]
 
 

@@ -89,8 +89,9 @@ def test_threads_share_a_client_and_a_subscription(address: str):
 def test_waiting_ends_in_time_and_takes_nothing(address: str):
     with holdfast.connect_sync(address) as client:
         inbox = client.subscribe("a")
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match=r"no message to the subscription to 'a' came within 0.01 s") as raised:
             inbox.get(0.01)
+        assert raised.value.__context__ is None or raised.value.__suppress_context__, "nothing else went wrong"
         client.publish("a", b"x")
         assert inbox.get(5).payload == b"x"
 
