@@ -12,20 +12,27 @@ import typer
 from holdfast import __version__
 from holdfast.cli import (
     EXIT_INTERRUPTED,
+    agents,
     audits,
     benchmarks,
     clusters,
     demonstration,
     experiments,
+    explorations,
     faults,
     messages,
+    nights,
     pipeline,
+    plays,
     repositories,
+    routes,
     simulations,
     stores,
 )
 from holdfast.cli.options import help_of
 from holdfast.cli.output import complain, print_line
+from holdfast.cluster.machines import MachineError
+from holdfast.cluster.play.performance import PlayError
 from holdfast.cluster.processes import ProcessError
 from holdfast.cluster.workers import WorkerError
 from holdfast.model.errors import HoldfastError
@@ -64,14 +71,18 @@ def _options(
 
 for panel, commands in (
     ("Begin here", (demonstration.demo,)),
-    ("A cluster on this machine", (clusters.up, clusters.status, clusters.down, clusters.broker)),
+    ("A cluster on this machine, or on several", (clusters.up, clusters.status, clusters.down, clusters.broker)),
+    ("A cluster on this machine, or on several", (agents.agent, routes.route)),
     (
         "Faults, and what becomes of them",
         (faults.crash, faults.freeze, faults.thaw, faults.restart, faults.leave, faults.cut, faults.heal, faults.why),
     ),
     ("Messages", (messages.pub, messages.sub)),
     ("Reliable topics", (repositories.repository,)),
-    ("Runs in virtual time, and proofs", (simulations.simulate, simulations.campaign, audits.audit)),
+    (
+        "Runs in virtual time, and proofs",
+        (plays.play, simulations.simulate, simulations.campaign, explorations.explore, nights.night, audits.audit),
+    ),
     ("Figures", (benchmarks.bench, experiments.experiment, simulations.protocols)),
 ):
     for command in commands:
@@ -92,7 +103,7 @@ def main() -> None:
     except typer.TyperException as error:
         complain(f"{_sentence(error.format_message() or 'a command is missing')} {_advice(error)}")
         sys.exit(EXIT_MISUSE)
-    except (ProcessError, WorkerError) as error:
+    except (ProcessError, WorkerError, MachineError, PlayError) as error:
         complain(str(error))
         sys.exit(EXIT_FAILED)
     except HoldfastError as error:
@@ -124,4 +135,4 @@ def _complain_about(group: "ExceptionGroup[Exception]") -> None:
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
     complain(str(first))
-    sys.exit(EXIT_FAILED if isinstance(first, ProcessError | WorkerError) else EXIT_MISUSE)
+    sys.exit(EXIT_FAILED if isinstance(first, ProcessError | WorkerError | MachineError) else EXIT_MISUSE)

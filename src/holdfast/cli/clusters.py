@@ -23,9 +23,11 @@ from holdfast.cli.options import (
 )
 from holdfast.cli.output import complain, console, note, print_json, progress
 from holdfast.client.addresses import Address, parse_addresses
+from holdfast.cluster.agents.remote import machines_of
 from holdfast.cluster.config import BASE_PORT, CLUSTER_NAME, LOOPBACK, Cluster, load_cluster
 from holdfast.cluster.evaluation import default_cluster
-from holdfast.cluster.processes import Processes, broker_settings, stop_processes
+from holdfast.cluster.fetching import fetch
+from holdfast.cluster.processes import Processes, broker_settings, forget, stop_processes
 from holdfast.cluster.remote_status import remote_status
 from holdfast.cluster.state import (
     DEFAULT_DIRECTORY,
@@ -41,7 +43,7 @@ from holdfast.model.errors import ConfigError
 from holdfast.model.plurals import counted
 from holdfast.protocols.registry import find_protocol
 from holdfast.runtime.broker import run_broker
-from holdfast.runtime.settings import TOLERANCE_MAX, BrokerSettings
+from holdfast.runtime.settings import DELTA_MAX, BrokerSettings
 
 WATCH_S = 1.0
 
@@ -57,8 +59,9 @@ def up(
     ] = None,
     state: StateDirectory = STATE_DIRECTORY,
 ) -> None:
-    """Start a cluster in the background: one process a broker, on this machine.
+    """Start a cluster in the background: one process a broker, on this machine and on those that the file names.
 
+    On another machine `holdfast agent` starts the processes, in the file `[machines.NAME]` says where it listens.
     Without a file it is the tree on which Ginger was evaluated: eight brokers, five clients. It returns when every
     broker is ready; `holdfast status` shows the tree, `holdfast down` stops it.
 
@@ -73,7 +76,7 @@ def up(
         cluster = cluster.at_base_port(base_port)
     with locked(state):
         earlier = read_state(state)
-        if earlier is not None and (alive := earlier.alive()):
+        if earlier is not None and (alive := earlier.alive(machines_of(earlier.cluster))):
             processes = counted(len(alive), "process", "processes")
             raise ConfigError(
                 f"cluster {earlier.cluster.name} is running in {state} already ({processes}); "
@@ -112,19 +115,34 @@ async def _start(cluster: Cluster, state: Path, trace: str, *, with_clients: boo
 def down(state: StateDirectory = STATE_DIRECTORY) -> None:
     """Stop the cluster that `holdfast up` started: drain, then leave; who does not leave is killed.
 
+    Logs and traces of other machines are fetched to this one. Exit code 1 if a machine gives no answer: its processes
+    may live on, and are stopped when this is said again.
+
     \b
     Examples
       holdfast down
       holdfast down --state /tmp/chain
     """
     running = running_state(state)
+    machines = machines_of(running.cluster)
     with locked(state):
-        alive = running.alive()
-        killed = asyncio.run(stop_processes(alive))
-        forget_state(state)
+        alive = running.alive(machines)
+        killed = asyncio.run(stop_processes(alive, machines))
+        left = [one for one in running.running if one.machine in machines.lost]
+        fetch(machines, running.running, running.trace, state)
+        forget(machines)
+        if left:
+            write_state(state, State(running.cluster, left, running.trace))
+        else:
+            forget_state(state)
     note(f"stopped {counted(len(alive), 'process', 'processes')} of cluster {running.cluster.name}")
     if killed:
         note(f"these did not leave in time and were killed: {', '.join(killed)}")
+    for machine, reason in machines.lost.items():
+        titles = ", ".join(one.title for one in left if one.machine == machine)
+        note(f"{reason} These may live on: {titles}; say `holdfast down` again when machine {machine} answers.")
+    if left:
+        raise typer.Exit(1)
 
 
 def status(
@@ -150,7 +168,7 @@ def status(
       holdfast status --json | jq '.brokers[] | select(.ready | not) | .name'
     """
     places = remote_places(context, address)
-    look = partial(remote_status, places) if places else partial(cluster_status, running_state(state).cluster)
+    look = partial(remote_status, places) if places else _looker(running_state(state).cluster)
     if watch:
         asyncio.run(_watch(look))
         return
@@ -161,6 +179,10 @@ def status(
         console.print(tree_of(seen))
     if not seen.ready:
         raise typer.Exit(1)
+
+
+def _looker(cluster: Cluster) -> Callable[[], Coroutine[Any, Any, ClusterStatus]]:
+    return partial(cluster_status, cluster, machines_of(cluster).ask_broker)
 
 
 async def _watch(look: Callable[[], Coroutine[Any, Any, ClusterStatus]]) -> None:
@@ -245,7 +267,7 @@ def broker(
     ] = CLUSTER_NAME,
     protocol: ProtocolName = "ginger",
     tolerance: Annotated[
-        int, typer.Option("--tolerance", min=0, max=TOLERANCE_MAX, help="Adjacent brokers that may be lost at once.")
+        int, typer.Option("--tolerance", min=0, max=DELTA_MAX, help="Adjacent brokers that may be lost at once.")
     ] = 0,
     trace: Annotated[str, typer.Option("--trace", help="A directory for the trace of what it reports.")] = "",
     state_dir: Annotated[

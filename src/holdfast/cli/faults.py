@@ -5,7 +5,6 @@ import signal
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import msgspec
 import typer
@@ -13,11 +12,13 @@ import typer
 from holdfast.cli.options import STATE_DIRECTORY, RemoteAddress, StateDirectory, remote_places
 from holdfast.cli.output import note, print_line
 from holdfast.client.addresses import Address
+from holdfast.cluster import faults
+from holdfast.cluster.agents.remote import machines_of
 from holdfast.cluster.config import Cluster
-from holdfast.cluster.processes import Processes, kill_node, signal_node
+from holdfast.cluster.processes import Processes, kill_node, repository_host, signal_node
 from holdfast.cluster.remote_status import ask, remote_status
 from holdfast.cluster.state import State, locked, running_state, write_state
-from holdfast.cluster.status import broker_status, cluster_status, health_of, tell
+from holdfast.cluster.status import broker_status, tell
 from holdfast.model.errors import ConfigError
 from holdfast.model.plurals import counted
 
@@ -39,7 +40,7 @@ def crash(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
       holdfast restart 1
     """
     running = _running(state, name)
-    title = asyncio.run(kill_node(running.running, name))
+    title = asyncio.run(kill_node(running.running, name, machines_of(running.cluster)))
     note(f"{title} is killed; {_what_follows(running.cluster, title)}")
 
 
@@ -54,7 +55,7 @@ def freeze(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
       holdfast freeze 2 && sleep 2 && holdfast thaw 2
     """
     running = _running(state, name)
-    title = signal_node(running.running, name, signal.SIGSTOP)
+    title = signal_node(running.running, name, signal.SIGSTOP, machines_of(running.cluster))
     note(f"{title} is frozen; {_what_follows(running.cluster, title)}")
 
 
@@ -66,7 +67,7 @@ def thaw(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
       holdfast thaw 2
     """
     running = _running(state, name)
-    title = signal_node(running.running, name, signal.SIGCONT)
+    title = signal_node(running.running, name, signal.SIGCONT, machines_of(running.cluster))
     note(f"{title} goes on")
 
 
@@ -120,12 +121,13 @@ def leave(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
 
 
 async def _leave(running: State, name: str) -> None:
-    process = next((one.process for one in running.alive() if one.title == f"broker {name}"), None)
+    machines = machines_of(running.cluster)
+    process = next((one for one in running.alive(machines) if one.title == f"broker {name}"), None)
     if process is None:
         raise ConfigError(f"broker {name} is not running; start it again with `holdfast restart {name}`, then it can.")
-    await tell(running.cluster.broker(name), "/leave")
+    await tell(running.cluster.broker(name), "/leave", machines.ask_broker)
     deadline = monotonic() + LEAVE_S
-    while process.is_alive():
+    while machines.is_alive(process):
         if monotonic() > deadline:
             raise ConfigError(
                 f"broker {name} is still leaving after {LEAVE_S:g} s: all brokers have to hear of it, so bring those "
@@ -152,12 +154,7 @@ def cut(
     cluster = _running(state, name).cluster
     if name == other:
         raise ConfigError(f"broker {name} cannot be cut off from itself; name two brokers.")
-    one, two = cluster.broker(name), cluster.broker(other)
-
-    async def both() -> None:
-        await asyncio.gather(tell(one, f"/cut?peer={quote(other)}"), tell(two, f"/cut?peer={quote(name)}"))
-
-    asyncio.run(both())
+    asyncio.run(faults.cut(cluster, name, other, machines_of(cluster).ask_broker))
     note(f"brokers {name} and {other} are cut off from each other until `holdfast heal`")
 
 
@@ -169,13 +166,7 @@ def heal(state: StateDirectory = STATE_DIRECTORY) -> None:
       holdfast heal
     """
     cluster = running_state(state).cluster
-
-    async def everybody() -> int:
-        answering = [one.name for one in (await cluster_status(cluster)).brokers if one.answers]
-        await asyncio.gather(*(tell(cluster.broker(name), "/heal") for name in answering))
-        return len(answering)
-
-    healed = asyncio.run(everybody())
+    healed = asyncio.run(faults.heal(cluster, machines_of(cluster).ask_broker))
     note(f"{counted(healed, 'broker has', 'brokers have')} taken every cut back")
 
 
@@ -196,19 +187,21 @@ def why(
         _say_why(*asyncio.run(_asked_elsewhere(name, places)))
         return
     running = _running(state, name)
-    cluster = running.cluster
+    cluster, machines = running.cluster, machines_of(running.cluster)
     if _is_repository(cluster, name):
         one = cluster.repository(name)
         title, silence = f"repository {name}", "nobody listens on its health port"
-        said = asyncio.run(health_of(cluster.broker(one.broker).host, one.health_port))
+        said = asyncio.run(machines.health_of(title, one.machine, repository_host(cluster, one), one.health_port))
     else:
-        answer = asyncio.run(broker_status(cluster.broker(name)))
+        answer = asyncio.run(broker_status(cluster.broker(name), machines.ask_broker))
         title, silence, said = f"broker {name}", answer.reason, answer.status
     if not said:
-        process = next((one.process for one in running.alive() if one.title == title), None)
-        if process is None:
+        process = next((one for one in running.alive(machines) if one.title == title), None)
+        if process is None and machines.lost:
+            print_line(f"{title} does not answer: {silence}; {' '.join(machines.lost.values())}")
+        elif process is None:
             print_line(f"{title} is not running; `holdfast restart {name}` starts it again")
-        elif process.is_frozen():
+        elif machines[process.machine].is_frozen(process):
             print_line(f"{title} is frozen; `holdfast thaw {name}` lets it go on")
         else:
             print_line(f"{title} does not answer: {silence}")

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 import typer
@@ -42,6 +42,8 @@ from holdfast.model.slow_messages import Slow
 from holdfast.model.topics import check_pattern, check_unreserved
 from holdfast.runtime.process import run
 from holdfast.storage.recordings import RecordingWriter
+
+T = TypeVar("T")
 
 LINES_WAITING_MAX = 256
 READ_BYTES = 1 << 16
@@ -103,7 +105,6 @@ def pub(
 
     async def publish() -> tuple[int, Receipt | None]:
         published, receipt = 0, None
-        _end_in_order()
         async with connect(address, name=name, cluster=cluster, reliable=reliable) as client:
             async for payload in _given(payloads) if payloads else _lines_of_stdin():
                 for _ in range(count):
@@ -118,7 +119,7 @@ def pub(
         return published, receipt
 
     _say_gaps_here()
-    _say_published(topic, *run(publish()), as_json=as_json)
+    _say_published(topic, *_run(publish()), as_json=as_json)
 
 
 def _say_published(topic: str, published: int, receipt: Receipt | None, *, as_json: bool) -> None:
@@ -249,7 +250,6 @@ def sub(
     once = "" if durable or start is None else f"once-{random_name()}"
 
     async def follow() -> None:
-        _end_in_order()
         async with connect(address, name=name, cluster=cluster) as client:
             opening = client.opening_of(pattern, where, durable or once, start, (policy, slow_s, None), {})
             if once:
@@ -266,7 +266,7 @@ def sub(
             await _print_all(messages, count, raw=raw, as_json=as_json)
 
     _say_gaps_here()
-    run(follow())
+    _run(follow())
 
 
 @asynccontextmanager
@@ -284,12 +284,31 @@ async def _forgotten(client: Client, name: str, pattern: str) -> AsyncIterator[N
             note(f"no repository said that {name} is over; end it with `holdfast topics forget {name} {pattern!r}`")
 
 
-def _end_in_order() -> None:
-    """Leave the broker on SIGTERM as on Ctrl-C: the session ends, and nothing is kept for it.
+def _run(main: Coroutine[Any, Any, T]) -> T:
+    """Run it, and leave the broker on SIGTERM as on Ctrl-C: the session ends, and nothing is kept for it.
 
-    What a durable subscription has read is acknowledged, and one that was made for the occasion is forgotten.
+    What a durable subscription has read is acknowledged, and one that was made for the occasion is forgotten. SIGTERM
+    does not take the way of SIGINT, which a process that a script has put into the background ignores.
     """
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
+    told = asyncio.Event()
+
+    async def in_order() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def leave() -> None:
+            told.set()
+            task.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave)
+        return await main
+
+    try:
+        return run(in_order())
+    except asyncio.CancelledError:
+        if told.is_set():
+            raise KeyboardInterrupt from None
+        raise
 
 
 def _say_gaps_here() -> None:

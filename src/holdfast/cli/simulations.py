@@ -20,10 +20,12 @@ from holdfast.model.guarantees import GUARANTEES
 from holdfast.model.plurals import counted
 from holdfast.model.verdicts import Verdict
 from holdfast.protocols.registry import PROTOCOLS, find_protocol
-from holdfast.simulation.failures import FAILURE_CLASSES, MOVING, TOLERANCE_MIN, FailureClass, classes_for
+from holdfast.simulation.checkers import check
+from holdfast.simulation.exploring.stories import play
+from holdfast.simulation.failures import FAILURE_CLASSES, MOVING, FailureClass, classes_for, tolerance_min
 from holdfast.simulation.reliable.author import RELIABLE_CLASSES, ReliableClass
 from holdfast.simulation.reliable.swarm import PROTOCOL as NARADA
-from holdfast.simulation.scenarios import load_scenario
+from holdfast.simulation.scenarios import Scenario, load_scenario
 from holdfast.simulation.workloads import FaultKind, Trouble
 from holdfast.simulation.world import Simulation
 from holdfast.storage.traces import write_trace
@@ -52,6 +54,9 @@ def simulate(
     if protocol is not None:
         find_protocol(protocol)
     timetable = load_scenario(scenario)
+    if timetable.steps:
+        _play(timetable, protocol, trace, as_json=as_json)
+        return
     sim = timetable.build(protocol, seed)
     sim.run_until_quiet(timetable.limit_s)
     verdict = sim.check()
@@ -73,6 +78,27 @@ def simulate(
     else:
         _print_run(sim, timetable.name, verdict, complaints, written)
     if not verdict.ok or complaints:
+        raise typer.Exit(1)
+
+
+def _play(timetable: Scenario, protocol: str | None, trace: Path | None, *, as_json: bool) -> None:
+    """Take the steps that `holdfast explore` wrote down."""
+    played = play(timetable, protocol)
+    verdict = check(played.events)
+    written = str(write_trace(trace, played.events)) if trace is not None else ""
+    if as_json:
+        told = {"scenario": timetable.name, "protocol": protocol or timetable.protocol, "steps": played.steps}
+        print_json(
+            {**told, **verdict.as_dict(), "complaints": [played.complaint] * bool(played.complaint), "trace": written}
+        )
+    else:
+        print_line(f"{timetable.name}: {protocol or timetable.protocol}, {counted(played.steps, 'step')}")
+        print_verdict(verdict)
+        if played.complaint:
+            print_line(played.complaint)
+        if written:
+            note(f"the trace is in {written}")
+    if played.complaint or not verdict.ok:
         raise typer.Exit(1)
 
 
@@ -133,7 +159,7 @@ def campaign(
         typer.Option(
             "--faults",
             help=f"Classes of broker failures, by commas: {', '.join(FAILURE_CLASSES)}, or all. With locamu: absent; "
-            "with delta-neighbourhood: away.",
+            "with delta-neighbourhood: away; with sesdad also designated, chosen and majority.",
         ),
     ] = "",
     tolerance: Annotated[
@@ -225,6 +251,9 @@ def _troubles(protocol: str, faults: list[str], failures: str, tolerance: int, d
     elif failures == "all":
         classes = [name for name in classes if name != "partition"]
     found = [Trouble(kinds, failure, tolerance, degree_max) for failure in classes]
+    if find_protocol(protocol).sited:
+        # Its tolerance is in the number of a site's brokers.
+        return found or [Trouble(kinds)]
     for trouble in found:
         trouble.check()
     return found or [Trouble(kinds, None, tolerance, degree_max)]
@@ -234,7 +263,7 @@ def _failure_classes(protocol: str, text: str, tolerance: int) -> list[FailureCl
     legal = classes_for(protocol)
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names == ["all"]:
-        return [name for name in legal if TOLERANCE_MIN.get(name, 1) <= tolerance]
+        return [name for name in legal if tolerance_min(protocol, name) <= tolerance]
     for name in names:
         if name not in legal:
             raise ConfigError(

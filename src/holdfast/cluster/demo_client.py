@@ -14,15 +14,14 @@ from time import monotonic, time_ns
 from msgspec import Struct
 
 from holdfast.client import Receipt, connect
+from holdfast.cluster.client_main import Record
 from holdfast.cluster.processes import link_of
 from holdfast.cluster.workers import Orders, say, settings_of_this_process, work
 from holdfast.model.batches import Message
-from holdfast.model.trace import Event
 from holdfast.runtime.tracing import own_file
 from holdfast.services.bank import Outcome, account_numbers, workload
 from holdfast.services.replica import Replica, open_replica
 from holdfast.storage.recordings import RecordingWriter
-from holdfast.storage.traces import TraceWriter
 
 PROGRESS_S = 0.1
 CONNECTED_S = 30.0
@@ -45,32 +44,6 @@ class DemoClientSettings(Struct, frozen=True):
     """After what silence a broker is taken for lost; 0: as usual."""
     recording: str = ""
     """Where what is delivered is kept, payloads included, in its order; nowhere if empty."""
-
-
-class Record:
-    """The client's trace, up to the moment when everybody was done.
-
-    A client that closes takes its subscriptions back, and nothing is owed to a subscription that was taken back: with
-    those rows in it, no trace could show a loss.
-    """
-
-    def __init__(self, directory: str, name: str) -> None:
-        self._writer = TraceWriter(own_file(Path(directory), name), fresh=True)
-        self._ended = False
-
-    def __call__(self, event: Event) -> None:
-        if not self._ended:
-            self._writer.append(event)
-
-    def flush(self) -> None:
-        """Let others read what was recorded so far."""
-        if not self._ended:
-            self._writer.flush()
-
-    def end(self) -> None:
-        """Record nothing more."""
-        self._ended = True
-        self._writer.close()
 
 
 class DemoClient:
@@ -134,7 +107,7 @@ class DemoClient:
 async def serve(settings: DemoClientSettings) -> None:
     orders = Orders()
     orders.listen()
-    record = Record(settings.trace, settings.name)
+    record = Record(own_file(Path(settings.trace), settings.name))
     async with connect(
         settings.address,
         name=settings.name,

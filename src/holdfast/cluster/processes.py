@@ -7,22 +7,20 @@ attached one never outlives its starter, however that ends.
 
 import asyncio
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
 
-from holdfast.cluster.broker_process import ATTACHED
+from holdfast.cluster.agents.remote import RemoteMachine, machines_of
 from holdfast.cluster.config import LOOPBACK, Broker, Client, Cluster
-from holdfast.cluster.pids import ProcessId, process_id
+from holdfast.cluster.machines import HERE, LocalMachine, MachineError, Machines, Running
 from holdfast.cluster.reliable_config import Repository
-from holdfast.cluster.status import broker_status, health_of
-from holdfast.cluster.workers import log_tail
+from holdfast.cluster.status import broker_status
 from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.protocols.config import SUBSCRIPTIONS_MAX, LinkConfig
 from holdfast.runtime.serving import EXIT_MISUSE
@@ -33,6 +31,8 @@ from holdfast.services.repository import RepositorySettings
 BROKER_MODULE = "holdfast.cluster.broker_process"
 REPLICA_MODULE = "holdfast.cluster.replica_process"
 REPOSITORY_MODULE = "holdfast.cluster.repository_process"
+TRACE = "trace"
+"""Where traces are, in the directory of a cluster on another machine."""
 STATE = "state"
 """Where brokers keep their state, in the directory that their logs are in."""
 READY_S = 30.0
@@ -48,19 +48,6 @@ T = TypeVar("T")
 
 class ProcessError(HoldfastError):
     """Raised when a process of the cluster ended, or did not get ready, without anybody asking for it."""
-
-
-class Running(Struct, frozen=True):
-    """A process that was started: what it is, which one it is, and where its log is."""
-
-    kind: str
-    name: str
-    process: ProcessId
-    log: str
-
-    @property
-    def title(self) -> str:
-        return f"{self.kind} {self.name}"
 
 
 def broker_settings(
@@ -79,7 +66,9 @@ def broker_settings(
     beside = "" if directory is None else str(directory.resolve() / STATE)
     edges = cluster.edges_around(broker.name)
     heals = cluster.tolerance > 0 and not cluster.is_fixed
-    near = {broker.parent, *(name for edge in edges for name in edge)}
+    site = cluster.site_of(broker.name)
+    sites = () if site is None else cluster.sites_around(site)
+    near = {broker.parent, *(name for edge in edges for name in edge), *(name for one in sites for name in one.members)}
     known = [one for one in cluster.brokers if one.name != broker.name and (heals or one.name in near)]
     return BrokerSettings(
         name=broker.name,
@@ -97,14 +86,20 @@ def broker_settings(
         newcomer=newcomer if newcomer is None or cluster.is_fixed else newcomer and heals and bool(known),
         state_dir=cluster.state_dir or beside,
         brokers=len(cluster.brokers) if heals else 0,
-        link=link_of(cluster.silence_s) if cluster.tolerance and cluster.silence_s else None,
+        link=link_of(cluster.silence_s) if (cluster.tolerance or sites) and cluster.silence_s else None,
         suspect_s=cluster.suspect_s or SUSPECT_S,
         join_s=cluster.join_s or JOIN_S,
         session_s=cluster.session_s or SESSION_S,
         session_bytes_max=cluster.session_bytes_max or SESSION_BYTES_MAX,
         subscriptions_max=cluster.subscriptions_max or SUBSCRIPTIONS_MAX,
         degree_max=cluster.degree_max,
-        experiments=broker.host == LOOPBACK,
+        site="" if site is None else site.name,
+        sites=tuple((one.name, one.members) for one in sites),
+        upper_site="" if site is None else site.parent or "",
+        routing=cluster.routing,
+        request_s=cluster.request_s,
+        notify_s=cluster.notify_s,
+        experiments=broker.host == LOOPBACK or bool(broker.machine),
         trace=trace,
         run=run,
         drain_s=DRAIN_S,
@@ -115,6 +110,8 @@ def repository_settings(cluster: Cluster, one: Repository, directory: Path | Non
     """What the process of that repository is told; a store without an absolute path is below that directory."""
     home = cluster.broker(one.broker)
     others = [broker.address for broker in cluster.brokers if broker.name != one.broker]
+    if cluster.sites:
+        others = [address for address in cluster.addresses_of(one.broker) if address != home.address]
     store = one.store or f"sqlite:{one.name}.db"
     kind, _, place = store.partition(":")
     if kind in STORES_IN_FILES:
@@ -122,7 +119,7 @@ def repository_settings(cluster: Cluster, one: Repository, directory: Path | Non
         store = f"{kind}:{(directory or Path()).resolve() / 'stores' / place}"
     return RepositorySettings(
         name=one.name,
-        addresses=(home.address, *(others if cluster.tolerance and not cluster.is_fixed else ())),
+        addresses=(home.address, *(others if cluster.sites or (cluster.tolerance and not cluster.is_fixed) else ())),
         store=store,
         streams=one.streams,
         cluster=cluster.name,
@@ -130,9 +127,15 @@ def repository_settings(cluster: Cluster, one: Repository, directory: Path | Non
         inspect_s=one.inspect_s,
         retention=one.retention,
         owners=tuple(said for said in cluster.reliable if said.stream in one.streams),
-        host=home.host,
+        host=repository_host(cluster, one),
         health_port=one.health_port,
     )
+
+
+def repository_host(cluster: Cluster, one: Repository) -> str:
+    """Where a repository listens: at the address of its machine, or beside its broker."""
+    there = next((machine for machine in cluster.machines if machine.name == one.machine), None)
+    return cluster.broker(one.broker).host if there is None else there.place[0]
 
 
 def link_of(silence_s: float) -> LinkConfig:
@@ -153,11 +156,9 @@ class Processes:
         launchers: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """`launchers` has the words to put before the command of a process, by its title such as `broker 1`."""
-        self.cluster, self._attached, self._trace, self._run = cluster, attached, trace, run
-        self._launchers = launchers or {}
-        self._directory, self._logs = directory, directory / "logs"
+        self.cluster, self._trace, self._run, self._directory = cluster, trace, run, directory
+        self.machines = machines_of(cluster, LocalMachine(directory, attached, launchers))
         self.running: list[Running] = []
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._crashed: set[str] = set()
 
     async def start_brokers(
@@ -166,7 +167,7 @@ class Processes:
         """Start all brokers and return when each is ready; if one is not, say why, with none left behind."""
         try:
             for broker in self.cluster.parents_first():
-                self._start_broker(self.settings_of(broker, newcomer=False))
+                self._start_broker(broker, newcomer=False)
             async with asyncio.timeout(timeout_s):
                 await asyncio.gather(*(self._wait_ready(broker, ready) for broker in self.cluster.brokers))
         except TimeoutError:
@@ -179,24 +180,30 @@ class Processes:
 
     def settings_of(self, broker: Broker, *, newcomer: bool) -> BrokerSettings:
         """What the process of that broker is told. One that comes back goes on with the trace of its first life."""
-        return broker_settings(
-            self.cluster, broker, self._trace, self._run, newcomer=newcomer, directory=self._directory
-        )
+        trace, directory = self.trace_on(broker.machine), self._home(broker.machine)
+        return broker_settings(self.cluster, broker, trace, self._run, newcomer=newcomer, directory=directory)
 
-    def _start_broker(self, settings: BrokerSettings) -> None:
-        self._start("broker", settings.name, BROKER_MODULE, msgspec.json.encode(settings).decode())
+    def _home(self, machine: str) -> Path:
+        return self.machines[machine].directory()
+
+    def trace_on(self, machine: str) -> str:
+        """The directory for traces on that machine; empty if there is to be no trace."""
+        return str(self._home(machine) / TRACE) if self._trace and machine else self._trace
+
+    def _start_broker(self, broker: Broker, *, newcomer: bool) -> None:
+        self.start("broker", broker.name, BROKER_MODULE, self.settings_of(broker, newcomer=newcomer), broker.machine)
 
     def start_replica(self, client: Client) -> None:
         """Start a client of the cluster's file: a replica of the bank on each of its topics."""
         settings = {
             "name": client.name,
-            "address": self.cluster.broker(client.broker).address,
+            "address": ",".join(self.cluster.addresses_of(client.broker)),
             "cluster": self.cluster.name,
             "topics": client.topics,
-            "trace": self._trace,
+            "trace": self.trace_on(client.machine),
             "run": self._run,
         }
-        self._start("client", client.name, REPLICA_MODULE, msgspec.json.encode(settings).decode())
+        self.start("client", client.name, REPLICA_MODULE, settings, client.machine)
 
     async def start_repositories(self, timeout_s: float = READY_S) -> None:
         """Start the repositories of the cluster's file, and return when each has caught up with the others."""
@@ -206,97 +213,98 @@ class Processes:
             await self.wait_repository(one.name, timeout_s)
 
     def _start_repository(self, one: Repository) -> None:
-        settings = repository_settings(self.cluster, one, self._logs.parent)
+        settings = repository_settings(self.cluster, one, self._home(one.machine))
         kind, _, place = settings.store.partition(":")
-        if kind in STORES_IN_FILES:
+        if kind in STORES_IN_FILES and not one.machine:
             Path(place).parent.mkdir(parents=True, exist_ok=True)
-        self._start("repository", one.name, REPOSITORY_MODULE, msgspec.json.encode(settings).decode())
+        self.start("repository", one.name, REPOSITORY_MODULE, settings, one.machine)
 
     async def wait_repository(self, name: str, timeout_s: float = READY_S) -> None:
         """Return when that repository serves all its streams; if it does not, say why."""
         one, title = self.cluster.repository(name), f"repository {name}"
-        host = self.cluster.broker(one.broker).host
+        host = repository_host(self.cluster, one)
         try:
             async with asyncio.timeout(timeout_s):
-                while not (await health_of(host, one.health_port)).get("ready"):
-                    code = self._children[title].poll() if title in self._children else None
-                    if code is not None:
-                        raise self._ended(title, code)
+                while not (await self.machines.health_of(title, one.machine, host, one.health_port)).get("ready"):
+                    self._check_running(title)
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
-            tail = log_tail(self._logs / f"repository-{name}.log")
-            raise ProcessError(f"{title} is not ready within {timeout_s:g} s. Its log ends:\n{tail}") from None
+            raise ProcessError(f"{title} is not ready within {timeout_s:g} s.{self._log_ends(title)}") from None
 
-    def _start(self, kind: str, name: str, module: str, settings: str) -> None:
-        self._logs.mkdir(parents=True, exist_ok=True)
-        log = self._logs / f"{kind}-{name}.log"
-        command = [*self._launchers.get(f"{kind} {name}", ()), sys.executable, "-m", module, settings]
-        # What an earlier process of the same name said is worth keeping: it may have been killed for a test.
-        with log.open("ab") as output:
-            child = subprocess.Popen(
-                [*command, ATTACHED] if self._attached else command,
-                stdin=subprocess.PIPE if self._attached else subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        self._children[f"{kind} {name}"] = child
-        self.running.append(Running(kind, name, process_id(child.pid), str(log)))
+    def start(self, kind: str, name: str, module: str, settings: object, machine: str = "") -> Running:
+        """Start a process on that machine, and remember it."""
+        one = self.machines[machine].start(kind, name, module, msgspec.json.encode(settings).decode())
+        self.running.append(one)
+        return one
+
+    def find(self, title: str) -> Running | None:
+        """The process that was last started under that title."""
+        return next((one for one in reversed(self.running) if one.title == title), None)
+
+    def _exit_code(self, one: Running) -> int | None:
+        return self.machines[one.machine].exit_code(one)
+
+    def _check_running(self, title: str) -> None:
+        """Raise the reason if the process has ended."""
+        one = self.find(title)
+        code = None if one is None else self._exit_code(one)
+        if one is not None and code is not None:
+            raise self._ended(one, code)
+
+    def _log_ends(self, title: str) -> str:
+        one = self.find(title)
+        tail = "" if one is None else self.machines[one.machine].tail(one.log)
+        return f" Its log ends:\n{tail}" if tail else ""
 
     async def _wait_ready(self, broker: Broker, ready: Callable[[str], None]) -> None:
-        title = f"broker {broker.name}"
         while True:
-            code = self._children[title].poll() if title in self._children else None
-            if code is not None:
-                raise self._ended(title, code)
-            if (await broker_status(broker)).ready:
+            self._check_running(f"broker {broker.name}")
+            if (await broker_status(broker, self.machines.ask_broker)).ready:
                 ready(broker.name)
                 return
             await asyncio.sleep(POLL_S)
 
-    def _ended(self, title: str, code: int) -> HoldfastError:
-        tail = log_tail(Path(next(one.log for one in self.running if one.title == title)))
+    def _ended(self, one: Running, code: int) -> HoldfastError:
+        tail = self.machines[one.machine].tail(one.log)
         if code == EXIT_MISUSE:
             sentence = tail.strip().splitlines()[-1].strip() if tail else "it did not say why"
-            kind = title.partition(" ")[0]
-            return ConfigError(f"{title} cannot start: {sentence.removeprefix(f'holdfast {kind}: ')}")
-        return ProcessError(f"{title} ended with exit code {code} before it was ready. Its log ends:\n{tail}")
+            return ConfigError(f"{one.title} cannot start: {sentence.removeprefix(f'holdfast {one.kind}: ')}")
+        return ProcessError(f"{one.title} ended with exit code {code} before it was ready. Its log ends:\n{tail}")
 
     async def _not_ready(self, timeout_s: float) -> ProcessError:
-        answers = await asyncio.gather(*map(broker_status, self.cluster.brokers))
+        ask = self.machines.ask_broker
+        answers = await asyncio.gather(*(broker_status(one, ask) for one in self.cluster.brokers))
         late = [answer for answer in answers if not answer.ready]
         if not late:
             return ProcessError(f"the brokers were not ready within {timeout_s:g} s.")
-        tail = log_tail(self._logs / f"broker-{late[0].name}.log")
-        names = ", ".join(answer.name for answer in late)
+        names, first = ", ".join(answer.name for answer in late), late[0]
         return ProcessError(
-            f"not ready within {timeout_s:g} s: {names}. Broker {late[0].name}: {late[0].reason}. Its log ends:\n{tail}"
+            f"not ready within {timeout_s:g} s: {names}. Broker {first.name}: {first.reason}."
+            f"{self._log_ends(f'broker {first.name}')}"
         )
 
     # ----------------------------------------------------------------------------------------------------- faults
 
     def crash(self, name: str) -> None:
         """Kill that broker or repository: no last words, no drain."""
-        title = self._title(name)
-        self._crashed.add(title)
-        signal_node(self.running, name, signal.SIGKILL)
-        if title in self._children:
-            self._children[title].wait()
+        self._crashed.add(self._title(name))
+        signal_node(self.running, name, signal.SIGKILL, self.machines)
 
     def dismiss(self, name: str, timeout_s: float = STOP_S) -> int:
         """Ask that broker or repository to leave, and wait for it to; returns its exit code."""
         title = self._title(name)
         self._crashed.add(title)
-        signal_node(self.running, name, signal.SIGTERM)
-        return self._children[title].wait(timeout_s)
+        signal_node(self.running, name, signal.SIGTERM, self.machines)
+        one = next(one for one in self.running if one.title == title)
+        return self.machines[one.machine].wait(one, timeout_s)
 
     def freeze(self, name: str) -> None:
         """Stop that broker in its tracks; its connections stay open and silent."""
-        signal_node(self.running, name, signal.SIGSTOP)
+        signal_node(self.running, name, signal.SIGSTOP, self.machines)
 
     def thaw(self, name: str) -> None:
         """Let a frozen broker go on."""
-        signal_node(self.running, name, signal.SIGCONT)
+        signal_node(self.running, name, signal.SIGCONT, self.machines)
 
     def restart(self, name: str) -> None:
         """Start that broker or repository again, with the same identity.
@@ -306,16 +314,13 @@ class Processes:
         missed from the others.
         """
         title = self._title(name)
-        self.running[:] = [one for one in self.running if one.title != title or one.process.is_alive()]
+        self.running[:] = [one for one in self.running if one.title != title or self.machines.is_alive(one)]
         if any(one.title == title for one in self.running):
             raise ConfigError(f"{title} is running; crash it first, or thaw it if it is frozen.")
-        earlier = self._children.pop(title, None)
-        if earlier is not None and earlier.stdin is not None:
-            earlier.stdin.close()
         if self._is_repository(name):
             self._start_repository(self.cluster.repository(name))
         else:
-            self._start_broker(self.settings_of(self.cluster.broker(name), newcomer=True))
+            self._start_broker(self.cluster.broker(name), newcomer=True)
         self._crashed.discard(title)
 
     def _is_repository(self, name: str) -> bool:
@@ -350,68 +355,94 @@ class Processes:
 
     async def _first_end(self) -> ProcessError:
         while True:
-            for one in self.running:
-                code = self._children[one.title].poll()
-                if code is not None and one.title not in self._crashed:
-                    tail = log_tail(Path(one.log))
-                    return ProcessError(f"{one.title} ended with exit code {code} in mid-work. Its log ends:\n{tail}")
+            if (found := self.unexpected_end()) is not None:
+                return found
             await asyncio.sleep(POLL_S)
+
+    def check(self) -> None:
+        """Raise the reason if a process has ended though nobody killed it."""
+        if (found := self.unexpected_end()) is not None:
+            raise found
+
+    def expect_end(self, title: str) -> None:
+        """That process is going to be killed, or stopped: its end is no surprise."""
+        self._crashed.add(title)
+
+    def unexpected_end(self) -> ProcessError | None:
+        """Which process has ended though nobody killed it, and why; `None` if all is well."""
+        for one in self.running:
+            try:
+                code = None if one.title in self._crashed else self._exit_code(one)
+            except MachineError:
+                # Its agent is away, or its machine; the process may be well.
+                continue
+            if code is not None:
+                tail = self.machines[one.machine].tail(one.log)
+                return ProcessError(f"{one.title} ended with exit code {code} in mid-work. Its log ends:\n{tail}")
+        return None
 
     async def stop(self) -> list[str]:
         """Stop everything that was started; returns the titles of those that had to be killed."""
-        killed = await stop_processes(self.running)
-        for child in self._children.values():
-            child.wait()
-            # Not before: the end of its input tells a broker to stop, and being told twice makes it leave at once.
-            if child.stdin is not None:
-                child.stdin.close()
-        self._children.clear()
+        killed = await stop_processes(self.running, self.machines)
+        self.machines.local.close()
+        forget(self.machines)
         self.running.clear()
         return killed
 
     def let_go(self) -> list[Running]:
         """Leave the processes running: from now on they are somebody else's to stop."""
-        for child in self._children.values():
-            # Else the interpreter would complain at its end that a child is still there, which is the intention.
-            child.returncode = 0
-        self._children.clear()
+        self.machines.local.let_go()
         return list(self.running)
 
 
-def signal_node(running: list[Running], name: str, number: signal.Signals) -> str:
+def signal_node(running: list[Running], name: str, number: signal.Signals, machines: Machines = HERE) -> str:
     """Send a signal to the process of that broker or repository, and return what it is; or say that there is none."""
     for one in running:
-        if one.name == name and one.kind in SERVERS and one.process.signal(number):
+        if one.name == name and one.kind in SERVERS and machines.signal(one, number):
             return one.title
     raise ConfigError(f"{name} is not running; start it again with `holdfast restart {name}`.")
 
 
-async def kill_node(running: list[Running], name: str) -> str:
+async def kill_node(running: list[Running], name: str, machines: Machines = HERE) -> str:
     """Kill that broker or repository, and return what it was when it is gone."""
-    title = signal_node(running, name, signal.SIGKILL)
-    await _wait_gone([one for one in running if one.title == title], KILL_S)
+    title = signal_node(running, name, signal.SIGKILL, machines)
+    await _wait_gone([one for one in running if one.title == title], KILL_S, machines)
     return title
 
 
-async def stop_processes(running: list[Running]) -> list[str]:
+async def stop_processes(running: list[Running], machines: Machines = HERE) -> list[str]:
     """Clients, repositories, brokers, leaves before the root: SIGTERM, a bounded wait, SIGKILL for whoever remains."""
     killed: list[str] = []
     for kind in ("client", "repository", "broker"):
         group = [one for one in reversed(running) if one.kind == kind]
         for one in group:
-            one.process.signal(signal.SIGTERM)
-            # A frozen one hears nothing until it goes on.
-            one.process.signal(signal.SIGCONT)
-        remaining = await _wait_gone(group, STOP_S)
-        killed += [one.title for one in remaining if one.process.signal(signal.SIGKILL)]
-        await _wait_gone(remaining, KILL_S)
+            await asyncio.to_thread(_end, machines, one)
+        remaining = await _wait_gone(group, STOP_S, machines)
+        kills = {one.title: partial(machines.signal, one, signal.SIGKILL) for one in remaining}
+        killed += [one.title for one in remaining if machines.tried(one, kills[one.title])]
+        await _wait_gone(remaining, KILL_S, machines)
     return killed
 
 
-async def _wait_gone(group: list[Running], timeout_s: float) -> list[Running]:
+def _end(machines: Machines, one: Running) -> None:
+    """Ask a process to stop; a frozen one hears nothing until it goes on."""
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        machines.tried(one, partial(machines.signal, one, number))
+
+
+def forget(machines: Machines) -> None:
+    """Everybody has stopped: agents that can be reached need not remember them."""
+    for machine in machines.others.values():
+        if isinstance(machine, RemoteMachine):
+            with suppress(MachineError):
+                machine.forget()
+            machine.close()
+
+
+async def _wait_gone(group: list[Running], timeout_s: float, machines: Machines) -> list[Running]:
     """Who of these is still there after that time."""
     deadline = monotonic() + timeout_s
-    while remaining := [one for one in group if one.process.is_alive()]:
+    while remaining := await asyncio.to_thread(machines.alive, group):
         if monotonic() >= deadline:
             return remaining
         await asyncio.sleep(POLL_S)

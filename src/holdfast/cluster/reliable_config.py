@@ -29,6 +29,7 @@ class Repository(Struct, frozen=True):
     inspect_s: float = INSPECT_S
     retention: dict[str, Retention] = {}
     """By stream; what is not here is kept for good."""
+    machine: str = ""
 
 
 class _Keeping(Struct, frozen=True):
@@ -53,6 +54,7 @@ class _RepositoryEntry(_Keeping, frozen=True, kw_only=True):
     level: Level = Level.FSYNCED
     health_port: Port | None = None
     inspect_s: Pause = INSPECT_S
+    machine: str = ""
 
 
 class _ReliableEntry(_Keeping, frozen=True, kw_only=True):
@@ -75,7 +77,7 @@ def repositories_of(
         port = entry.health_port or next_port + index
         retention = {stream: entry.over(declared.get(stream)) for stream in entry.streams}
         settings = (entry.store, entry.level, entry.inspect_s, {k: v for k, v in retention.items() if v.bounded})
-        kept.append(Repository(name, entry.broker, entry.streams, port, *settings))
+        kept.append(Repository(name, entry.broker, entry.streams, port, *settings, entry.machine))
     known = {stream for one in kept for stream in one.streams}
     for stream, said in declared.items():
         if stream not in known:

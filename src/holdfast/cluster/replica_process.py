@@ -6,16 +6,12 @@
 import asyncio
 import signal
 import sys
-import threading
 
-import msgspec
 from msgspec import Struct
 
 from holdfast.client import connect
-from holdfast.cluster.broker_process import ATTACHED, follow_starter
-from holdfast.model.errors import HoldfastError
-from holdfast.runtime.logs import Log, install
-from holdfast.runtime.process import run
+from holdfast.cluster.client_main import main_of_client
+from holdfast.runtime.logs import Log
 from holdfast.runtime.tracing import RUN
 from holdfast.services.bank import account_numbers
 from holdfast.services.replica import open_replica
@@ -54,16 +50,7 @@ async def serve(settings: ReplicaSettings) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    settings = msgspec.json.decode(arguments[0], type=ReplicaSettings)
-    if ATTACHED in arguments[1:]:
-        threading.Thread(target=follow_starter, daemon=True).start()
-    install()
-    try:
-        run(serve(settings))
-    except HoldfastError as error:
-        Log("holdfast.replica", node=settings.name).warning("ended", reason=str(error))
-        return 1
-    return 0
+    return main_of_client(arguments, ReplicaSettings, "holdfast.replica", serve)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.cluster.config import Cluster
-from holdfast.cluster.processes import Running
+from holdfast.cluster.machines import HERE, Machines, Running
 from holdfast.model.errors import ConfigError
 
 DEFAULT_DIRECTORY = Path(".holdfast")
@@ -28,8 +28,9 @@ class State(Struct, frozen=True):
     trace: str = ""
     """Where all of them write what they report; empty: nowhere."""
 
-    def alive(self) -> list[Running]:
-        return [one for one in self.running if one.process.is_alive()]
+    def alive(self, machines: Machines = HERE) -> list[Running]:
+        """The processes that are there; of a machine that gives no answer, none (see `machines.lost`)."""
+        return machines.alive(self.running)
 
 
 def read_state(directory: Path) -> State | None:

@@ -4,7 +4,7 @@ The tree is as the brokers report it now, which after a failure is not the one o
 """
 
 import asyncio
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -76,17 +76,28 @@ class ClusterStatus(Struct, frozen=True):
         return [broker for broker in self.brokers if not broker.answers]
 
 
-async def cluster_status(cluster: Cluster) -> ClusterStatus:
+class Asker(Protocol):
+    """How the health endpoint of a broker is asked; raises `OSError` or `ValueError` if it gives no answer."""
+
+    async def __call__(self, broker: Broker, path: str, method: str = "GET") -> dict[str, Any]: ...
+
+
+async def ask_directly(broker: Broker, path: str, method: str = "GET") -> dict[str, Any]:
+    """Ask a broker where it listens."""
+    return await get_json(broker.host, broker.health_port, path, method)
+
+
+async def cluster_status(cluster: Cluster, ask: Asker = ask_directly) -> ClusterStatus:
     """Ask every broker at once."""
-    answers = await asyncio.gather(*map(broker_status, cluster.brokers))
+    answers = await asyncio.gather(*(broker_status(broker, ask) for broker in cluster.brokers))
     return ClusterStatus(cluster.name, cluster.protocol, tuple(answers))
 
 
-async def broker_status(broker: Broker) -> BrokerStatus:
+async def broker_status(broker: Broker, ask: Asker = ask_directly) -> BrokerStatus:
     """Ask one broker; silence is an answer too."""
     try:
         async with asyncio.timeout(ANSWER_S):
-            said = await get_json(broker.host, broker.health_port, "/status")
+            said = await ask(broker, "/status")
     except TimeoutError:
         return _silent(broker, f"no answer within {ANSWER_S:g} s")
     except (OSError, ValueError) as error:
@@ -111,11 +122,11 @@ async def health_of(host: str, port: int) -> dict[str, Any]:
         return {}
 
 
-async def tell(broker: Broker, command: str) -> dict[str, Any]:
+async def tell(broker: Broker, command: str, ask: Asker = ask_directly) -> dict[str, Any]:
     """Give a broker that takes part in experiments a command, such as `/heal`."""
     try:
         async with asyncio.timeout(ANSWER_S):
-            return await get_json(broker.host, broker.health_port, command, "POST")
+            return await ask(broker, command, "POST")
     except TimeoutError:
         raise ConfigError(f"broker {broker.name} gave no answer within {ANSWER_S:g} s; is it frozen?") from None
     except (OSError, ValueError) as error:

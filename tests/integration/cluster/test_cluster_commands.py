@@ -148,6 +148,21 @@ def test_subscribers_and_publishers_that_are_told_to_end_leave_their_broker_with
     assert attached() == []
 
 
+def test_a_subscriber_in_the_background_of_a_script_leaves_its_broker_on_sigterm(terminal: Terminal, up: list[str]):
+    # A shell without job control starts such processes with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        sub = terminal.start("sub", "quiet", "-a", up[0])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert sub.stderr is not None
+    assert "is subscribed to quiet" in sub.stderr.readline()
+    sub.send_signal(signal.SIGTERM)
+    assert sub.wait(timeout=LIMIT_S) == 130
+    assert sub.stderr.read() == INTERRUPTED
+    assert json.loads(terminal.run("status", "--json").stdout)["brokers"][0]["clients"] == []
+
+
 def test_ctrl_c_ends_a_watched_status_and_leaves_the_cluster_alone(terminal: Terminal, up: list[str]):
     watching = terminal.start("status", "--watch")
     assert watching.stdout is not None

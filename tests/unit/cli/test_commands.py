@@ -27,6 +27,8 @@ COMMANDS = (
     "sub",
     "simulate",
     "campaign",
+    "explore",
+    "night",
     "audit",
     "bench",
     "experiment",
@@ -145,6 +147,25 @@ def test_a_campaign_without_violations_ends_with_zero(holdfast: CommandLine):
     ran = holdfast("campaign", "--seeds", "1..3", "--json")
     result = json.loads(ran.out)
     assert (ran.code, result["ok"], result["runs"], result["violations"]) == (0, True, 3, [])
+
+
+def test_an_explored_world_says_how_far_it_was_searched(holdfast: CommandLine):
+    ran = holdfast("explore", "--brokers", "1", "--clients", "2", "--messages", "1")
+    assert ran.code == 0
+    assert ran.out.endswith("all states, no violation\n")
+
+
+def test_the_story_of_a_violation_is_played_again(holdfast: CommandLine, tmp_path: Path):
+    story = tmp_path / "story.toml"
+    found = ("--protocol", "ginger-locks", "--brokers", "3", "--clients", "2", "--messages", "2")
+    ran = holdfast("explore", *found, "--out", str(story), "--json")
+    assert ran.code == 1
+    assert len(json.loads(ran.out)["story"]) == 31
+    again = holdfast("simulate", str(story), "--trace", str(tmp_path / "trace"), "--json")
+    assert again.code == 1
+    assert json.loads(again.out)["total"] == 1
+    assert holdfast("audit", str(tmp_path / "trace"), "--json").code == 1
+    assert holdfast("simulate", str(story), "--protocol", "ginger").code == 0
 
 
 def test_a_campaign_prints_the_command_that_repeats_a_violation(holdfast: CommandLine):

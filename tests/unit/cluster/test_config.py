@@ -93,7 +93,7 @@ def test_every_example_is_a_cluster(path: Path):
     ("text", "sentence"),
     [
         ("[brokers.a\n", "my.toml is not TOML: Expected ']' at the end of a table declaration (at line 1, column 11)."),
-        ("", "my.toml: object missing required field `brokers`."),
+        ("", "my.toml: brokers: expected at least one, such as [brokers.0]."),
         ("[brokers]\n", "my.toml: brokers: expected at least one, such as [brokers.0]."),
         (
             "broker = 1\n[brokers.a]\n",
@@ -189,3 +189,54 @@ def test_a_number_of_neighbours_needs_brokers_that_repair_the_tree():
         parse_cluster(f"degree_max = 4\n{CHAIN}")
     assert parse_cluster(f"tolerance = 1\ndegree_max = 4\n{CHAIN}").degree_max == 4
     assert parse_cluster(CHAIN).degree_max == 0
+
+
+# --------------------------------------------------------------------------------------------------------------- sites
+
+SITES = """
+protocol = "sesdad"
+base_port = 8000
+[sites.porto]
+[sites.lisbon]
+parent = "porto"
+replicas = 1
+ports = [9000]
+"""
+
+
+def test_a_site_is_several_brokers_named_after_it():
+    cluster = parse_cluster(SITES)
+    assert [(broker.name, broker.parent, broker.port) for broker in cluster.brokers] == [
+        ("porto.1", None, 8000),
+        ("porto.2", "porto.1", 8001),
+        ("porto.3", "porto.1", 8002),
+        ("lisbon.1", "porto.1", 9000),
+    ]
+    assert cluster.routing == "filtering"
+    assert cluster.addresses_of("lisbon.1") == ("holdfast://127.0.0.1:9000",)
+    assert len(cluster.addresses_of("porto")) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (SITES + "[sites.faro]\nparent = 'portu'\n", "sites.faro.parent: there is no site 'portu'"),
+        (
+            SITES + "[sites.faro]\nparent = 'porto'\nreplicas = 2\n",
+            "sites.faro.replicas: 2 cannot be; expected 1, 3 or 5",
+        ),
+        (
+            SITES + "[sites.faro]\nparent = 'porto'\nports = [1]\n",
+            "sites.faro.ports: expected one for each of 3 brokers",
+        ),
+        (SITES + "[sites.faro]\n", "exactly one site is the root"),
+        ("routing = 'fluding'\n" + SITES, "routing"),
+        ("tolerance = 1\n" + SITES, "tolerance: of the 2f+1 brokers of a site f may be lost"),
+        (SITES + "[brokers.a]\n", "brokers: protocol sesdad has sites; expected [sites.NAME] alone"),
+        ("[sites.a]\n", "sites: protocol ginger has no sites; expected [brokers.NAME], or the protocol sesdad"),
+        ("protocol = 'sesdad'\n", "sites: expected at least one, such as [sites.lisbon]"),
+        (SITES + "[clients.bob]\nbroker = 'braga'\n", "there is no broker 'braga'"),
+    ],
+)
+def test_sites_that_cannot_be_are_refused_with_their_key_and_what_was_expected(text: str, said: str):
+    assert said in refusal(text)

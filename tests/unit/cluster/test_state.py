@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cluster.evaluation import default_cluster
+from holdfast.cluster.machines import Running
 from holdfast.cluster.pids import ProcessId, process_id
-from holdfast.cluster.processes import Running
 from holdfast.cluster.state import State, forget_state, locked, read_state, running_state, write_state
 from holdfast.model.errors import ConfigError
 
