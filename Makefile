@@ -1,11 +1,12 @@
 # Two commands are enough: `make run` and `make test`. Both prepare .venv first; the second time they reinstall nothing.
 BIN := .venv/bin
 SWARM_RUNS ?= 20000
+HOURS ?= 8
 TEST_WORKERS ?= 2
 CHECKED_TESTS := $(wildcard tests/tidy tests/unit tests/scenarios tests/contracts)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run setup-dev setup-bench run test check swarm fast bench pins clean
+.PHONY: help setup setup-run setup-dev setup-bench run test check swarm night fast bench pins clean
 
 help: ## say what each target does
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -36,6 +37,9 @@ check: setup-dev ## what a reviewer would run: ruff, mypy, tidiness, unit tests,
 
 swarm: setup-dev ## many seeded random runs in the simulator (SWARM_RUNS=20000)
 	@SWARM_RUNS=$(SWARM_RUNS) $(BIN)/pytest -q -n $(TEST_WORKERS) --dist worksteal tests/swarm
+
+night: setup-dev ## random runs of everything for HOURS=8, in turn; the table and what was found are in nights/
+	@$(BIN)/holdfast night --hours $(HOURS)
 
 fast: setup-dev ## compile machines and simulator for campaigns, if there is a C compiler (one to three minutes)
 	@$(BIN)/python scripts/fast.py

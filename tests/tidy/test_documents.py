@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from holdfast.cluster import config, reliable_config
+from holdfast.cluster import config, reliable_config, site_config
 from holdfast.cluster.config import parse_cluster
 from holdfast.model.errors import FilterError
 from holdfast.model.filters import parse_filter
@@ -155,9 +155,11 @@ EFFECTIVE = {
 SECTIONS: list[tuple[str, type[Struct]]] = [
     ("The cluster", config._File),
     ("Brokers", config._BrokerEntry),
+    ("Sites", site_config.SiteEntry),
     ("Clients", config._ClientEntry),
     ("Repositories", reliable_config._RepositoryEntry),
     ("Reliable topics", reliable_config._ReliableEntry),
+    ("Machines", config._MachineEntry),
 ]
 
 

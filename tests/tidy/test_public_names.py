@@ -100,4 +100,7 @@ def test_help_leaves_out_what_is_for_other_parts_of_the_client(thing: type):
 def test_the_help_of_a_client_is_what_applications_call(thing: type):
     methods = {name for name in dir(thing) if not name.startswith("_")}
     assert methods >= {"publish", "publish_many", "subscribe", "forget_subscription", "flush", "close"}
+    assert not re.search(rf"^ \|  {thing.__name__}\(", pydoc.plain(pydoc.render_doc(thing)), re.MULTILINE), (
+        "its arguments"
+    )
     assert not methods & {"open", "checked", "publish_nowait", "wait_accepted", "subscribe_as", "call", "after_outbox"}
