@@ -137,12 +137,21 @@ def test_processes_outlive_their_agent_and_the_next_one_finds_them(tmp_path: Pat
         assert eventually(lambda: not again.is_alive(one))
 
 
+def born_at_another_tick(born: str) -> "subprocess.Popen[bytes]":
+    """A process that waits for a line; the system counts births in ticks of 10 ms, and two processes may share one."""
+    while True:
+        made = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        if process_id(made.pid).born != born:
+            return made
+        made.communicate(b"\n")
+
+
 def test_the_same_number_of_another_process_is_not_taken_for_ours(tmp_path: Path):
     with agent(tmp_path / "agent") as made:
         one = made.machine().start("broker", "solo", BROKER, solo())
         made.end(signal.SIGKILL)
         one.process.signal(signal.SIGKILL)
-        bystander = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        bystander = born_at_another_tick(one.process.born)
         try:
             file = made.directory / "agent.json"
             entries = msgspec.json.decode(file.read_bytes())
