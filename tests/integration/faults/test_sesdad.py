@@ -119,7 +119,8 @@ def test_kill_9_of_one_broker_in_each_site_costs_nobody_a_message(tmp_path: Path
 
     verdict = holdfast.run(play(tmp_path, story, routing))
     assert verdict.ok, verdict.examples
-    assert verdict.deliveries > 100
+    # Each time that messages flow, each of three clients gets three messages of each.
+    assert verdict.deliveries >= 3 * 27
 
 
 def test_brokers_that_return_are_told_everything_and_the_others_may_be_killed_then(tmp_path: Path):
