@@ -137,11 +137,12 @@ class DeltaBroker(EdgeBroker):
                 self._send(name, Status("operational"))
         for client in list(self.state.reports):
             self.guests.reconcile(client)
+        # What others have guided here goes on first: a client may have published it before what it has said to us.
+        self.refresh()
         parked, self.state.parked = self.state.parked, deque()
         for name, message in parked:
             if name in self.hub.links:
                 self._from_node(name, message)
-        self.refresh()
 
     # ------------------------------------------------------------------------------------------------- connections
 

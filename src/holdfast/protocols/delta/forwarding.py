@@ -219,7 +219,7 @@ class Forwarding:
         for entry in list(self.passage.entries.values()):
             for hop, nodes in self._hops_of(entry).items():
                 side = self.map.towards(hop)
-                gifts.append((self.passage.place_towards(entry, side, side in entry.begun), entry, hop, nodes))
+                gifts.append((self.passage.place_towards(entry, side, self._highest(entry, nodes)), entry, hop, nodes))
         for _, entry, hop, nodes in sorted(gifts, key=lambda gift: gift[0]):
             self._give(entry, hop, nodes)
         for entry in list(self.passage.entries.values()):
@@ -314,13 +314,24 @@ class Forwarding:
         if guided and self._owner.guides:
             to = self._ways(entry, hop, nodes)
         side = self.map.towards(hop)
-        number = self.passage.number_towards(entry, side, side in entry.begun)
-        entry.begun.add(side)
+        number = self.passage.number_towards(entry, side, hop, self._highest(entry, nodes))
         visited = self.passage.trail(entry, number, self.map.between(hop))
         if entry.turned.intersection(nodes):
             visited = entry.visited[:1]
         message = Multicast(number, visited, change, guided, to, (), entry.batch)
         self.state.send(hop, message)
+
+    def _highest(self, entry: Entry, nodes: Iterable[str]) -> int:
+        """The highest number that went to one of these destinations, or to somebody on the way to it.
+
+        What went to others in the same direction does not count. 1. A publisher's first message is for c1, its second
+        for c2, both clients of a failed broker. 2. c2 is connected with, and gets the second. 3. c1, or the broker, is
+        connected with, and gets both for c1: the first must not be numbered anew behind the second.
+        """
+        sent = self.passage.sent
+        if entry.number > self.passage.sent_last:
+            return 0
+        return max((sent.get(one, 0) for node in nodes for one in self.map.path(node)), default=0)
 
     def _settle_at(self, entry: Entry, nodes: set[str]) -> None:
         entry.done |= nodes

@@ -82,8 +82,9 @@ class Passage:
         self.entries: dict[int, Entry] = {}
         self._keys: dict[Key, Entry] = {}
         self._later: dict[int, Entry] = {}
-        self._sent: dict[str, int] = {}
-        """By direction, the highest number that went there."""
+        self.sent: dict[str, int] = {}
+        """By receiver, the highest number that went there."""
+        self.sent_last = 0
         self.recent: dict[str, tuple[int, int]] = {}
         """The latest number that came by each node nearby, with that node's life."""
         self.last = 0
@@ -94,24 +95,26 @@ class Passage:
     def numbered(self, number: int) -> Entry | None:
         return self.entries.get(number) or self._later.get(number)
 
-    def number_towards(self, entry: Entry, direction: str, begun: bool) -> int:
-        """The number under which an entry goes in that direction, if it has `begun` to go there or begins now.
+    def number_towards(self, entry: Entry, direction: str, hop: str, before: int) -> int:
+        """The number under which an entry goes to that hop, on the way to which number `before` was the highest so far.
 
-        1. An entry cannot go on: too many are failed in a row. 2. A later one goes in the same direction, to somebody
-        else. 3. The first can go on, and would be taken for a repeat there. So it goes under a new number.
+        1. An entry cannot go on: too many are failed in a row. 2. A later one goes the same way. 3. The first can go
+        on, and would be taken for a repeat there. So it goes under a new number, the same in all of that direction.
         """
         number = entry.later.get(direction, entry.number)
-        if not begun and number < self._sent.get(direction, 0):
+        if direction not in entry.begun and number < before:
             self.last += 1
             number = entry.later[direction] = self.last
             self._later[number] = entry
-        self._sent[direction] = max(number, self._sent.get(direction, 0))
+        entry.begun.add(direction)
+        self.sent[hop] = max(number, self.sent.get(hop, 0))
+        self.sent_last = max(number, self.sent_last)
         return number
 
-    def place_towards(self, entry: Entry, direction: str, begun: bool) -> int:
-        """Where an entry stands among those that go in that direction: those that begin now come last."""
+    def place_towards(self, entry: Entry, direction: str, before: int) -> int:
+        """Where an entry stands among those that go to a hop: those that begin now come last."""
         number = entry.later.get(direction, entry.number)
-        return number if begun or number >= self._sent.get(direction, 0) else self.last + number
+        return number if direction in entry.begun or number >= before else self.last + number
 
     def is_duplicate(self, visited: tuple[Visit, ...]) -> bool:
         recent = self.recent
@@ -150,6 +153,7 @@ class Passage:
 
     def forget_node(self, name: str) -> list[Entry]:
         """That node has left; returns what waited for it."""
+        self.sent.pop(name, None)
         self.recent.pop(name, None)
         waited = []
         for entry in list(self.entries.values()):
