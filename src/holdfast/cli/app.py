@@ -5,49 +5,18 @@ failed on the way, 2 if what was asked for cannot be, 130 after Ctrl-C.
 """
 
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, NamedTuple
 
 import typer
 
 from holdfast import __version__
-from holdfast.cli import (
-    EXIT_INTERRUPTED,
-    agents,
-    audits,
-    benchmarks,
-    clusters,
-    demonstration,
-    experiments,
-    explorations,
-    faults,
-    messages,
-    nights,
-    pipeline,
-    plays,
-    repositories,
-    routes,
-    simulations,
-    stores,
-)
+from holdfast.cli import EXIT_INTERRUPTED
 from holdfast.cli.options import help_of
 from holdfast.cli.output import complain, print_line
-from holdfast.cluster.machines import MachineError
-from holdfast.cluster.play.performance import PlayError
-from holdfast.cluster.processes import ProcessError
-from holdfast.cluster.workers import WorkerError
-from holdfast.model.errors import HoldfastError
+from holdfast.model.errors import HoldfastError, WorkFailed
 
 EXIT_FAILED, EXIT_MISUSE = 1, 2
-
-app = typer.Typer(
-    name="holdfast",
-    help="Publish/subscribe in which every message picks its own delivery guarantee.",
-    invoke_without_command=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 
 def _show_version(wanted: bool) -> None:
@@ -56,7 +25,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     context: typer.Context,
     version: Annotated[
@@ -69,41 +37,94 @@ def _options(
         print_line(context.get_help())
 
 
-for panel, commands in (
-    ("Begin here", (demonstration.demo,)),
-    ("A cluster on this machine, or on several", (clusters.up, clusters.status, clusters.down, clusters.broker)),
-    ("A cluster on this machine, or on several", (agents.agent, routes.route)),
-    (
+class Commands(NamedTuple):
+    """Commands of one module of this package, under one heading of the help."""
+
+    panel: str
+    module: str
+    names: tuple[str, ...]
+
+
+class Group(NamedTuple):
+    """A command with commands of its own."""
+
+    panel: str
+    module: str
+    attribute: str
+    name: str
+
+
+_CLUSTERS, _PROOFS, _FIGURES = "A cluster on this machine, or on several", "Runs in virtual time, and proofs", "Figures"
+COMMANDS = (
+    Commands("Begin here", "demonstration", ("demo",)),
+    Commands(_CLUSTERS, "clusters", ("up", "status", "down", "broker")),
+    Commands(_CLUSTERS, "agents", ("agent",)),
+    Commands(_CLUSTERS, "routes", ("route",)),
+    Commands(
         "Faults, and what becomes of them",
-        (faults.crash, faults.freeze, faults.thaw, faults.restart, faults.leave, faults.cut, faults.heal, faults.why),
+        "faults",
+        ("crash", "freeze", "thaw", "restart", "leave", "cut", "heal", "why"),
     ),
-    ("Messages", (messages.pub, messages.sub)),
-    ("Reliable topics", (repositories.repository,)),
-    (
-        "Runs in virtual time, and proofs",
-        (plays.play, simulations.simulate, simulations.campaign, explorations.explore, nights.night, audits.audit),
-    ),
-    ("Figures", (benchmarks.bench, experiments.experiment, simulations.protocols)),
-):
-    for command in commands:
-        app.command(help=help_of(command), rich_help_panel=panel)(command)
-app.add_typer(repositories.topics_app, rich_help_panel="Reliable topics")
-app.add_typer(stores.app, rich_help_panel="What repositories keep")
-app.add_typer(pipeline.app, rich_help_panel="The data pipeline, on Spark")
+    Commands("Messages", "messages", ("pub", "sub")),
+    Commands("Reliable topics", "repositories", ("repository",)),
+    Commands(_PROOFS, "plays", ("play",)),
+    Commands(_PROOFS, "simulations", ("simulate", "campaign")),
+    Commands(_PROOFS, "explorations", ("explore",)),
+    Commands(_PROOFS, "nights", ("night",)),
+    Commands(_PROOFS, "audits", ("audit",)),
+    Commands(_FIGURES, "benchmarks", ("bench",)),
+    Commands(_FIGURES, "experiments", ("experiment",)),
+    Commands(_FIGURES, "simulations", ("protocols",)),
+)
+GROUPS = (
+    Group("Reliable topics", "repositories", "topics_app", "topics"),
+    Group("What repositories keep", "stores", "app", "store"),
+    Group("The data pipeline, on Spark", "pipeline", "app", "pipeline"),
+)
+VERSION = "--version"
+
+
+def make_app(wanted: str = "") -> typer.Typer:
+    """The application with the command `wanted` alone, or with all commands where no command has that name.
+
+    One command needs one module, and loading all of them takes a third of a second.
+    """
+    app = typer.Typer(
+        name="holdfast",
+        help="Publish/subscribe in which every message picks its own delivery guarantee.",
+        invoke_without_command=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    known = {name for commands in COMMANDS for name in commands.names} | {group.name for group in GROUPS}
+    chosen = {wanted} if wanted in known | {VERSION} else known
+    for commands in COMMANDS:
+        for name in commands.names:
+            if name in chosen:
+                command = getattr(import_module(f"holdfast.cli.{commands.module}"), name)
+                app.command(help=help_of(command), rich_help_panel=commands.panel)(command)
+    for group in GROUPS:
+        if group.name in chosen:
+            part = getattr(import_module(f"holdfast.cli.{group.module}"), group.attribute)
+            app.add_typer(part, rich_help_panel=group.panel)
+    return app
 
 
 def main() -> None:
     """Run the command that the arguments of this process name, and exit."""
     try:
         # A command returns nothing and raises its exit code, if it has one, as `typer.Exit`.
-        code = app(standalone_mode=False)
+        code = make_app(*sys.argv[1:2])(standalone_mode=False)
         if code == EXIT_INTERRUPTED:
             raise KeyboardInterrupt
         sys.exit(code)
     except typer.TyperException as error:
         complain(f"{_sentence(error.format_message() or 'a command is missing')} {_advice(error)}")
         sys.exit(EXIT_MISUSE)
-    except (ProcessError, WorkerError, MachineError, PlayError) as error:
+    except WorkFailed as error:
         complain(str(error))
         sys.exit(EXIT_FAILED)
     except HoldfastError as error:
@@ -135,4 +156,4 @@ def _complain_about(group: "ExceptionGroup[Exception]") -> None:
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
     complain(str(first))
-    sys.exit(EXIT_FAILED if isinstance(first, ProcessError | WorkerError | MachineError) else EXIT_MISUSE)
+    sys.exit(EXIT_FAILED if isinstance(first, WorkFailed) else EXIT_MISUSE)

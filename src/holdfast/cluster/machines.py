@@ -21,13 +21,13 @@ from holdfast.cluster.pids import ProcessId, process_id
 from holdfast.cluster.ports import free_ports
 from holdfast.cluster.status import ANSWER_S, ask_directly, get_json, health_of
 from holdfast.cluster.workers import log_tail
-from holdfast.model.errors import HoldfastError
+from holdfast.model.errors import WorkFailed
 
 READ_BYTES_MAX = 1 << 22
 """How much of a file is read at a time."""
 
 
-class MachineError(HoldfastError):
+class MachineError(WorkFailed):
     """Raised when the agent of a machine gives no answer, or cannot do what it is asked."""
 
 

@@ -21,7 +21,7 @@ from holdfast.cluster.config import LOOPBACK, Broker, Client, Cluster
 from holdfast.cluster.machines import HERE, LocalMachine, MachineError, Machines, Running
 from holdfast.cluster.reliable_config import Repository
 from holdfast.cluster.status import broker_status
-from holdfast.model.errors import ConfigError, HoldfastError
+from holdfast.model.errors import ConfigError, HoldfastError, WorkFailed
 from holdfast.protocols.config import SUBSCRIPTIONS_MAX, LinkConfig
 from holdfast.runtime.serving import EXIT_MISUSE
 from holdfast.runtime.settings import JOIN_S, SESSION_BYTES_MAX, SESSION_S, SUSPECT_S, WATCHFUL_LINK, BrokerSettings
@@ -46,7 +46,7 @@ BEATS_PER_SILENCE = 4
 T = TypeVar("T")
 
 
-class ProcessError(HoldfastError):
+class ProcessError(WorkFailed):
     """Raised when a process of the cluster ended, or did not get ready, without anybody asking for it."""
 
 

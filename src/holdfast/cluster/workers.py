@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from holdfast.model.errors import HoldfastError
+from holdfast.model.errors import HoldfastError, WorkFailed
 from holdfast.runtime.process import run
 
 LINE_BYTES_MAX = 1 << 26
@@ -39,7 +39,7 @@ class HasRole(Protocol):
 Part = TypeVar("Part", bound=HasRole)
 
 
-class WorkerError(HoldfastError):
+class WorkerError(WorkFailed):
     """Raised when a child process ended, or stayed silent, before it had reported what it was started for."""
 
 

@@ -22,6 +22,10 @@ class HoldfastError(Exception):
     """The root: raised only through its subclasses, caught by whoever wants everything that Holdfast raises."""
 
 
+class WorkFailed(HoldfastError):  # noqa: N818 - it says what happened
+    """What was asked for can be done, and failed on the way: a process that did not start, a machine out of reach."""
+
+
 class LocalMisuse(HoldfastError):  # noqa: N818 - whose fault it is says more than the suffix
     """Raised when our own caller did something illegal. Nothing was changed; correct the call and repeat it."""
 

@@ -26,7 +26,7 @@ from holdfast.cluster.play.statements import (
     WaitQuiet,
 )
 from holdfast.cluster.status import ClusterStatus
-from holdfast.model.errors import HoldfastError
+from holdfast.model.errors import HoldfastError, WorkFailed
 from holdfast.model.trace import Event
 from holdfast.simulation.checkers import check
 
@@ -64,7 +64,7 @@ class Summary(Struct, frozen=True):
     virtual_s: float | None = None
 
 
-class PlayError(HoldfastError):
+class PlayError(WorkFailed):
     """Raised when a line could not be carried out: the play ends with it."""
 
 
