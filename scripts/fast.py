@@ -29,6 +29,7 @@ HOT = (
     "protocols/cbcast/*.py",
     "protocols/delta_neighbourhood/*.py",
     "protocols/ginger/*.py",
+    "protocols/sesdad/*.py",
     "simulation/applications.py",
     "simulation/carriers.py",
     "simulation/flips.py",
@@ -47,7 +48,7 @@ from holdfast.simulation.workloads import FAULT_KINDS, Trouble, random_scenario
 print(hub.__file__.endswith(".py"))
 crash, flap, links = Trouble((), "crash", 1), Trouble((), "flap", 1), Trouble(FAULT_KINDS)
 cases = [("ginger", trouble) for trouble in (crash, flap, links)]
-cases += [(name, links) for name in ("barriers", "cbcast", "delta-neighbourhood", "locamu")]
+cases += [(name, links) for name in ("barriers", "cbcast", "delta-neighbourhood", "locamu", "sesdad")]
 for protocol, trouble in cases:
     for seed in range(1, 5):
         scenario = random_scenario(seed, protocol, trouble)
