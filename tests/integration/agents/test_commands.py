@@ -70,7 +70,9 @@ def test_a_cluster_on_two_machines_is_started_watched_crashed_repaired_and_stopp
     assert "cannot be asked: nobody listens there" in holdfast("freeze", "c").err
     agents[1].start()
     assert holdfast("restart", "b").code == 0, holdfast("why", "b").out
-    assert eventually(lambda: holdfast("why", "r1").out == "repository r1 waits for nothing\n"), holdfast("why", "r1").out
+    assert eventually(lambda: holdfast("why", "r1").out == "repository r1 waits for nothing\n"), holdfast(
+        "why", "r1"
+    ).out
     cut = holdfast("cut", "a", "c")
     assert cut.code == 0, cut.err
     assert "cut off from" in holdfast("status").out
