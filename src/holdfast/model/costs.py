@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.model.delta_messages import Conf, Greeting, Multicast, RoutingPart, Status
 from holdfast.model.direct_messages import Barred, Cast, Copied, Passed
-from holdfast.model.land_messages import Admitted, Surroundings
+from holdfast.model.local_tree_messages import Admitted, Surroundings
 from holdfast.model.messages import (
     Census,
     Counted,

@@ -27,7 +27,7 @@ from holdfast.model.direct_messages import (
     Wish,
 )
 from holdfast.model.hole_messages import Hole
-from holdfast.model.land_messages import Admission, Admitted, Farewell, Surroundings
+from holdfast.model.local_tree_messages import Admission, Admitted, Farewell, Surroundings
 from holdfast.model.name_messages import Named, Recall, Recalled
 from holdfast.model.receipt_messages import CLEAN, UNKNOWN_AGE_S, Age, Finding
 from holdfast.model.relay_messages import Relay, Standing

@@ -39,7 +39,7 @@ class Standing(Struct, frozen=True, array_like=True, tag=61):
     Up to `complete`, everybody behind the sender has what the receiver had for it. Up to the sender's number `closed`
     for the receiver, all before the sender have marked what it sent, and the receiver has heard of these marks.
     `asking`: the receiver is to send again what is missing. The first one of a session tells the sender's `birth`, and
-    by which birth it has `known` the receiver, if it has (else 0): see `protocols.locamu.births`.
+    by which birth it has `known` the receiver, if it has (else 0): see `protocols.locamu.journal_identity`.
     """
 
     column: dict[str, Counter]

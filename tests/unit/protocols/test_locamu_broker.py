@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.model.errors import LocalMisuse
-from holdfast.model.land_messages import Admission
+from holdfast.model.local_tree_messages import Admission
 from holdfast.model.messages import WIRE_VERSION, Data, Hello, Refusal, Welcome
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.locamu import LocamuBroker

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from holdfast.model.batches import SEQ_MAX, Batch, pack_lengths
 from holdfast.model.errors import PeerViolation
-from holdfast.model.land_messages import EDGES_MAX, Farewell, Surroundings
+from holdfast.model.local_tree_messages import EDGES_MAX, Farewell, Surroundings
 from holdfast.model.messages import WIRE_VERSION, Data, Hello, SessionMessage
 from holdfast.model.relay_messages import Notice, Relay, Standing
 from holdfast.model.wire import HEADER_BYTES, decode, encode
@@ -280,7 +280,7 @@ def test_a_leaf_that_has_said_that_it_leaves_is_let_go_after_a_crash_of_its_pare
     again.receive("d", hello, 1.1)
     effects = again.receive("d", Data(1, Farewell()), 1.2)
     assert Report("left", peer="d") in effects
-    assert list(again.durable.core.land.gone) == ["d"]
+    assert list(again.durable.core.local_tree.gone) == ["d"]
 
 
 def test_whoever_comes_with_another_birth_is_not_listened_to():

@@ -20,7 +20,7 @@ from typing import ClassVar
 from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.guarantees import CAUSAL, EVENTUAL, FIFO
 from holdfast.model.identities import name_of
-from holdfast.model.land_messages import Admission, Admitted, Farewell, Surroundings
+from holdfast.model.local_tree_messages import Admission, Admitted, Farewell, Surroundings
 from holdfast.model.messages import (
     Frame,
     Hello,
@@ -34,7 +34,6 @@ from holdfast.protocols.border import Border, Place, border, check_place
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import BEAT_TIMER, Hub
 from holdfast.protocols.links import Link
-from holdfast.protocols.locamu.bequests import bequest
 from holdfast.protocols.locamu.copies import Reaches, reaches
 from holdfast.protocols.locamu.core import Core
 from holdfast.protocols.locamu.durable import Durable
@@ -50,6 +49,7 @@ from holdfast.protocols.locamu.journal import (
     decode_state,
     encode_state,
 )
+from holdfast.protocols.locamu.newcomer_state import newcomer_state
 from holdfast.protocols.names import NameBook, taking_from
 from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.protocols.node import Disconnect, Effects, Report, SetTimer
@@ -127,7 +127,7 @@ class LocamuBroker:
             self.hub.dial(self.config.parent, now)
             return self.hub.take()
         self.durable.be_born()
-        self._enter(Phase.RETIRING if self.durable.core.land.leaving else Phase.SERVING)
+        self._enter(Phase.RETIRING if self.durable.core.local_tree.leaving else Phase.SERVING)
         self.exchange.start(now)
         return self.hub.take()
 
@@ -192,11 +192,11 @@ class LocamuBroker:
     def leave(self, now: float) -> Effects:
         """Leave the tree for good, as a leaf. Raises `LocalMisuse` where that cannot be."""
         self._at(now)
-        land = self.durable.core.land
-        if self.phase is not Phase.SERVING or not land.may_leave(self.name):
+        local_tree = self.durable.core.local_tree
+        if self.phase is not Phase.SERVING or not local_tree.may_leave(self.name):
             raise LocalMisuse(
                 f"broker {self.name} cannot leave the tree: only a leaf that serves can, below a parent; it is "
-                f"{self.phase.value} and next to {', '.join(land.near.neighbours(self.name)) or 'nobody'}"
+                f"{self.phase.value} and next to {', '.join(local_tree.near.neighbours(self.name)) or 'nobody'}"
             )
         self._enter(Phase.RETIRING)
         self.hub.granting = False
@@ -232,7 +232,7 @@ class LocamuBroker:
     def admit(self, hello: Hello) -> Refusal | None:
         if self.phase is not Phase.SERVING and (hello.kind == "client" or self.phase is not Phase.RETIRING):
             return Refusal("not-ready", f"broker {self.name} is {self.phase.value}: try again, or another broker")
-        if hello.kind == "broker" and hello.node in self.durable.core.land.gone:
+        if hello.kind == "broker" and hello.node in self.durable.core.local_tree.gone:
             return Refusal("excluded", f"broker {hello.node} has left the tree: whoever comes anew has a new name")
         newcomer = hello.kind == "client" and hello.node not in self.hub.links
         if newcomer and len(self.hub.links) >= self.config.sessions_max:
@@ -248,7 +248,7 @@ class LocamuBroker:
         return self.hub.take()
 
     def _is_broker(self, name: str) -> bool:
-        return name in self.durable.core.near or name in self.durable.core.land.gone
+        return name in self.durable.core.near or name in self.durable.core.local_tree.gone
 
     def welcome(self, hello: Hello) -> tuple[int, str, tuple[int, ...]]:
         link = self.hub.links[hello.node]
@@ -285,7 +285,7 @@ class LocamuBroker:
             raise LocalMisuse(f"broker {self.name} cannot join below {link.peer}, and ends: {refusal.reason}")
         if self.phase is Phase.RETIRING and refusal.code == "excluded":
             # The word that we may go was lost.
-            self._go()
+            self._leave_tree()
             return
         self.exchange.ended(link.peer)
         self.hub.out.append(Report("refused", peer=link.peer, detail=refusal.reason))
@@ -377,21 +377,21 @@ class LocamuBroker:
         elif isinstance(message, Admitted):
             if self.phase is Phase.JOINING:
                 self._on_admitted(link.peer, message)
-        elif link.peer == self.parent and self.durable.core.land.leaving:
-            self._go()
+        elif link.peer == self.parent and self.durable.core.local_tree.leaving:
+            self._leave_tree()
         else:
             self._on_farewell(link.peer)
 
     def _on_admission(self, newcomer: str, message: Admission) -> None:
         """Whoever is new is told when everybody knows of it; it may ask again, and begins with what we have then."""
-        land = self.durable.core.land
+        local_tree = self.durable.core.local_tree
         if self.phase is not Phase.SERVING:
             why = f"broker {self.name} is {self.phase.value}: join another one"
             self._turn_away(newcomer, Refusal("late", why))
-        elif land.is_taken(newcomer):
+        elif local_tree.is_taken(newcomer):
             why = f"there is, or was, a broker {newcomer} in the tree near {self.name}: choose another name"
             self._turn_away(newcomer, Refusal("excluded", why))
-        elif newcomer not in land.near:
+        elif newcomer not in local_tree.near:
             self.durable.put(Welcomed(newcomer, message.address))
             self.exchange.progress()
         elif not self._is_pending("j", newcomer):
@@ -407,9 +407,9 @@ class LocamuBroker:
 
     def _admit(self, newcomer: str) -> None:
         if newcomer in self.hub.links:
-            if newcomer in self.durable.core.land.expected:
+            if newcomer in self.durable.core.local_tree.expected:
                 self.durable.put(Bequeathed(newcomer))
-            self.hub.send(newcomer, Admitted(encode_state(bequest(self.durable.core, newcomer))))
+            self.hub.send(newcomer, Admitted(encode_state(newcomer_state(self.durable.core, newcomer))))
             self.hub.out.append(Report("joined", peer=newcomer))
 
     def _on_admitted(self, sponsor: str, message: Admitted) -> None:
@@ -437,18 +437,18 @@ class LocamuBroker:
 
     def _on_farewell(self, leaf: str) -> None:
         """Everybody knows that it leaves: it is forgotten, in the order of everything else."""
-        land = self.durable.core.land
-        if leaf not in land.gone and not land.may_be_released(leaf):
+        local_tree = self.durable.core.local_tree
+        if leaf not in local_tree.gone and not local_tree.may_be_released(leaf):
             raise PeerViolation(
                 f"{leaf} said farewell, but {self.name} has heard of no leaf {leaf} below it that leaves"
             )
         self.hub.send(leaf, Farewell())
-        if leaf not in land.gone:
+        if leaf not in local_tree.gone:
             self.hub.out.append(Report("left", peer=leaf))
             self.durable.put(Released(leaf))
             self.exchange.progress()
 
-    def _go(self) -> None:
+    def _leave_tree(self) -> None:
         self._enter(Phase.GONE)
         self.hub.out += self.durable.journal.erase()
         self.hub.abandon(f"broker {self.name} has left the tree")

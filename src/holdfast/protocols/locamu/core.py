@@ -20,7 +20,7 @@ from holdfast.model.messages import Confirm, Publish, SessionMessage
 from holdfast.model.relay_messages import Notice
 from holdfast.protocols.locamu.copies import Copy, Entry, Marks, Numbers, Reaches, is_safe, learn, triples
 from holdfast.protocols.locamu.groups import Groups, GroupsImage, Waiter
-from holdfast.protocols.locamu.land import Land, LandImage
+from holdfast.protocols.locamu.local_tree import LocalTree, LocalTreeImage
 from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.protocols.trackers import RangeTracker
 
@@ -63,7 +63,7 @@ class CoreImage(Struct):
     store: list[Entry] = []
     pending: dict[int, Pending] = {}
     groups: GroupsImage = field(default_factory=GroupsImage)
-    land: LandImage = field(default_factory=LandImage)
+    local_tree: LocalTreeImage = field(default_factory=LocalTreeImage, name="land")
     inherited: Numbers = {}
 
 
@@ -72,7 +72,7 @@ class Core:
 
     def __init__(self, near: Neighbourhood, reach: Reaches, tell: Tell) -> None:
         self.name, self.reach, self._tell = near.name, reach, tell
-        self.land = Land(near, reach)
+        self.local_tree = LocalTree(near, reach)
         self.serial = 0
         self.past: Numbers = {}
         self.inherited: Numbers = {}
@@ -89,7 +89,7 @@ class Core:
 
     def _survey(self) -> None:
         """What follows from the tree around us."""
-        near, reach = self.land.near, self.reach
+        near, reach = self.local_tree.near, self.reach
         self.near = near
         self._column: dict[str, int] | None = None
         self.numberers = near.within(reach.marks)
@@ -405,15 +405,15 @@ class Core:
 
     def _reshape(self, entry: Entry, notice: Notice) -> None:
         """A broker comes, is about to leave, or has left."""
-        node, land = notice.pattern, self.land
+        node, local_tree = notice.pattern, self.local_tree
         if notice.what == "g":
-            if land.shrink(node):
+            if local_tree.shrink(node):
                 self._survey()
                 self._forget_broker(node)
             return
         if notice.what == "l":
-            land.retire(node)
-        elif land.grow(notice.publisher, node, notice.where):
+            local_tree.retire(node)
+        elif local_tree.grow(notice.publisher, node, notice.where):
             self._survey()
         self._await(entry, notice, [])
 
@@ -433,7 +433,7 @@ class Core:
         up = entry.path[-1] if entry.path else ""
         number = entry.marks.get(up, {}).get(self.name, 0)
         # Two newcomers who wait for each other to hear of them would wait for ever: they begin with what we have.
-        behind = [name for name in self.near.neighbours(self.name) if name not in self.land.expected]
+        behind = [name for name in self.near.neighbours(self.name) if name not in self.local_tree.expected]
         down = {name: entry.own[name] for name in behind if name in entry.own}
         self.pending[entry.serial] = Pending(up, number, down, notice, clients)
 
@@ -468,7 +468,7 @@ class Core:
             list(self.store.values()),
             self.pending,
             self.groups.image(),
-            self.land.image(),
+            self.local_tree.image(),
             self.inherited,
         )
 
@@ -483,7 +483,7 @@ class Core:
         for serial, unmarked in self.unmarked.items():
             self._index.update((triple, serial) for triple in triples(unmarked.marks))
         self.groups.restore(image.groups)
-        self.land.restore(image.land)
+        self.local_tree.restore(image.local_tree)
         self.inherited = image.inherited
         self._survey()
 

@@ -57,8 +57,8 @@ class Durable:
     ) -> None:
         self._config, self._hub = config, hub
         self.core = rules(near, reach, self._tell)
-        self.core.land.places.update(config.places)
-        self.core.land.places[config.name] = config.address
+        self.core.local_tree.places.update(config.places)
+        self.core.local_tree.places[config.name] = config.address
         self.publishers = PublisherMemory()
         self.allowances = Allowances(config.subscriptions_max, config.subscription_characters_max)
         self.slow_readers = SlowReaders(hub.links, config.link.backlog_bytes_max)
@@ -80,7 +80,7 @@ class Durable:
     def compact(self) -> None:
         """An image in the place of many records."""
         sessions = [link.image() for link in self._hub.links.values() if link.kind == "client"]
-        numbers, retiring = self.publishers.numbers(), self.core.land.retiring
+        numbers, retiring = self.publishers.numbers(), self.core.local_tree.retiring
         image = Image(self.journal.last, self.core.image(), numbers, sessions, retiring, self.slow_readers.wishes())
         self._hub.out += self.journal.replace(image, len(self.core.store))
 
@@ -89,7 +89,7 @@ class Durable:
         image, records = self.journal.read(pairs)
         if image is not None:
             self.core.restore(image.core)
-            self.core.land.retiring = image.retiring
+            self.core.local_tree.retiring = image.retiring
             self.slow_readers.restore(image.wishes)
             for name, last in image.publishers.items():
                 self.publishers.resume(name, last)
@@ -106,18 +106,18 @@ class Durable:
     def inherit(self, image: CoreImage) -> None:
         """Begin, as a newcomer to the tree, with what its sponsor has processed."""
         self.core.restore(image)
-        self.core.land.births[self._config.name] = self._hub.incarnation
+        self.core.local_tree.births[self._config.name] = self._hub.incarnation
         self.compact()
 
     def be_born(self) -> None:
         """Nobody was told anything before this is written down."""
-        if self._config.name not in self.core.land.births:
+        if self._config.name not in self.core.local_tree.births:
             self.put(Born(self._config.name, self._hub.incarnation))
 
     @property
     def is_blank(self) -> bool:
         """Whether nothing was ever written down."""
-        return not self.journal.last and not self.core.land.joined
+        return not self.journal.last and not self.core.local_tree.joined
 
     def _repeat(self, record: Record) -> None:
         links = self._hub.links
@@ -147,9 +147,9 @@ class Durable:
             case Welcomed(child, place):
                 self._publish(Notice("j", child, place, self._config.name))
             case Bequeathed(child):
-                self.core.land.expected.remove(child)
+                self.core.local_tree.expected.remove(child)
             case Born(broker, birth):
-                self.core.land.births[broker] = birth
+                self.core.local_tree.births[broker] = birth
             case Retired():
                 self._publish(Notice("l", self._config.name))
             case Released(child):

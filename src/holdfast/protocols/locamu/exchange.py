@@ -18,15 +18,15 @@ from collections import Counter
 from msgspec.structs import replace
 
 from holdfast.model.errors import PeerViolation
-from holdfast.model.land_messages import Surroundings
+from holdfast.model.local_tree_messages import Surroundings
 from holdfast.model.relay_messages import Relay, Standing
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import Hub
-from holdfast.protocols.locamu.births import check_memory
 from holdfast.protocols.locamu.copies import Copy, Entry, Reaches, leads_here
 from holdfast.protocols.locamu.durable import Durable
 from holdfast.protocols.locamu.headers import Decoder, Encoder, HeaderSize, relay_overhead
 from holdfast.protocols.locamu.journal import Born, Finished, Learnt, Took
+from holdfast.protocols.locamu.journal_identity import check_identity
 from holdfast.protocols.locamu.peers import Peer, active
 from holdfast.protocols.locamu.surroundings import terms_of
 from holdfast.protocols.neighbourhoods import Neighbourhood
@@ -75,9 +75,9 @@ class Exchange:
 
     def _survey(self) -> None:
         """Whom we are connected with, by the tree as it is."""
-        self.near, self._surveyed = self.core.near, self.core.land.changes
+        self.near, self._surveyed = self.core.near, self.core.local_tree.changes
         linked = self.near.within(self.reach.links)
-        self.peers = {name: self.peers.get(name) or Peer(name, self.core.land.dials(name)) for name in linked}
+        self.peers = {name: self.peers.get(name) or Peer(name, self.core.local_tree.dials(name)) for name in linked}
         self.active = active(self.near, self.peers)
 
     def _expect(self, peer: Peer) -> None:
@@ -87,7 +87,7 @@ class Exchange:
 
     def dial(self, name: str) -> None:
         """Begin a session with that broker."""
-        self.hub.dial(name, self.now, self.core.land.places.get(name, ""))
+        self.hub.dial(name, self.now, self.core.local_tree.places.get(name, ""))
 
     def _follow_the_land(self) -> None:
         """The tree around us has changed: somebody is near who was not there before, or is there no more."""
@@ -100,7 +100,7 @@ class Exchange:
         for peer in self.peers.values():
             self._strike_off(peer)
             if peer.in_session:
-                peer.encoder = Encoder(self.core.land.terms_with(peer.name)[0], self.name)
+                peer.encoder = Encoder(self.core.local_tree.terms_with(peer.name)[0], self.name)
                 self._describe(peer)
 
     def _part_with(self, peer: Peer) -> None:
@@ -124,7 +124,7 @@ class Exchange:
         if peer is None:
             return
         if fresh:
-            peer.begin(*self.core.land.terms_with(name), self.name)
+            peer.begin(*self.core.local_tree.terms_with(name), self.name)
             if self._surveyed:
                 self._describe(peer)
             self._say(peer)
@@ -171,7 +171,7 @@ class Exchange:
         if self.core.is_known(copy):
             if self._merge(copy):
                 self.progress()
-        elif any(node in self.core.land.gone for node in copy.path):
+        elif any(node in self.core.local_tree.gone for node in copy.path):
             # All that somebody has ever said who has left was processed everywhere before it went: this is a repeat.
             return
         elif not leads_here(copy.path, self.core.near):
@@ -223,7 +223,7 @@ class Exchange:
 
     def _settle_entries(self) -> None:
         durable = self.durable
-        if self.core.land.changes != self._surveyed:
+        if self.core.local_tree.changes != self._surveyed:
             self._follow_the_land()
         fresh, durable.fresh = durable.fresh, []
         changed, durable.changed = durable.changed, []
@@ -317,8 +317,8 @@ class Exchange:
 
     def on_standing(self, name: str, standing: Standing) -> None:
         peer, first = self.peers[name], not self.peers[name].greeted
-        check_memory(self.core, name, standing)
-        if standing.birth and name not in self.core.land.births:
+        check_identity(self.core, name, standing)
+        if standing.birth and name not in self.core.local_tree.births:
             self.durable.put(Born(name, standing.birth))
         advanced = any(number > peer.column.get(node, 0) for node, number in standing.column.items())
         if first:
@@ -407,7 +407,7 @@ class Exchange:
             return
         standing = self._standing(peer, asking)
         if standing != peer.said or asking:
-            births, is_first = self.core.land.births, peer.said is None
+            births, is_first = self.core.local_tree.births, peer.said is None
             peer.said = standing
             if is_first:
                 standing = replace(standing, birth=births[self.name], known=births.get(peer.name, 0))

@@ -7,7 +7,7 @@ largest header. That also bounds how long we look at it.
 """
 
 from holdfast.model.errors import ConfigError, PeerViolation
-from holdfast.model.land_messages import Surroundings
+from holdfast.model.local_tree_messages import Surroundings
 from holdfast.model.relay_messages import HEADER_BYTES_MAX
 from holdfast.protocols.locamu.copies import Reaches
 from holdfast.protocols.locamu.headers import LinkTerms

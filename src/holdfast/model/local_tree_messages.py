@@ -1,4 +1,4 @@
-"""What brokers of LoCaMu say to each other about the tree they stand in: see protocols.locamu.land."""
+"""What brokers of LoCaMu say to each other about the tree they stand in: see protocols.locamu.local_tree."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ class Admission(Struct, frozen=True, array_like=True, tag=63, gc=False):
 
 
 class Admitted(Struct, frozen=True, array_like=True, tag=64, gc=False):
-    """Everybody knows of the newcomer, which goes on from this state: see `protocols.locamu.land`."""
+    """Everybody knows of the newcomer, which goes on from this state: see `protocols.locamu.local_tree`."""
 
     state: Annotated[bytes, Meta(max_length=STATE_BYTES_MAX)]
 

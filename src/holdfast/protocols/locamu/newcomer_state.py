@@ -1,4 +1,4 @@
-"""What a newcomer to the tree goes on from: what its sponsor has processed, as it looks from one edge further.
+"""The state with which a newcomer to the tree begins: its sponsor's state, as seen from one edge further.
 
 Everything that others have numbered for the newcomer has the sponsor on its way. So what the sponsor has processed of
 that, the newcomer has; the rest is kept for it by whoever gave the number, as for anybody who was absent. A copy of
@@ -9,7 +9,7 @@ that the sponsor has processed, and is recognised by that one's numbers.
 from holdfast.protocols.locamu.core import Core, CoreImage
 
 
-def bequest(core: Core, heir: str) -> CoreImage:
+def newcomer_state(core: Core, heir: str) -> CoreImage:
     """The state with which a new leaf below this broker begins."""
     reach, paths = core.reach, core.near.paths(heir)
     kept = {name for name, path in paths.items() if len(path) <= reach.safe}
@@ -21,6 +21,6 @@ def bequest(core: Core, heir: str) -> CoreImage:
         past,
         [(node, past.get((node, heir), 0), []) for node in numbering],
         groups=core.groups.seen_from(numbering, core.name, others),
-        land=core.land.seen_from(heir),
+        local_tree=core.local_tree.seen_from(heir),
         inherited=past,
     )

@@ -1,4 +1,4 @@
-"""Whether a broker is still who it was: one whose journal is gone comes back under the same name with another birth.
+"""The identity of a journal: a broker whose journal is lost returns under the same name with another birth number.
 
 A broker's *birth* is a number that no other start of any broker has, written down before it says anything. Both ends of
 a link tell each other, as the first thing in every session, their own birth and the one by which they know the other.
@@ -17,9 +17,9 @@ from holdfast.model.relay_messages import Standing
 from holdfast.protocols.locamu.core import Core
 
 
-def check_memory(core: Core, peer: str, standing: Standing) -> None:
+def check_identity(core: Core, peer: str, standing: Standing) -> None:
     """Raise `LocalMisuse` if we have lost what we had written down, `PeerViolation` if the peer has."""
-    own, births = core.name, core.land.births
+    own, births = core.name, core.local_tree.births
     has, given = standing.column.get(own, 0), core.past.get((own, peer), 0)
     lost = ""
     if has > given:

@@ -1,11 +1,11 @@
-"""The tree around a LoCaMu broker, as it changes: leaves come and go (beyond the thesis, section 6.2).
+"""The tree around a LoCaMu broker as leaves join and leave (beyond the thesis, section 6.2).
 
 Everybody hears of it by notices, in causal order with everything else. A newcomer says nothing before all brokers have
 processed the notice of it, and whoever leaves is forgotten only when all have processed everything that it ever said.
 So no message is under way whose path some broker cannot place. A leaf changes no distance between others; inner brokers
 stay where they are.
 
-A newcomer goes on from what its sponsor has processed: see `protocols.locamu.bequests`.
+A newcomer goes on from what its sponsor has processed: see `protocols.locamu.newcomer_state`.
 """
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from holdfast.protocols.locamu.headers import LinkTerms
 from holdfast.protocols.neighbourhoods import Edge, Neighbourhood
 
 
-class LandImage(Struct):
+class LocalTreeImage(Struct):
     """All of it, for the disk, and for a newcomer."""
 
     edges: list[Edge] = []
@@ -29,7 +29,7 @@ class LandImage(Struct):
     births: dict[str, int] = {}
 
 
-class Land:
+class LocalTree:
     """What one broker knows of the tree."""
 
     def __init__(self, near: Neighbourhood, reach: Reaches) -> None:
@@ -46,7 +46,7 @@ class Land:
         self.expected: list[str] = []
         """Those below us that have not been told yet with what they begin: what we process until then is in that."""
         self.births: dict[str, int] = {}
-        """Ours, and those by which we know the brokers that we are connected with: see `protocols.locamu.births`."""
+        """Our birth and those of the brokers that we are connected with: see `protocols.locamu.journal_identity`."""
         self.joined = False
         """Whether we came to a tree that was there."""
         self.leaving = False
@@ -125,7 +125,7 @@ class Land:
         """
         return name in self.gone or name in self.births or (name in self.near and not self.sponsors(name))
 
-    def seen_from(self, heir: str) -> LandImage:
+    def seen_from(self, heir: str) -> LocalTreeImage:
         """The same for a leaf below us."""
         near, paths = self.near, self.near.paths(heir)
         edges = [edge for edge in near.edges if all(len(paths[name]) <= self._reach.safe for name in edge)]
@@ -134,10 +134,10 @@ class Land:
         if self.joined:
             newcomers.append(near.name)
         births = {name: self.births[name] for name in near.within(self._reach.links, heir) if name in self.births}
-        return LandImage(edges, 1, newcomers, list(self.gone), places, joined=True, births=births)
+        return LocalTreeImage(edges, 1, newcomers, list(self.gone), places, joined=True, births=births)
 
-    def image(self) -> LandImage:
-        return LandImage(
+    def image(self) -> LocalTreeImage:
+        return LocalTreeImage(
             list(self.near.edges),
             self.changes,
             self.newcomers,
@@ -149,7 +149,7 @@ class Land:
             self.births,
         )
 
-    def restore(self, image: LandImage) -> None:
+    def restore(self, image: LocalTreeImage) -> None:
         """Go on from an image; where the tree has not changed, what we were told counts."""
         self.places = {**image.places, **self.places}
         if image.changes:
