@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.model.reliable import Retention
-from holdfast.protocols.narada import manual
+from holdfast.protocols.narada import manual_subscriber
 from holdfast.protocols.narada.events import Gossip, Rectify, Resent, SubscriberAck, Tidings, number_of
 from holdfast.simulation.reliable.harm import HarmedStore
 from holdfast.simulation.reliable.manual_hosts import Habits, ManualHost
@@ -129,7 +129,7 @@ def test_a_message_that_is_damaged_while_it_is_out_is_a_gap_for_the_next_reader(
 def test_messages_of_more_publishers_than_an_account_holds_are_confirmed_when_all_before_them_are(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(manual, "LIVES_MAX", 0)
+    monkeypatch.setattr(manual_subscriber, "LIVES_MAX", 0)
     world, bob = ten_messages()
     answer(bob, 3)
     answer(bob, 2)

@@ -8,7 +8,7 @@ from holdfast.simulation.reliable import ReliableWorld
 from holdfast.simulation.reliable.harm import HarmedStore
 from holdfast.simulation.reliable.repository_hosts import RepositoryHost
 from holdfast.storage.stores import MemoryStore
-from tests.support.reliable import Ear, keeping, numbers, publish, stored, subscriber, world_of
+from tests.support.reliable import Ear, numbers, publish, stored, stream_state, subscriber, world_of
 
 
 def harmed_world(harmed: Sequence[int], named: bool = True) -> tuple[ReliableWorld, RepositoryHost]:
@@ -28,13 +28,13 @@ def test_a_reader_waits_in_front_of_damage_until_a_sibling_is_there_to_mend_it()
     world.subscriber("bob", subscriber("bob"))
     world.run(6.0)
     assert world.payloads("bob") == numbers(1, 2)
-    assert first.machine.streams["orders"].mending.messages == 2
+    assert first.machine.streams["orders"].damage.messages == 2
     assert "2 damaged messages of orders to be mended by a sibling" in first.machine.waiting_for()
     world.recover("r2")()
     world.run_until_drained(40.0)
     assert world.payloads("bob") == numbers(1, 10)
     assert stored(world, "r1") == numbers(1, 10)
-    assert first.machine.streams["orders"].mending.mended == 2
+    assert first.machine.streams["orders"].damage.mended == 2
     assert [report.event for _, report in first.reports if report.event in ("damaged", "mended")] == [
         "damaged",
         "mended",
@@ -60,7 +60,7 @@ def test_who_has_lost_what_it_told_begins_another_era_when_a_sibling_says_so():
     world.run(2.0)
     first = world.repositories["r1"]
     backup = dict(first.store.items()), first.store.read("orders", 1, 99, 1 << 60)
-    era = keeping(world, "r1").era
+    era = stream_state(world, "r1").era
     publish(world, alice, 6, 10, 2.5)
     world.run(4.0)
     world.crash("r1")()
@@ -72,7 +72,7 @@ def test_who_has_lost_what_it_told_begins_another_era_when_a_sibling_says_so():
     first.store.commit(first.config.level)
     world.recover("r1")()
     world.run_until_drained(30.0)
-    assert keeping(world, "r1").era > era
+    assert stream_state(world, "r1").era > era
     assert stored(world, "r1") == numbers(1, 10)
     publish(world, alice, 11, 12, world.kernel.now + 0.5)
     world.subscriber("bob", subscriber("bob"))

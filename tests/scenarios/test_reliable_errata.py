@@ -18,7 +18,7 @@ from holdfast.protocols.narada.events import (
 )
 from holdfast.protocols.narada.participant import Say
 from holdfast.protocols.narada.topics import inbox_topic
-from tests.support.reliable import STEERING, Ear, keeping, numbers, publish, stored, subscriber, world_of
+from tests.support.reliable import STEERING, Ear, numbers, publish, stored, stream_state, subscriber, world_of
 
 
 def test_1_what_was_stored_and_not_acknowledged_before_a_crash_is_stored_once():
@@ -79,7 +79,7 @@ def test_2_places_of_a_publisher_that_never_returns_can_be_given_up_and_are_a_ga
     assert count == 1
     assert world.payloads("bob") == [b"1", b"3"]
     assert world.history.gaps["bob"] == [("alice", 1, 2, 2)]
-    assert [keeping(world, name).status_of_places() for name in ("r1", "r2")] == [[], []]
+    assert [stream_state(world, name).status_of_places() for name in ("r1", "r2")] == [[], []]
 
 
 def test_2_what_was_given_up_and_turns_up_at_another_repository_comes_late():
@@ -245,7 +245,7 @@ def test_numbers_that_were_told_and_lost_by_the_disk_are_not_given_again():
     world.run_until_drained(30.0)
     assert world.payloads("bob") == numbers(1, 10)
     assert sorted(stored(world, steering)) == sorted(numbers(1, 10))
-    assert keeping(world, steering).end > 100
+    assert stream_state(world, steering).end > 100
 
 
 def test_a_question_for_what_was_never_stored_leaves_room_for_others():

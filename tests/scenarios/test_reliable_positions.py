@@ -8,7 +8,7 @@ from holdfast.protocols.narada.events import Recovery, Rectify, Resent, Retransm
 from holdfast.protocols.narada.participant import Say
 from holdfast.protocols.narada.topics import inbox_topic
 from holdfast.simulation.reliable import ReliableWorld
-from tests.support.reliable import STEERING, Ear, keeping, numbers, publish, stored, subscriber, world_of
+from tests.support.reliable import STEERING, Ear, numbers, publish, stored, stream_state, subscriber, world_of
 
 
 def _ten_are_stored(repositories: int = 1):
@@ -163,7 +163,7 @@ def test_a_subscription_may_begin_in_the_midst_of_a_batch_that_its_repository_la
     publish(world, alice, 1, 10, 1.0, gap_s=0.0)
     publish(world, alice, 11, 11, 1.25)
     world.run(1.3)
-    assert keeping(world, "r1").status_of_places() == [("alice", 1, number) for number in range(1, 11)]
+    assert stream_state(world, "r1").status_of_places() == [("alice", 1, number) for number in range(1, 11)]
     world.subscriber("bob", subscriber("bob", start="seq", value=4))
     world.run_until_drained(20.0)
     assert world.payloads("bob") == numbers(4, 11)
@@ -319,7 +319,7 @@ def test_a_message_without_an_order_stays_in_the_buffer_only_as_long_as_there_is
     alice = world.publisher("alice", PublisherConfig("alice", "orders", steering=STEERING))
     publish(world, alice, 1, 50, 1.5)
     world.run(2.5)
-    pieces = keeping(world, "r1").pieces
+    pieces = stream_state(world, "r1").pieces
     assert pieces.bytes <= 300
     assert pieces.dropped > 0
 

@@ -11,10 +11,10 @@ from holdfast.simulation.reliable.hosts import PublisherHost
 from tests.support.reliable import (
     Ear,
     a_subscription_that_began_while_another_was_away,
-    keeping,
     numbers,
     publish,
     stored,
+    stream_state,
     subscriber,
     world_of,
 )
@@ -100,7 +100,7 @@ def test_a_sibling_that_was_away_or_is_new_does_not_wait_for_what_is_gone():
     assert stored(world, "r2") == [*numbers(1, 10), *numbers(21, 32)]
     assert stored(world, "r3") == numbers(21, 32)
     for name in ("r2", "r3"):
-        assert keeping(world, name).status_of_places() == []
+        assert stream_state(world, name).status_of_places() == []
     world.crash("r1", "r2")()
     world.subscriber("bob", subscriber("bob"))
     world.run(45.0)
@@ -138,10 +138,10 @@ def test_a_gap_is_told_by_the_numbers_of_what_lay_there_if_a_sibling_has_forgott
     world.run(20.0)
     assert world.payloads("bob") == numbers(4, 6)
     assert world.history.gaps["bob"] == [("alice", 1, 1, 3), ("alice", 1, 7, 10)]
-    assert expired(keeping(world, "r1")) == (("alice", catenation(1, 3)),)
+    assert expired(stream_state(world, "r1")) == (("alice", catenation(1, 3)),)
     # What was passed over expires as well, and is told of with the rest from then on.
     forget(world, "r1", 11, keep_unread=False)
-    assert expired(keeping(world, "r1")) == (("alice", catenation(1, 10)),)
+    assert expired(stream_state(world, "r1")) == (("alice", catenation(1, 10)),)
 
 
 @pytest.mark.parametrize(("start", "first"), [({}, 1), ({"start": "seq", "value": 3}, 3)])
@@ -268,7 +268,9 @@ def test_what_one_sibling_has_forgotten_is_waited_for_until_the_others_have_said
     world.run(20.0)
     heard = silent_until_s < 20.0
     assert stored(world, "r3") == (numbers(1, 3) if heard else [b"1", b"3"])
-    assert keeping(world, "r3").status_of_places() == []  # It does not wait for somebody that is not there, either.
+    assert (
+        stream_state(world, "r3").status_of_places() == []
+    )  # It does not wait for somebody that is not there, either.
 
 
 def test_a_sibling_that_lost_every_word_of_it_is_told_when_it_asks():

@@ -22,7 +22,7 @@ from holdfast.protocols.narada.events import (
     Sync,
     catenation,
 )
-from tests.support.reliable import STEERING, Ear, keeping, numbers, publish, stored, subscriber, world_of
+from tests.support.reliable import STEERING, Ear, numbers, publish, stored, stream_state, subscriber, world_of
 
 
 def test_a_message_waits_for_its_order_and_is_stored_when_that_comes():
@@ -33,7 +33,7 @@ def test_a_message_waits_for_its_order_and_is_stored_when_that_comes():
     publish(world, alice, 1, 1, 1.0)
     world.run(1.9)
     assert stored(world, "r1") == []
-    assert len(keeping(world, "r1").pieces) == 1
+    assert len(stream_state(world, "r1").pieces) == 1
     world.run_until_drained(20.0)
     assert stored(world, "r1") == [b"1"]
 
@@ -75,7 +75,7 @@ def test_a_place_is_set_aside_for_what_is_missing_and_filled_when_it_comes():
     publish(world, alice, 1, 3, 1.0)
     world.run(1.03)
     assert stored(world, "r1") == [b"2", b"3"][: len(stored(world, "r1"))]
-    assert keeping(world, "r1").status_of_places() == [("alice", 1, 1)]
+    assert stream_state(world, "r1").status_of_places() == [("alice", 1, 1)]
     world.run_until_drained(20.0)
     assert stored(world, "r1") == numbers(1, 3)
     assert world.payloads("bob") == numbers(1, 3)
@@ -191,11 +191,11 @@ def test_a_recovering_repository_serves_when_it_has_what_it_missed():
     ear.lose = lambda _, whom, event: isinstance(event, Resent) and whom == "r2" and world.kernel.now < 4.0
     world.at(3.0, world.recover("r2"))
     world.run(3.9)
-    assert keeping(world, "r2").state == "filling"
+    assert stream_state(world, "r2").phase == "filling"
     assert stored(world, "r2") == numbers(1, 10)
     world.run_until_drained(20.0)
     assert stored(world, "r2") == numbers(1, 40)
-    assert keeping(world, "r2").serving
+    assert stream_state(world, "r2").serving
 
 
 @pytest.mark.parametrize("stored_before", [100, 2000])
@@ -222,7 +222,7 @@ def test_a_repository_that_is_added_gets_everything_before_it_serves():
     world.at(1.15, lambda: world.repository("late"))
     world.run_until_drained(20.0)
     assert stored(world, "late") == numbers(1, 30)
-    assert keeping(world, "late").serving
+    assert stream_state(world, "late").serving
 
 
 def test_a_repository_that_leaves_sends_its_clients_away_and_goes_when_another_one_has_everything():
@@ -238,7 +238,7 @@ def test_a_repository_that_leaves_sends_its_clients_away_and_goes_when_another_o
     world.run_until_drained(20.0)
     assert ear.count(Migrate, leaver, "bob") == 1
     assert ear.count(Leave, leaver, stayer) >= 1
-    assert keeping(world, leaver).state == "left"
+    assert stream_state(world, leaver).phase == "left"
     assert world.repositories[stayer].machine.streams["orders"].bundle.members == {}
     assert bob.machine.status()["steering"] == stayer
     assert world.payloads("bob") == numbers(1, 40)
@@ -288,7 +288,7 @@ def test_a_registration_by_somebody_else_or_without_trust_changes_nothing():
     machine = world.repositories["r1"].machine
     machine.register(Registration("orders", "owner", 1, publishers=("alice",)))
     machine.register(Registration("orders", "thief", 2, publishers=("mallory",)))
-    assert keeping(world, "r1").registration == Registration("orders", "owner", 1, publishers=("alice",))
+    assert stream_state(world, "r1").registration == Registration("orders", "owner", 1, publishers=("alice",))
 
 
 def test_what_a_killed_repository_had_not_synced_is_synced_before_it_is_acknowledged():

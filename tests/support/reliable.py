@@ -7,7 +7,7 @@ from holdfast.model.batches import Batch
 from holdfast.model.reliable import Level
 from holdfast.protocols.narada import Repository, RepositoryConfig, SteeringConfig, SubscriberConfig
 from holdfast.protocols.narada.events import ControlEvent, decode
-from holdfast.protocols.narada.keeping import Keeping
+from holdfast.protocols.narada.stream_state import StreamState
 from holdfast.protocols.narada.topics import ROOT
 from holdfast.simulation.reliable import ReliableWorld
 from holdfast.simulation.reliable.hosts import PublisherHost
@@ -55,8 +55,8 @@ def numbers(first: int, last: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, last + 1)]
 
 
-def keeping(world: ReliableWorld, name: str) -> Keeping:
-    return world.repositories[name].machine.streams[world.stream].keeping
+def stream_state(world: ReliableWorld, name: str) -> StreamState:
+    return world.repositories[name].machine.streams[world.stream].stream_state
 
 
 def subscriber(name: str, **settings: object) -> SubscriberConfig:

@@ -9,9 +9,9 @@ from typing import Any, Self, TypeVar, cast
 from holdfast.model.batches import make_batch
 from holdfast.model.reliable import Level
 from holdfast.protocols.narada import Repository, RepositoryConfig
-from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Put
 from holdfast.protocols.narada.retention import last_of_each
+from holdfast.protocols.narada.stream_state import StreamState
 from holdfast.runtime.health import Health
 from holdfast.services.lanes import LaneReading
 from holdfast.services.repository import RepositoryService, RepositorySettings
@@ -30,11 +30,11 @@ class Shelf:
         self.settings = RepositorySettings(name=name, streams=(STREAM,))
         self.machine = Repository(config or RepositoryConfig(name), (STREAM,), 1)
         self.store: Store = MemoryStore()
-        self.keeping.state = "serving"
+        self.stream_state.phase = "serving"
 
     @property
-    def keeping(self) -> Keeping:
-        return self.machine.streams[STREAM].keeping
+    def stream_state(self) -> StreamState:
+        return self.machine.streams[STREAM].stream_state
 
     async def in_store(self, work: Callable[[Store], T]) -> T:
         return work(self.store)
@@ -51,9 +51,9 @@ class Shelf:
         time_s: float = 1.0,
     ) -> None:
         """Store messages first.. of that life, as if they had come from their publisher."""
-        chain = self.keeping.chain(publisher, life)
+        chain = self.stream_state.chain(publisher, life)
         assert chain is not None
-        assert self.keeping.take(chain, first, make_batch(publisher, first, topic, 1, payloads), time_s)
+        assert self.stream_state.take(chain, first, make_batch(publisher, first, topic, 1, payloads), time_s)
         self.commit()
 
     def forget(self, before: int) -> None:
@@ -64,18 +64,18 @@ class Shelf:
         self.commit()
 
     def commit(self) -> None:
-        entries, effects = self.keeping.changes(Level.FSYNCED)
+        entries, effects = self.stream_state.changes(Level.FSYNCED)
         self.store.append(STREAM, entries)
         for effect in effects:
             assert isinstance(effect, Put)
             self.store.put(effect.key, effect.value)
         self.store.commit(Level.FSYNCED)
-        self.keeping.committed()
+        self.stream_state.committed()
 
     def restart(self) -> None:
         """Know only what was stored."""
         self.machine = Repository(self.machine.config, (STREAM,), 2, dict(self.store.items()))
-        self.keeping.state = "serving"
+        self.stream_state.phase = "serving"
 
     # ------------------------------------------------------------------------------------------------------- answering
 

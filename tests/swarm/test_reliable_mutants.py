@@ -8,31 +8,31 @@ from holdfast.model.reliable import Entry
 from holdfast.protocols.narada import (
     backlog,
     chains,
+    damaged_messages,
     dissemination,
-    ends,
+    ended_subscriptions,
     fingerprints,
     gossip,
     handouts,
     intake,
-    keeping,
-    manual,
-    mending,
-    pieces,
+    manual_subscriber,
+    message_buffer,
+    position_reports,
     publisher,
     repository,
     retention,
-    tidings,
+    stream_state,
     topics,
 )
-from holdfast.protocols.narada import released as memory
+from holdfast.protocols.narada import released_messages as memory
 from holdfast.protocols.narada import subscriber as subscribers
 from holdfast.protocols.narada.chains import Chain
 from holdfast.protocols.narada.config import SubscriberConfig
+from holdfast.protocols.narada.consumed_position import NOTHING
+from holdfast.protocols.narada.empty_rows import pass_empty_row
 from holdfast.protocols.narada.events import DAMAGED, FORGOTTEN, Row
-from holdfast.protocols.narada.had import NOTHING
-from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Release
-from holdfast.protocols.narada.voids import pass_void
+from holdfast.protocols.narada.stream_state import StreamState
 from holdfast.protocols.trackers import RangeTracker
 from holdfast.simulation.reliable import hosts, repository_hosts
 from holdfast.simulation.reliable.author import ReliableClass
@@ -51,12 +51,12 @@ Patch = pytest.MonkeyPatch
 
 
 def _any_message_will_do(patch: Patch) -> None:
-    for module in (fingerprints, pieces, publisher, keeping):
+    for module in (fingerprints, message_buffer, publisher, stream_state):
         patch.setattr(module, "fingerprint", lambda _: 0)
 
 
 def _acknowledged_before_it_is_stored(patch: Patch) -> None:
-    take = Keeping.take
+    take = StreamState.take
     patch.setattr(repository_hosts, "COMMIT_S", 0.2)
 
     def hasty(self, chain, number, batch, now, crc=None):
@@ -66,7 +66,7 @@ def _acknowledged_before_it_is_stored(patch: Patch) -> None:
             chain.ack_due = True
         return done
 
-    patch.setattr(Keeping, "take", hasty)
+    patch.setattr(StreamState, "take", hasty)
 
 
 def _announced_before_it_is_stored(patch: Patch) -> None:
@@ -76,7 +76,9 @@ def _announced_before_it_is_stored(patch: Patch) -> None:
     def hasty(self, now):
         effects = commit(self, now)
         for managed in self.streams.values() if effects else ():
-            effects += managed.dissemination.announce([keeping.notice(entry) for entry in managed.keeping.committing])
+            effects += managed.dissemination.announce(
+                [stream_state.notice(entry) for entry in managed.stream_state.committing]
+            )
         return effects
 
     patch.setattr(repository.Repository, "_commit", hasty)
@@ -93,7 +95,7 @@ def _no_places(patch: Patch) -> None:
             self._dirty_chains[chain.publisher, chain.life] = None
         return True
 
-    patch.setattr(Keeping, "take", careless)
+    patch.setattr(StreamState, "take", careless)
 
 
 def _a_repository_that_forgets_what_it_has(patch: Patch) -> None:
@@ -114,7 +116,7 @@ def _a_subscriber_that_forgets_at_a_failover(patch: Patch) -> None:
     recover = subscribers.Subscriber._recover
 
     def forgetful(self, now):
-        self.released = memory.Released()
+        self.released = memory.ReleasedMessages()
         return recover(self, now)
 
     patch.setattr(subscribers.Subscriber, "_recover", forgetful)
@@ -144,18 +146,18 @@ def _released_before_it_is_stable(patch: Patch) -> None:
 def _acknowledgements_taken_as_they_are(patch: Patch) -> None:
     def untranslated(self, one, repository, ranges, table):
         for first, last in ranges:
-            self._acknowledge(one, first, min(last, self.keeping.end))
+            self._acknowledge(one, first, min(last, self.stream_state.end))
 
     patch.setattr(dissemination.Dissemination, "_translate", untranslated)
 
 
 def _nothing_is_fetched_from_others(patch: Patch) -> None:
-    patch.setattr(gossip.Bundle, "_missing", lambda *_: [])
+    patch.setattr(gossip.BundleGossip, "_missing", lambda *_: [])
 
 
 def _nothing_is_asked_for(patch: Patch) -> None:
     patch.setattr(intake.Intake, "naks", lambda _: [])
-    patch.setattr(gossip.Bundle, "_missing", lambda *_: [])
+    patch.setattr(gossip.BundleGossip, "_missing", lambda *_: [])
 
 
 def _every_life_is_the_same(patch: Patch) -> None:
@@ -163,37 +165,37 @@ def _every_life_is_the_same(patch: Patch) -> None:
 
 
 def _numbers_are_given_again(patch: Patch) -> None:
-    restore = Keeping._restore_head
+    restore = StreamState._restore_head
 
     def careless(self, head, level, now_era):
         head.reserved = 0
         restore(self, head, level, now_era)
 
-    patch.setattr(Keeping, "_restore_head", careless)
+    patch.setattr(StreamState, "_restore_head", careless)
 
 
 def _leaves_at_once(patch: Patch) -> None:
-    patch.setattr(gossip.Bundle, "may_leave", lambda *_: True)
+    patch.setattr(gossip.BundleGossip, "may_leave", lambda *_: True)
 
 
 def _what_comes_is_not_held_back(patch: Patch) -> None:
     def at_once(self, now):
-        self.keeping.state = "serving"
+        self.stream_state.phase = "serving"
         return True
 
-    patch.setattr(gossip.Bundle, "learn", at_once)
-    patch.setattr(Keeping, "_expect", lambda *_: True)
+    patch.setattr(gossip.BundleGossip, "learn", at_once)
+    patch.setattr(StreamState, "_expect", lambda *_: True)
 
 
 def _gaps_are_skipped_by_themselves(patch: Patch) -> None:
-    set_aside = Keeping.set_aside
+    set_aside = StreamState.set_aside
 
     def careless(self, chain, number_last):
         first = chain.top + 1
         set_aside(self, chain, number_last)
         self.give_up(chain, first, number_last)
 
-    patch.setattr(Keeping, "set_aside", careless)
+    patch.setattr(StreamState, "set_aside", careless)
 
 
 def _memory_after_the_fact(patch: Patch) -> None:
@@ -221,29 +223,29 @@ def _a_new_disk_goes_on_in_the_old_era(patch: Patch) -> None:
 
 
 def _ends_of_subscriptions_are_said_once(patch: Patch) -> None:
-    add = ends.Ends.add
+    add = ended_subscriptions.EndedSubscriptions.add
 
     def quiet(self, *end):
         news = add(self, *end)
         self.digest = 0
         return news
 
-    patch.setattr(ends.Ends, "add", quiet)
+    patch.setattr(ended_subscriptions.EndedSubscriptions, "add", quiet)
 
 
 def _damage_is_shrugged_off(patch: Patch) -> None:
-    patch.setattr(mending.Mending, "found", lambda *_: [])
+    patch.setattr(damaged_messages.DamagedMessages, "found", lambda *_: [])
 
 
 def _what_is_lost_is_kept_quiet(patch: Patch) -> None:
     def quiet(stream, row, backlog, known):
-        return [] if row.kind == DAMAGED else pass_void(stream, row, backlog, known)
+        return [] if row.kind == DAMAGED else pass_empty_row(stream, row, backlog, known)
 
-    patch.setattr(subscribers, "pass_void", quiet)
+    patch.setattr(subscribers, "pass_empty_row", quiet)
 
 
 def _what_is_damaged_counts_as_lost_and_so_does_what_lies_behind_it(patch: Patch) -> None:
-    lost_rows = mending.Mending.lost_rows
+    lost_rows = damaged_messages.DamagedMessages.lost_rows
 
     def more(self, first, last, entries):
         return [
@@ -251,11 +253,11 @@ def _what_is_damaged_counts_as_lost_and_so_does_what_lies_behind_it(patch: Patch
             for row in lost_rows(self, first, last, entries)
         ]
 
-    patch.setattr(mending.Mending, "lost_rows", more)
+    patch.setattr(damaged_messages.DamagedMessages, "lost_rows", more)
 
 
 def _gaps_are_kept_quiet(patch: Patch) -> None:
-    patch.setattr(memory.Released, "pass_over", lambda *_: [])
+    patch.setattr(memory.ReleasedMessages, "pass_over", lambda *_: [])
 
 
 def _who_begins_live_skips_a_little(patch: Patch) -> None:
@@ -268,14 +270,14 @@ def _who_begins_live_skips_a_little(patch: Patch) -> None:
 
 
 def _retention_asks_nobody(patch: Patch) -> None:
-    patch.setattr(retention.Retaining, "limit", lambda self, _: self.keeping.next)
+    patch.setattr(retention.StreamRetention, "limit", lambda self, _: self.stream_state.next)
 
 
 def _what_is_forgotten_is_kept_quiet(patch: Patch) -> None:
     def quiet(stream, row, backlog, known):
-        return [] if row.kind == FORGOTTEN else pass_void(stream, row, backlog, known)
+        return [] if row.kind == FORGOTTEN else pass_empty_row(stream, row, backlog, known)
 
-    patch.setattr(subscribers, "pass_void", quiet)
+    patch.setattr(subscribers, "pass_empty_row", quiet)
 
 
 def _everything_is_old(patch: Patch) -> None:
@@ -297,11 +299,11 @@ _go_on = subscribers.Subscriber._go_on
 
 
 def _nobody_tells_how_far_subscribers_are(patch: Patch) -> None:
-    patch.setattr(tidings.Telling, "tell", lambda *_, **__: [])
+    patch.setattr(position_reports.PositionReports, "tell", lambda *_, **__: [])
 
 
 def _accounts_tell_nothing_of_what_is_above(patch: Patch) -> None:
-    patch.setattr(manual.ManualSubscriber, "_above", lambda _: ((), (), False))
+    patch.setattr(manual_subscriber.ManualSubscriber, "_above", lambda _: ((), (), False))
 
 
 def _what_is_out_counts_as_acknowledged(patch: Patch) -> None:
@@ -366,7 +368,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
 
 def test_earlier_lives_that_are_not_waited_for_are_caught(monkeypatch: pytest.MonkeyPatch):
     assert stored(an_earlier_life_that_was_missed(), "r2") == numbers(1, 6)
-    monkeypatch.setattr(Keeping, "_expect", lambda *_: True)
+    monkeypatch.setattr(StreamState, "_expect", lambda *_: True)
     assert stored(an_earlier_life_that_was_missed(), "r2") != numbers(1, 6)
 
 
@@ -386,14 +388,14 @@ def test_a_repository_that_does_not_say_again_what_it_has_lost_is_caught(monkeyp
 def test_a_harmed_store_that_goes_on_in_its_old_era_is_caught(monkeypatch: pytest.MonkeyPatch):
     # One schedule in a hundred and fifty leads to a reader that is misled by numbers which were given twice.
     assert run_reliable(135, "damage").ok
-    monkeypatch.setattr(Keeping, "begin_anew", lambda _: None)
+    monkeypatch.setattr(StreamState, "begin_anew", lambda _: None)
     assert set(run_reliable(135, "damage").what().split(",")) == {"disorder", "unreleased", "ahead"}
 
 
 def test_a_repository_that_does_not_note_what_readers_have_had_is_caught(monkeypatch: pytest.MonkeyPatch):
     # Whoever hears the reader itself knows it all the same: one schedule in twenty needs what another one noted.
     assert run_reliable(36, "away").ok
-    monkeypatch.setattr(dissemination, "account", lambda *_: NOTHING)
+    monkeypatch.setattr(dissemination, "position_for_siblings", lambda *_: NOTHING)
     assert run_reliable(36, "away").what() == "again"
 
 
@@ -403,9 +405,9 @@ def test_a_reader_that_is_not_told_what_others_know_it_to_have_had_is_caught(mon
     rectify = dissemination.Dissemination._rectify
 
     def unmindful(self, one, position, cut=()):
-        known, one.had = one.had, NOTHING
+        known, one.consumed = one.consumed, NOTHING
         effects = rectify(self, one, position, cut)
-        one.had = known
+        one.consumed = known
         return effects
 
     monkeypatch.setattr(dissemination.Dissemination, "_rectify", unmindful)
@@ -415,7 +417,7 @@ def test_a_reader_that_is_not_told_what_others_know_it_to_have_had_is_caught(mon
 def test_a_repository_that_is_not_told_of_subscriptions_is_caught(monkeypatch: pytest.MonkeyPatch):
     assert a_subscription_that_began_while_another_was_away().forgettable("orders") == 1
     _nobody_tells_how_far_subscribers_are(monkeypatch)
-    monkeypatch.setattr(retention.Retaining, "_siblings_limit", lambda self: self.keeping.next)
+    monkeypatch.setattr(retention.StreamRetention, "_siblings_limit", lambda self: self.stream_state.next)
     assert a_subscription_that_began_while_another_was_away().forgettable("orders") == 11
 
 

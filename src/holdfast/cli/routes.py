@@ -32,7 +32,7 @@ def route(
       holdfast route examples/clusters/delta.toml --topic orders --at b1 --failed b2,b3 --json
     """
     names = tuple(one.strip() for one in failed.split(",") if one.strip())
-    found = Routes(load_cluster(file), names).of(topic, parse_attributes(attributes or []), at)
+    found = Routes(load_cluster(file), names).for_topic(topic, parse_attributes(attributes or []), at)
     if as_json:
         nodes = {name: {"recipients": list(one.recipients), "next": list(one.next)} for name, one in found.items()}
         print_json({"nodes": nodes})

@@ -11,7 +11,7 @@ async for message in orders:
         await message.ack()          # returns when a repository has stored that
 ```
 
-The machine is `protocols/narada/manual.py`; here it gets a session, and acknowledgements get futures.
+The machine is `protocols/narada/manual_subscriber.py`; here it gets a session, and acknowledgements get futures.
 """
 
 import asyncio

@@ -77,7 +77,7 @@ class Routes:
         hops = {reach.hop(one) for one in recipients if one != name and (not back or places.towards(one) != back)}
         return tuple(sorted(hops - {""}))
 
-    def of(self, topic: str, attributes: Mapping[str, Value], at: str = "") -> dict[str, NodeRoute]:
+    def for_topic(self, topic: str, attributes: Mapping[str, Value], at: str = "") -> dict[str, NodeRoute]:
         """What each node computes; with `at`, the way of a message that is published there."""
         check_topic(topic)
         found = {name: () if name in self.failed else self.recipients(name, topic, attributes) for name in self.names}

@@ -67,7 +67,7 @@ def _beside(printed: Printed, rows: Sequence[Row]) -> Iterable[tuple[Cell, ...]]
 
 
 def _delivery_lines(rows: Sequence[Row]) -> Iterable[tuple[Cell, ...]]:
-    for row in _of(rows, "delivery"):
+    for row in _rows_with(rows, "delivery"):
         for size in row.trial.sizes:
             plain, kept = row.figures[f"best-effort {size}"], row.figures[f"reliable {size}"]
             overhead = round(kept.p50_us - plain.p50_us, 1)
@@ -76,7 +76,7 @@ def _delivery_lines(rows: Sequence[Row]) -> Iterable[tuple[Cell, ...]]:
 
 
 def _amortised_lines(rows: Sequence[Row]) -> Iterable[tuple[Cell, ...]]:
-    for row in _of(rows, "storage"):
+    for row in _rows_with(rows, "storage"):
         figures = (row.figures["storing amortised"].p50_us, row.figures["finding amortised"].p50_us)
         yield (row.trial.store, row.trial.level.value, *figures)
 
@@ -116,7 +116,7 @@ def _by_mode(rows: Sequence[Row], topology: str) -> dict[str, dict[int, Summary]
     """Summaries by size, for best effort and for both levels of reliable delivery."""
     found: dict[str, dict[int, Summary]] = {}
     for level in LEVELS:
-        for row in _of(rows, "delivery", topology, level):
+        for row in _rows_with(rows, "delivery", topology, level):
             for size in row.trial.sizes:
                 found.setdefault("best effort", {}).setdefault(size, row.figures[f"best-effort {size}"])
                 found.setdefault(f"reliable, {level}", {})[size] = row.figures[f"reliable {size}"]
@@ -189,7 +189,7 @@ def _time_text(micros: float) -> str:
     return f"{micros / 1000:.3g} ms" if micros < 1_000_000 else f"{micros / 1000:,.0f} ms"
 
 
-def _of(rows: Sequence[Row], kind: str, topology: str = "", level: Level | None = None) -> list[Row]:
+def _rows_with(rows: Sequence[Row], kind: str, topology: str = "", level: Level | None = None) -> list[Row]:
     return [
         row
         for row in rows

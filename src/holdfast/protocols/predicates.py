@@ -124,7 +124,7 @@ def claims_of(terms: Iterable[Condition]) -> dict[str, Claim]:
         if isinstance(term, (Not, AnyOf, AllOf)):
             continue
         claim, known = _claim(term), claims.get(term.name)
-        claims[term.name] = claim if known is None else _both(known, claim)
+        claims[term.name] = claim if known is None else _narrower(known, claim)
     return claims
 
 
@@ -153,7 +153,7 @@ def _behind_prefix(start: str) -> str | None:
     return kept[:-1] + chr(ord(kept[-1]) + 1) if kept else None
 
 
-def _both(one: Claim, other: Claim) -> Claim:
+def _narrower(one: Claim, other: Claim) -> Claim:
     """What two terms say together, or the more telling of both where that is no claim of its own."""
     if one.values is not None and other.values is not None:
         return min(one, other, key=lambda claim: len(claim.values or ()))

@@ -53,7 +53,7 @@ class Housekeeping:
         unread = retention.keep_unread
         limit = self._machine.forgettable(stream, unread)
         # By the clock that messages are stamped with.
-        now_ns = self._machine.streams[stream].keeping.time_ns(monotonic())
+        now_ns = self._machine.streams[stream].stream_state.time_ns(monotonic())
         found: Expired | None = await self._in_thread(lambda: expired(self._store, stream, retention, limit, now_ns))
         if found is None:
             return False

@@ -11,7 +11,7 @@ from time import time
 
 from holdfast.model.errors import HoldfastError
 from holdfast.model.reliable import Entry
-from holdfast.protocols.narada.mending import Harm
+from holdfast.protocols.narada.damaged_messages import Harm
 from holdfast.runtime.logs import Log
 from holdfast.storage.stores import Damage, Store, StoreAway, open_store
 

@@ -14,8 +14,8 @@ from holdfast.model.lanes import Block, Holdings, Lane, Located
 from holdfast.model.reliable import Entry
 from holdfast.model.topics import check_pattern, matches
 from holdfast.protocols.narada.events import LIFE_MAX, NUMBER_MAX, catenation, number_of
-from holdfast.protocols.narada.keeping import Keeping
-from holdfast.protocols.narada.lives import Settled
+from holdfast.protocols.narada.publisher_lives import Settled
+from holdfast.protocols.narada.stream_state import StreamState
 from holdfast.services.repository import RepositoryService
 from holdfast.storage.stores import Store
 from holdfast.storage.stores.spans import Span, joined, without
@@ -41,27 +41,27 @@ class LaneReading:
 
     async def lanes(self, query: Query) -> bytes:
         """`?stream=S`: which lanes there are, and how far each goes."""
-        keeping = self._asked_stream(query)
+        stream_state = self._asked_stream(query)
         name, level = self._service.settings.name, str(self._service.settings.level)
-        return lanes.encode(Holdings(name, level, keeping.serving, tuple(lanes_of(keeping))))
+        return lanes.encode(Holdings(name, level, stream_state.serving, tuple(lanes_of(stream_state))))
 
     async def messages(self, query: Query) -> bytes:
         """`?stream=S&publisher=P&life=L&first=N&last=M`: messages of a lane, and with `topic` only those."""
-        keeping = self._asked_stream(query)
+        stream_state = self._asked_stream(query)
         publisher, life = asked_text(query, "publisher"), asked_number(query, "life", 0, LIFE_MAX)
         first = asked_number(query, "first", 1, NUMBER_MAX)
         last = asked_number(query, "last", first, NUMBER_MAX)
         topic = check_pattern(query.get("topic", "#"))
-        settled = keeping.settled_of(publisher, life)
+        settled = stream_state.settled_of(publisher, life)
         block = await self._service.in_store(
-            lambda store: read_block(store, keeping, publisher, life, settled, (first, last), topic)
+            lambda store: read_block(store, stream_state, publisher, life, settled, (first, last), topic)
         )
         return lanes.encode(block)
 
     async def locate(self, query: Query) -> bytes:
         """`?stream=S&sequence=N` or `&time_ns=T`: for each lane, the first number stored there or later."""
-        keeping = self._asked_stream(query)
-        stream = keeping.stream
+        stream_state = self._asked_stream(query)
+        stream = stream_state.stream
         if "time_ns" in query:
             time_ns = asked_number(query, "time_ns", 0, (1 << 63) - 1)
             sequence = await self._service.in_store(lambda store: store.at_time(stream, time_ns))
@@ -70,30 +70,30 @@ class LaneReading:
         # One after the other, so that commits get their turn between them.
         found = [
             await self._service.in_store(partial(cut_at, stream=stream, lane=lane, sequence=sequence))
-            for lane in lanes_of(keeping)
+            for lane in lanes_of(stream_state)
         ]
         return lanes.encode(Located(self._service.settings.name, tuple(found)))
 
     # -------------------------------------------------------------------------------------------------------- helpers
 
-    def _asked_stream(self, query: Query) -> Keeping:
+    def _asked_stream(self, query: Query) -> StreamState:
         stream = asked_text(query, "stream")
         managed = self._service.machine.streams.get(stream)
         name = self._service.settings.name
         if managed is None:
             kept = ", ".join(self._service.settings.streams)
             raise LocalMisuse(f"{name} does not keep the stream {stream}; it keeps {kept}.")
-        refusal = managed.keeping.refusal(query.get("subscriber", ANONYMOUS), "subscribe")
+        refusal = managed.stream_state.refusal(query.get("subscriber", ANONYMOUS), "subscribe")
         if refusal:
             raise Refused(f"{refusal}; nothing was read.")
-        return managed.keeping
+        return managed.stream_state
 
 
-def lanes_of(keeping: Keeping) -> list[Lane]:
+def lanes_of(stream_state: StreamState) -> list[Lane]:
     """The lanes of which there is anything, and what of each there is."""
     return [
         Lane(publisher, life, known.first, known.upto + 1)
-        for publisher, life, known in keeping.settled()
+        for publisher, life, known in stream_state.settled()
         if known.upto >= known.first
     ]
 
@@ -102,21 +102,21 @@ def lanes_of(keeping: Keeping) -> list[Lane]:
 
 
 def read_block(
-    store: Store, keeping: Keeping, publisher: str, life: int, settled: Settled, wanted: Span, topic: str = "#"
+    store: Store, stream_state: StreamState, publisher: str, life: int, settled: Settled, wanted: Span, topic: str = "#"
 ) -> Block:
     """What a store has of the numbers `wanted` of a lane, from the first on, up to about the bounds of a block."""
     first, end = wanted[0], settled.upto + 1
     last = min(wanted[1], settled.upto, first + BLOCK_MESSAGES_MAX - 1)
     if last < first:
-        return Block(keeping.name, first, first, (), (), end)
+        return Block(stream_state.name, first, first, (), (), end)
     cats = catenation(life, first), catenation(life, last)
-    entries = store.by_identity(keeping.stream, publisher, *cats, BLOCK_BYTES_MAX)
+    entries = store.by_identity(stream_state.stream, publisher, *cats, BLOCK_BYTES_MAX)
     if sum(len(entry.batch.payloads) for entry in entries) >= BLOCK_BYTES_MAX:
         last = number_of(entries[-1].cat_last)
     gaps, upto = _gaps(entries, first, last, settled.given)
     told = (entry for entry in entries if number_of(entry.cat) < upto)
     matching = tuple(entry for entry in told if topic == "#" or matches(topic, entry.batch.topic))
-    return Block(keeping.name, first, upto, matching, tuple(gaps), end, LOST if upto <= last else "")
+    return Block(stream_state.name, first, upto, matching, tuple(gaps), end, LOST if upto <= last else "")
 
 
 def _gaps(entries: Sequence[Entry], first: int, last: int, given: Iterable[Span]) -> tuple[list[Span], int]:

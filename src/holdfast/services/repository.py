@@ -23,8 +23,8 @@ from holdfast.model.errors import Definite, HoldfastError, LocalMisuse
 from holdfast.model.reliable import INSPECT_S, Entry, Level, Retention
 from holdfast.protocols.narada import Registration, Repository, RepositoryConfig
 from holdfast.protocols.narada import participant as effects
+from holdfast.protocols.narada.damaged_messages import Harm
 from holdfast.protocols.narada.directory import ASKING_TOPIC, answer
-from holdfast.protocols.narada.mending import Harm
 from holdfast.runtime.logs import Log
 from holdfast.runtime.process import new_incarnation
 from holdfast.services.housekeeping import Housekeeping
@@ -332,7 +332,7 @@ class RepositoryService:
         """The streams whose clients it may steer now."""
         if self._store is None:
             return []
-        return [stream for stream, managed in self.machine.streams.items() if managed.keeping.serving]
+        return [stream for stream, managed in self.machine.streams.items() if managed.stream_state.serving]
 
     def status(self) -> dict[str, object]:
         broker = self._client.broker if self._client is not None else ""

@@ -146,7 +146,7 @@ def test_damage_that_a_reader_meets_is_mended_before_it_reads_on(tmp_path: Path)
                 await until(lambda: not (one.machine.waiting_for() or two.machine.waiting_for()), "both have all")
             flip_bits(tmp_path / "r1")
             orders = await alice.subscribe(STREAM, durable="reader")
-            await until(lambda: one.machine.streams[STREAM].mending.messages > 0, "the damage is found")
+            await until(lambda: one.machine.streams[STREAM].damage.messages > 0, "the damage is found")
             async with repository_here(broker, "r2", stores["r2"]):
                 assert await read(orders, COUNT) == everything(COUNT)
 
@@ -238,7 +238,7 @@ def test_a_reader_of_a_damaged_store_without_a_sibling_gets_a_gap_where_the_hole
             async with repository_here(broker, store=store) as kept:
                 await publish(alice, COUNT + 1, COUNT + 1, SIZE_BYTES)
                 found = await told(await alice.subscribe(STREAM, durable="reader"), COUNT + 1)
-                lost = kept.machine.streams[STREAM].mending.lost
+                lost = kept.machine.streams[STREAM].damage.lost
         assert -sum(one for one in found if one < 0) == lost >= len(HARMED)
         # Where a gap stands, as many numbers are missing as it says.
         reached = 0

@@ -23,7 +23,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kept(service: RepositoryService) -> int:
-    return service.machine.streams[STREAM].keeping.kept
+    return service.machine.streams[STREAM].stream_state.kept
 
 
 def messages(first: int, last: int) -> list[bytes]:

@@ -49,12 +49,12 @@ def figure_5(tolerance: int, failed: tuple[str, ...] = ()) -> Routes:
 @pytest.mark.parametrize("tolerance", range(4))
 @pytest.mark.parametrize("node", TABLE_1)
 def test_recipient_sets_are_those_of_table_1_with_its_two_wrong_cells_corrected(node: str, tolerance: int):
-    found = figure_5(tolerance).of("p", {"x": 5})
+    found = figure_5(tolerance).for_topic("p", {"x": 5})
     assert found[node].recipients == tuple(TABLE_1[node][tolerance].split())
 
 
 def test_a_message_takes_one_path_to_each_subscriber_and_does_not_turn_back():
-    found = figure_5(1).of("p", {"x": 5}, at="N1")
+    found = figure_5(1).for_topic("p", {"x": 5}, at="N1")
     assert {name: one.next for name, one in found.items() if one.next} == {
         "N1": ("N2", "N3"),
         "N2": ("S1",),
@@ -63,7 +63,7 @@ def test_a_message_takes_one_path_to_each_subscriber_and_does_not_turn_back():
 
 
 def test_failed_nodes_are_gone_past_and_compute_nothing():
-    found = figure_5(1, ("N2",)).of("p", {"x": 5}, at="N1")
+    found = figure_5(1, ("N2",)).for_topic("p", {"x": 5}, at="N1")
     assert found["N2"].recipients == found["N2"].next == ()
     assert found["N1"].next == ("N3", "S1")
 
@@ -72,7 +72,7 @@ def test_a_node_that_is_not_in_the_file_is_named_with_those_that_are():
     with pytest.raises(ConfigError, match=r"--failed: there is no node 'N9'.* expected"):
         figure_5(1, ("N9",))
     with pytest.raises(ConfigError, match="--at: there is no node"):
-        figure_5(1).of("p", {}, at="X")
+        figure_5(1).for_topic("p", {}, at="X")
 
 
 def test_a_subscription_with_a_filter_that_cannot_be_is_refused_with_its_place():

@@ -59,7 +59,7 @@ def test_what_one_repository_lacks_is_not_planned(shelves: list[Shelf]):
 
 def test_a_repository_that_has_not_caught_up_or_is_gone_does_not_count(shelves: list[Shelf]):
     shelves[0].keep(11, numbered(11, 15))
-    shelves[1].keeping.state = "filling"
+    shelves[1].stream_state.phase = "filling"
     assert log_of(shelves).end() == {ALICE: 16}
     shelves[1].kill()
     assert log_of(shelves).end() == {ALICE: 16}

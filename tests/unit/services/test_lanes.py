@@ -14,8 +14,8 @@ from tests.support.shelves import LIFE, STREAM, Shelf
 
 
 def block(shelf: Shelf, first: int, last: int, topic: str = "#", publisher: str = "alice", life: int = LIFE):
-    settled = shelf.keeping.settled_of(publisher, life)
-    return read_block(shelf.store, shelf.keeping, publisher, life, settled, (first, last), topic)
+    settled = shelf.stream_state.settled_of(publisher, life)
+    return read_block(shelf.store, shelf.stream_state, publisher, life, settled, (first, last), topic)
 
 
 def numbered(first: int, last: int) -> list[bytes]:
@@ -91,8 +91,8 @@ def test_a_life_that_is_over_can_still_be_read_also_after_a_restart():
     for life in (1, 2, 3, 4):
         shelf.keep(1, [b"%d" % life], life=life)
     for _ in range(2):
-        assert sorted(shelf.keeping.chains) == [("alice", 3), ("alice", 4)]
-        assert sorted((life, settled.upto) for _, life, settled in shelf.keeping.settled()) == [
+        assert sorted(shelf.stream_state.chains) == [("alice", 3), ("alice", 4)]
+        assert sorted((life, settled.upto) for _, life, settled in shelf.stream_state.settled()) == [
             (1, 1),
             (2, 1),
             (3, 1),
@@ -108,7 +108,7 @@ def test_of_a_life_that_is_over_as_much_is_known_as_retention_has_left():
         shelf.keep(1, numbered(1, 4), life=life)
     shelf.forget(7)
     for _ in range(2):
-        assert lanes.lanes_of(shelf.keeping) == [Lane("alice", 2, 3, 5), Lane("alice", 3, 1, 5)]
+        assert lanes.lanes_of(shelf.stream_state) == [Lane("alice", 2, 3, 5), Lane("alice", 3, 1, 5)]
         assert payloads(block(shelf, 3, 9, life=2).entries) == numbered(3, 4)
         shelf.restart()
 
@@ -169,7 +169,7 @@ def test_a_question_that_cannot_be_is_refused_with_a_sentence(
 
 
 def test_who_is_not_registered_to_subscribe_reads_nothing(shelf: Shelf):
-    shelf.keeping.registration = Registration(STREAM, "bank", 1, None, ("billing",))
+    shelf.stream_state.registration = Registration(STREAM, "bank", 1, None, ("billing",))
     assert ask(shelf, "/lanes", subscriber="billing")[0] == 200
     for query in ({"subscriber": "mallory"}, {}):
         status, body = ask(shelf, "/lanes", **query)

@@ -24,19 +24,19 @@ def test_a_step_of_the_wall_clock_is_followed(step_ns: int, monkeypatch: pytest.
         service = RepositoryService(RepositorySettings(name="r1", streams=("orders",)))
         session = cast("Session", None)
         driver = ParticipantDriver(session, service.machine, {}, Log("holdfast.test"), service._tell_time)
-        keeping = service.machine.streams["orders"].keeping
+        stream_state = service.machine.streams["orders"].stream_state
         driver.enter(list)
-        before_ns = keeping.time_ns(time.monotonic())
+        before_ns = stream_state.time_ns(time.monotonic())
         monkeypatch.setattr(repository, "time_ns", lambda: time.time_ns() + step_ns)
 
         def hear() -> list[Any]:
-            chain = keeping.chain("alice", 1)
+            chain = stream_state.chain("alice", 1)
             assert chain is not None
-            assert keeping.take(chain, 1, make_batch("alice", 1, "orders", 1, [b"a"]), time.monotonic())
+            assert stream_state.take(chain, 1, make_batch("alice", 1, "orders", 1, [b"a"]), time.monotonic())
             return []
 
         driver.enter(hear)
-        [entry] = keeping.staged
+        [entry] = stream_state.staged
         assert entry.time_ns - before_ns == pytest.approx(step_ns, abs=60 * 10**9)
 
     asyncio.run(story())

@@ -76,7 +76,7 @@ class Deliveries:
         """The client of every delivery."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
-    def of(self, client: int) -> slice:
+    def slice_of(self, client: int) -> slice:
         return slice(int(self.starts[client]), int(self.starts[client + 1]))
 
 
@@ -106,7 +106,7 @@ class Judge:
 
     def deliveries_of(self, client: int, run: int, subscriptions: list[Subscription]) -> Longs:
         """Count what is duplicated, created and lost; return the numbers of what arrived, in order."""
-        part = self._deliveries.of(client)
+        part = self._deliveries.slice_of(client)
         numbers = self._deliveries.number[part]
         first, arrived = self._first_and_arrived(client, subscriptions)
         self._count(run, "duplicated", len(first) - int(np.count_nonzero(first)))
@@ -121,11 +121,13 @@ class Judge:
 
     def arrived_at(self, client: int, subscriptions: list[Subscription]) -> Longs:
         """The numbers of what arrived, in order; nothing is counted."""
-        return self._deliveries.number[self._deliveries.of(client)][self._first_and_arrived(client, subscriptions)[1]]
+        return self._deliveries.number[self._deliveries.slice_of(client)][
+            self._first_and_arrived(client, subscriptions)[1]
+        ]
 
     def _first_and_arrived(self, client: int, subscriptions: list[Subscription]) -> tuple[Bools, Longs]:
         """Which deliveries are the first of their message, and the places of those that are so and were wanted."""
-        part = self._deliveries.of(client)
+        part = self._deliveries.slice_of(client)
         first = self._first(part)
         wanted = np.flatnonzero(first & self._deliveries.same[part])
         numbers, indexes = self._deliveries.number[part], self._deliveries.index[part]
@@ -279,6 +281,6 @@ class Judge:
 def clients_in_order(names: Names, deliveries: Deliveries, subscriptions: Subscriptions) -> Iterator[int]:
     """The clients that this task has to judge: those that were sent to it."""
     for client in range(len(names)):
-        part = deliveries.of(client)
+        part = deliveries.slice_of(client)
         if part.stop > part.start or client in subscriptions.of:
             yield client

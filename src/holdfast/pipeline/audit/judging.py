@@ -103,7 +103,7 @@ class Task:
         for client in np.unique(nodes).tolist():
             others, delivered = (
                 indexes[slice(*np.searchsorted(nodes, [client, client + 1]))],
-                self.deliveries.of(client),
+                self.deliveries.slice_of(client),
             )
             at = np.searchsorted(index[delivered], others)
             inside = at < delivered.stop - delivered.start

@@ -11,17 +11,17 @@ messages and orders together, gives each message a *sequence number* of its own,
 publisher, which may then forget it, to the subscribers that it steers, which may then release it, and to the other
 repositories, which then know under which number it lies there, and whether they lack it. A subscriber (`subscriber`)
 releases in the order of one repository and knows by identity what it has released, so that it may change to another
-repository at any time. One whose application acknowledges each message is a `ManualSubscriber` (`manual`).
+repository at any time. One whose application acknowledges each message is a `ManualSubscriber` (`manual_subscriber`).
 """
 
 from holdfast.protocols.narada.config import PublisherConfig, RepositoryConfig, SteeringConfig, SubscriberConfig
 from holdfast.protocols.narada.events import Registration, catenation, life_of, number_of
-from holdfast.protocols.narada.forgetting import Forgetter
-from holdfast.protocols.narada.manual import ManualSubscriber
+from holdfast.protocols.narada.manual_subscriber import ManualSubscriber
 from holdfast.protocols.narada.participant import Participant
 from holdfast.protocols.narada.publisher import BufferFull, Publisher
 from holdfast.protocols.narada.repository import Repository
 from holdfast.protocols.narada.subscriber import Subscriber
+from holdfast.protocols.narada.subscription_removal import Forgetter
 
 __all__ = [
     "BufferFull",

@@ -7,18 +7,18 @@ and says so then: an acknowledgement that was confirmed is not forgotten by a cr
 stored when something else is.
 """
 
+from holdfast.protocols.narada.consumed_position import merged_position
 from holdfast.protocols.narada.events import SubscriberAck, Sync
-from holdfast.protocols.narada.had import both
-from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Effects
+from holdfast.protocols.narada.stream_state import StreamState
 from holdfast.protocols.narada.subscription import Subscription, saved
 
 
 class Accounts:
     """The accounts of one stream at one repository."""
 
-    def __init__(self, keeping: Keeping) -> None:
-        self._keeping = keeping
+    def __init__(self, stream_state: StreamState) -> None:
+        self._stream_state = stream_state
         self._heard: dict[str, Subscription] = {}
         self._committing: list[tuple[Subscription, int]] = []
 
@@ -26,14 +26,14 @@ class Accounts:
         """A reader's account; one that comes late changes nothing."""
         if event.account > one.account:
             one.account, one.out = event.account, event.out
-            if event.steering != self._keeping.name:
+            if event.steering != self._stream_state.name:
                 # It is told from the sync of another repository on, and ours may lie before what we knew.
-                one.had = both(one.had, one.beyond)
+                one.consumed = merged_position(one.consumed, one.beyond)
             if not event.partial:
                 one.beyond = (event.reached, event.lacks)
-            self._keeping.put_later(saved(one), "subscriber", one.name)
-        if event.waits and event.steering == self._keeping.name:
-            self._keeping.put(saved(one), "subscriber", one.name)
+            self._stream_state.put_later(saved(one), "subscriber", one.name)
+        if event.waits and event.steering == self._stream_state.name:
+            self._stream_state.put(saved(one), "subscriber", one.name)
             self._heard[one.name] = one
 
     def begin_commit(self) -> None:
@@ -44,13 +44,21 @@ class Accounts:
     def committed(self) -> Effects:
         """It is stored: say so."""
         stored, self._committing = self._committing, []
-        keeping = self._keeping
-        if not keeping.serving:
+        stream_state = self._stream_state
+        if not stream_state.serving:
             return []
         return [
-            keeping.say_to(
+            stream_state.say_to(
                 one.name,
-                Sync(keeping.stream, keeping.name, keeping.era, one.sync, keeping.end, keeping.session, account),
+                Sync(
+                    stream_state.stream,
+                    stream_state.name,
+                    stream_state.era,
+                    one.sync,
+                    stream_state.end,
+                    stream_state.session,
+                    account,
+                ),
             )
             for one, account in stored
         ]

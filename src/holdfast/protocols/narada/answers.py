@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.events import FORGOTTEN, RANGES_MAX, SKIPPED, Cut, Resent, Row
-from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Effects
+from holdfast.protocols.narada.stream_state import StreamState
 from holdfast.protocols.trackers import Range
 
 SAY_BYTES_MAX = 512 << 10
@@ -18,29 +18,29 @@ def read_upto(entries: list[Entry], last: int, bytes_max: int) -> int:
     return last
 
 
-def void_rows(keeping: Keeping, first: int, last: int) -> list[Row]:
+def void_rows(stream_state: StreamState, first: int, last: int) -> list[Row]:
     """What lies under first..last without being a message: given up, never used, or forgotten."""
-    rows = [row.part(first, last) for row in keeping.voids if row.first <= last and row.last >= first]
-    if first < keeping.kept:
+    rows = [row.part(first, last) for row in stream_state.voids if row.first <= last and row.last >= first]
+    if first < stream_state.kept:
         # All of it, also what was not asked for: whoever is told how far lives were forgotten counts by it.
-        rows.append(Row(first, keeping.kept - first, "", 0, FORGOTTEN))
+        rows.append(Row(first, stream_state.kept - first, "", 0, FORGOTTEN))
     return sorted(rows, key=lambda row: row.first)
 
 
-def expired(keeping: Keeping) -> Cut:
+def expired(stream_state: StreamState) -> Cut:
     """Up to where each life lay below what is kept; what a sibling forgot, and never came here, has rows of its own."""
-    chains = [chain for chain in keeping.chains.values() if chain.expired]
+    chains = [chain for chain in stream_state.chains.values() if chain.expired]
     return tuple((one.publisher, one.cat(one.expired)) for one in chains) if len(chains) <= RANGES_MAX else ()
 
 
-def never_rows(keeping: Keeping, asked: Iterable[Range]) -> list[Row]:
+def never_rows(stream_state: StreamState, asked: Iterable[Range]) -> list[Row]:
     """What to tell a sibling that asks for messages where none will ever lie: the rows that say so, as a whole.
 
     1. B tells A that a message lies under 56, loses its process, and with it the message: B did not wait for its disk.
     2. B begins again behind 56, and says that nothing lies there. A does not hear it, and asks what lies behind 56.
     3. A asks B for 56, for ever, if B has no more to say to that than that it has no such message.
     """
-    return [row for row in keeping.voids if any(row.first <= last and row.last >= first for first, last in asked)]
+    return [row for row in stream_state.voids if any(row.first <= last and row.last >= first for first, last in asked)]
 
 
 def lost_for_siblings(lost: Iterable[Row]) -> list[Row]:
@@ -52,7 +52,7 @@ def lost_for_siblings(lost: Iterable[Row]) -> list[Row]:
     return [row if row.publisher else Row(row.first, row.count, "", 0, SKIPPED) for row in lost]
 
 
-def resent(keeping: Keeping, asker: str, entries: list[Entry]) -> Effects:
+def resent(stream_state: StreamState, asker: str, entries: list[Entry]) -> Effects:
     """Stored messages for somebody who lacks them, in portions that fit into a message."""
     portions: list[list[Entry]] = []
     size = SAY_BYTES_MAX
@@ -63,8 +63,8 @@ def resent(keeping: Keeping, asker: str, entries: list[Entry]) -> Effects:
             size = 0
         portions[-1].append(entry)
         size += cost
-    stream, name, era, session = keeping.stream, keeping.name, keeping.era, keeping.session
+    stream, name, era, session = stream_state.stream, stream_state.name, stream_state.era, stream_state.session
     return [
-        keeping.say_to(asker, Resent(stream, name, era, tuple(portion), session, at < len(portions)))
+        stream_state.say_to(asker, Resent(stream, name, era, tuple(portion), session, at < len(portions)))
         for at, portion in enumerate(portions, 1)
     ]

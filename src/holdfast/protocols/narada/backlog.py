@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right, insort
 
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.events import FORGOTTEN, MESSAGES, SET_ASIDE, Cut, Row
-from holdfast.protocols.narada.pieces import Pieces
+from holdfast.protocols.narada.message_buffer import MessageBuffer
 
 Range = tuple[int, int]
 
@@ -107,7 +107,7 @@ class Backlog:
             gone = self._entries.pop(self._entry_firsts.pop(0))
             self._bytes -= gone.batch.cost_bytes
 
-    def missing(self, pieces: Pieces, ranges_max: int) -> list[Range]:
+    def missing(self, pieces: MessageBuffer, ranges_max: int) -> list[Range]:
         """Which messages of known rows, from the one that is due on, were neither heard nor fetched."""
         ranges: list[Range] = []
         start = max(0, bisect_right(self._firsts, self.position) - 1)

@@ -32,7 +32,7 @@ class Place(Struct, frozen=True, array_like=True, gc=False, order=True):
         return self.number + self.count - 1
 
 
-class Saved(Struct, array_like=True):
+class SavedChain(Struct, array_like=True):
     """A chain as it is kept in the store."""
 
     after: tuple[int, ...]
@@ -46,7 +46,7 @@ class Saved(Struct, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Saved)
+_decoder = msgspec.msgpack.Decoder(SavedChain)
 
 
 class Chain:
@@ -170,7 +170,7 @@ class Chain:
 
     def save(self) -> bytes:
         taken, gone = (self.taken.prefix, self.taken.ranges()), (self.forgotten, self.expired)
-        return _encoder.encode(Saved(self.after, self.top, *taken, self.given, self.places, *gone))
+        return _encoder.encode(SavedChain(self.after, self.top, *taken, self.given, self.places, *gone))
 
     @classmethod
     def restored(cls, publisher: str, life: int, value: bytes) -> "Chain":

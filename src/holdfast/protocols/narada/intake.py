@@ -22,8 +22,8 @@ from holdfast.protocols.narada.events import (
     Run,
     life_of,
 )
-from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Effects
+from holdfast.protocols.narada.stream_state import StreamState
 from holdfast.protocols.trackers import Range
 
 ACK_RANGES_MAX = 64
@@ -34,32 +34,32 @@ NAKS_MAX = 12
 class Intake:
     """The publishers' side of one stream."""
 
-    def __init__(self, keeping: Keeping) -> None:
-        self.keeping = keeping
+    def __init__(self, stream_state: StreamState) -> None:
+        self.stream_state = stream_state
         self._acks: dict[tuple[str, int], None] = {}
         self._gapped: dict[tuple[str, int], None] = {}
         """Lives of publishers of which something may be missing: those that an order was heard of lately."""
-        self._held: deque[Order | str] = deque(maxlen=keeping.config.orders_max)
+        self._held: deque[Order | str] = deque(maxlen=stream_state.config.orders_max)
         """Orders that wait, and publishers of whom a message came while some did: they are dealt with in this order."""
 
     # ---------------------------------------------------------------------------------------------------- what is said
 
     def on_open(self, event: Open) -> Effects:
-        keeping = self.keeping
-        if event.steering != keeping.name or not keeping.serving:
+        stream_state = self.stream_state
+        if event.steering != stream_state.name or not stream_state.serving:
             return []
-        why = keeping.refusal(event.publisher, "publish")
+        why = stream_state.refusal(event.publisher, "publish")
         if why:
-            return [keeping.say_to(event.publisher, self._refusal(why))]
-        known = keeping.chains.get((event.publisher, event.life))
+            return [stream_state.say_to(event.publisher, self._refusal(why))]
+        known = stream_state.chains.get((event.publisher, event.life))
         if known is not None:
             # The answer got lost; or the life was given twice, which the driver must not do.
             last = known.after
         else:
-            last = keeping.past(event.publisher, event.life)
-        taken = max((life for life in keeping.lives.get(event.publisher, ()) if life != event.life), default=0)
-        opened = Opened(keeping.stream, keeping.name, event.life, last, taken)
-        return [keeping.say_to(event.publisher, opened)]
+            last = stream_state.past(event.publisher, event.life)
+        taken = max((life for life in stream_state.lives.get(event.publisher, ()) if life != event.life), default=0)
+        opened = Opened(stream_state.stream, stream_state.name, event.life, last, taken)
+        return [stream_state.say_to(event.publisher, opened)]
 
     def on_order(self, event: Order, now: float) -> Effects:
         if self._must_wait():
@@ -74,23 +74,23 @@ class Intake:
         waits for its turn, more of it would only make everybody wait longer for the acknowledgement; but what cannot
         be kept waiting is taken, however much it is.
         """
-        keeping, config = self.keeping, self.keeping.config
-        if keeping.state == "learning":
+        stream_state, config = self.stream_state, self.stream_state.config
+        if stream_state.phase == "learning":
             return True
-        if not self._held and keeping.staged_bytes < config.commit_bytes_max:
+        if not self._held and stream_state.staged_bytes < config.commit_bytes_max:
             return False
-        return len(self._held) < config.orders_max and 2 * keeping.pieces.bytes < config.buffer_bytes_max
+        return len(self._held) < config.orders_max and 2 * stream_state.pieces.bytes < config.buffer_bytes_max
 
     def resume(self, now: float) -> Effects:
         """There is room in the next commit, or what was missed is known: what has waited may follow."""
-        if self.keeping.state in ("leaving", "left"):
+        if self.stream_state.phase in ("leaving", "left"):
             self._held.clear()
-        return self._take_held(now, self.keeping.config.commit_bytes_max)
+        return self._take_held(now, self.stream_state.config.commit_bytes_max)
 
     def _take_held(self, now: float, bytes_max: int) -> Effects:
         """Take what has waited, in the order in which it came, until so much is staged."""
         effects: Effects = []
-        while self._held and self.keeping.staged_bytes < bytes_max:
+        while self._held and self.stream_state.staged_bytes < bytes_max:
             event = self._held.popleft()
             if isinstance(event, Order):
                 effects += self._take_order(event, now)
@@ -108,31 +108,31 @@ class Intake:
                 continue
             if not chain.taken.new_part(run.number, run.number + run.count - 1):
                 # A repeat is acknowledged again: the first acknowledgement may have been lost.
-                self.keeping.pieces.discard(event.publisher, run.seq, run.count, run.crc)
+                self.stream_state.pieces.discard(event.publisher, run.seq, run.count, run.crc)
                 chain.ack_due = True
-            elif run.number in chain.orders or len(chain.orders) < self.keeping.config.orders_max:
+            elif run.number in chain.orders or len(chain.orders) < self.stream_state.config.orders_max:
                 chain.orders[run.number] = run
         self._match(chain, now)
         self._note_ack(chain)
         return effects
 
     def on_retransmit(self, event: Retransmit, now: float) -> Effects:
-        if self.keeping.state == "learning":
+        if self.stream_state.phase == "learning":
             return []
         chain, effects = self._chain_of(event)
         if chain is None:
             return effects
         last = event.number + event.batch.count - 1
         chain.high = max(chain.high, last)
-        self.keeping.take(chain, event.number, event.batch, now)
+        self.stream_state.take(chain, event.number, event.batch, now)
         self._forget_orders(chain)
         self._note_ack(chain)
         return effects
 
     def on_message(self, batch: Batch, now: float) -> Effects:
         """A message on a topic of the stream: it waits for its order, if that is not here already."""
-        self.keeping.pieces.add(batch)
-        if self.keeping.state == "learning":
+        self.stream_state.pieces.add(batch)
+        if self.stream_state.phase == "learning":
             return []
         if self._held and self._must_wait():
             self._held.append(batch.publisher)
@@ -142,52 +142,52 @@ class Intake:
         return effects
 
     def _match_all(self, publisher: str, now: float) -> None:
-        for life in self.keeping.lives.get(publisher, ()):
-            chain = self.keeping.chains[publisher, life]
+        for life in self.stream_state.lives.get(publisher, ()):
+            chain = self.stream_state.chains[publisher, life]
             if chain.orders:
                 self._match(chain, now)
                 self._note_ack(chain)
 
     def _chain_of(self, event: Order | Retransmit) -> tuple[Chain | None, Effects]:
-        keeping = self.keeping
-        why = keeping.refusal(event.publisher, "publish")
+        stream_state = self.stream_state
+        why = stream_state.refusal(event.publisher, "publish")
         if why:
-            speaks = event.steering == keeping.name and keeping.serving
-            return None, [keeping.say_to(event.publisher, self._refusal(why))] if speaks else []
-        chain = keeping.chain(event.publisher, event.life, event.after)
+            speaks = event.steering == stream_state.name and stream_state.serving
+            return None, [stream_state.say_to(event.publisher, self._refusal(why))] if speaks else []
+        chain = stream_state.chain(event.publisher, event.life, event.after)
         if chain is None:
-            full = len(keeping.chains) >= keeping.config.chains_max
-            why = f"{keeping.name} remembers as many publishers of {keeping.stream} as it can"
-            speaks = full and event.steering == keeping.name and keeping.serving
-            return None, [keeping.say_to(event.publisher, self._refusal(why))] if speaks else []
+            full = len(stream_state.chains) >= stream_state.config.chains_max
+            why = f"{stream_state.name} remembers as many publishers of {stream_state.stream} as it can"
+            speaks = full and event.steering == stream_state.name and stream_state.serving
+            return None, [stream_state.say_to(event.publisher, self._refusal(why))] if speaks else []
         chain.steering = event.steering
         chain.naks = 0
         self._gapped[chain.publisher, chain.life] = None
         return chain, []
 
     def _refusal(self, why: str) -> Refusal:
-        return Refusal(self.keeping.stream, self.keeping.name, "publish", why)
+        return Refusal(self.stream_state.stream, self.stream_state.name, "publish", why)
 
     # -------------------------------------------------------------------------------------------------------- matching
 
     def _match(self, chain: Chain, now: float) -> None:
         """Take the messages whose order is here; in their own order, so that as few places as possible are needed."""
-        keeping = self.keeping
+        stream_state = self.stream_state
         for number in sorted(chain.orders):
             run = chain.orders[number]
-            batch = keeping.pieces.take(chain.publisher, run.seq, run.count, run.crc)
+            batch = stream_state.pieces.take(chain.publisher, run.seq, run.count, run.crc)
             if batch is None:
                 continue
-            if keeping.take(chain, number, batch, now, run.crc):
+            if stream_state.take(chain, number, batch, now, run.crc):
                 del chain.orders[number]
             else:
-                keeping.pieces.add(batch)
+                stream_state.pieces.add(batch)
                 return
         self._forget_orders(chain)
 
     def tidy(self) -> None:
         """Messages came another way: their orders wait no longer."""
-        for chain in self.keeping.chains.values():
+        for chain in self.stream_state.chains.values():
             if chain.orders:
                 self._forget_orders(chain)
 
@@ -195,46 +195,46 @@ class Intake:
         taken = chain.taken
         for number in [one for one, run in chain.orders.items() if _is_taken(taken.prefix, run)]:
             run = chain.orders.pop(number)
-            self.keeping.pieces.discard(chain.publisher, run.seq, run.count, run.crc)
+            self.stream_state.pieces.discard(chain.publisher, run.seq, run.count, run.crc)
         for number, run in list(chain.orders.items()):
             if not taken.new_part(number, number + run.count - 1):
                 del chain.orders[number]
-                self.keeping.pieces.discard(chain.publisher, run.seq, run.count, run.crc)
+                self.stream_state.pieces.discard(chain.publisher, run.seq, run.count, run.crc)
 
     # ------------------------------------------------------------------------------------------------ acknowledgements
 
     def _note_ack(self, chain: Chain) -> None:
-        if chain.ack_due and chain.steering == self.keeping.name:
+        if chain.ack_due and chain.steering == self.stream_state.name:
             self._acks[chain.publisher, chain.life] = None
 
     def note_stored(self, rows: Iterable[Row]) -> None:
         """A commit is done: whoever waits for it is told."""
         for who in {(row.publisher, life_of(row.cat)): None for row in rows}:
-            chain = self.keeping.chains.get(who)
+            chain = self.stream_state.chains.get(who)
             if chain is not None:
                 self._note_ack(chain)
 
     def note_all(self) -> None:
         """We serve from now on: whoever has waited for that is told."""
-        for chain in self.keeping.chains.values():
+        for chain in self.stream_state.chains.values():
             self._note_ack(chain)
 
     def acks(self, covers: list[int]) -> Effects:
         """Acknowledge what is stored; `covers` says up to which of our sequence numbers each other repository is."""
-        keeping = self.keeping
-        if not keeping.serving:
+        stream_state = self.stream_state
+        if not stream_state.serving:
             return []
         effects: Effects = []
         for who in self._acks:
-            chain = keeping.chains.get(who)
-            if chain is None or chain.steering != keeping.name:
+            chain = stream_state.chains.get(who)
+            if chain is None or chain.steering != stream_state.name:
                 continue
             chain.ack_due = False
             chain.said = self._upto(chain, covers)
             ranges = tuple(chain.settled.ranges()[:ACK_RANGES_MAX])
-            level = keeping.config.level
-            ack = PublisherAck(keeping.stream, keeping.name, chain.life, level, chain.said, ranges)
-            effects.append(keeping.say_to(chain.publisher, ack))
+            level = stream_state.config.level
+            ack = PublisherAck(stream_state.stream, stream_state.name, chain.life, level, chain.said, ranges)
+            effects.append(stream_state.say_to(chain.publisher, ack))
         self._acks.clear()
         return effects
 
@@ -245,8 +245,8 @@ class Intake:
 
     def on_covers(self, covers: list[int]) -> None:
         """Other repositories have caught up: more copies count."""
-        name, least = self.keeping.name, min(covers, default=0)
-        for chain in self.keeping.chains.values():
+        name, least = self.stream_state.name, min(covers, default=0)
+        for chain in self.stream_state.chains.values():
             if not chain.copies and chain.everywhere[1] <= least:
                 continue
             if chain.steering == name and self._upto(chain, covers) != chain.said:
@@ -259,14 +259,14 @@ class Intake:
 
     def naks(self) -> Effects:
         """Ask the publishers that we steer for what is missing."""
-        keeping = self.keeping
-        if not keeping.serving:
+        stream_state = self.stream_state
+        if not stream_state.serving:
             return []
         effects: Effects = []
         for chain, missing in self._asked():
             chain.naks += 1
-            nak = PublisherNak(keeping.stream, keeping.name, chain.life, tuple(missing[:ACK_RANGES_MAX]))
-            effects.append(keeping.say_to(chain.publisher, nak))
+            nak = PublisherNak(stream_state.stream, stream_state.name, chain.life, tuple(missing[:ACK_RANGES_MAX]))
+            effects.append(stream_state.say_to(chain.publisher, nak))
         return effects
 
     def wants(self) -> bool:
@@ -277,9 +277,9 @@ class Intake:
         """Whom to ask for what; those of whom nothing is missing are looked at again when they say something."""
         found = []
         for who in list(self._gapped):
-            chain = self.keeping.chains.get(who)
+            chain = self.stream_state.chains.get(who)
             missing = chain.missing() if chain is not None else []
-            if chain is None or not missing or chain.naks >= NAKS_MAX or chain.steering != self.keeping.name:
+            if chain is None or not missing or chain.naks >= NAKS_MAX or chain.steering != self.stream_state.name:
                 del self._gapped[who]
             else:
                 found.append((chain, missing))

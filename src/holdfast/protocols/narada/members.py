@@ -3,8 +3,8 @@
 from contextlib import suppress
 
 from holdfast.protocols.narada.config import RepositoryConfig
+from holdfast.protocols.narada.consumed_position import ConsumedPosition
 from holdfast.protocols.narada.events import SET_ASIDE, Gossip, Out, Row
-from holdfast.protocols.narada.had import Had
 from holdfast.protocols.narada.rows import RowTable
 from holdfast.protocols.trackers import Range, RangeTracker, WindowFull
 
@@ -13,7 +13,7 @@ NEVER = -1e9
 """A time before all others, of what has not happened yet."""
 
 
-class Member:
+class BundleMember:
     """Another repository of the bundle, as we know it."""
 
     def __init__(self, name: str, era: int, config: RepositoryConfig, cover: int = 0) -> None:
@@ -43,7 +43,7 @@ class Member:
         """Of the subscriptions that it knows."""
         self.told_at = self.told_all_at = NEVER
         """When it was last told of those that we know, and of all of them."""
-        self.told: dict[str, tuple[Had, Out]] = {}
+        self.told: dict[str, tuple[ConsumedPosition, Out]] = {}
         """By subscription: what it had had when it was told of."""
         self.turn = 0
         """Which of our questions comes first the next time."""

@@ -36,8 +36,8 @@ from msgspec import Struct
 
 from holdfast.model.batches import Batch
 from holdfast.model.reliable import Entry, Level
+from holdfast.protocols.narada.event_checks import is_sensible
 from holdfast.protocols.narada.events import ControlEvent, decode
-from holdfast.protocols.narada.sense import makes_sense
 from holdfast.protocols.node import CancelTimer, Persist, Report, SetTimer
 
 # ------------------------------------------------------------------------------------------------------ effects
@@ -249,7 +249,7 @@ def control_events(batch: Batch, effects: Effects) -> Iterator[ControlEvent]:
     """What is said in a batch on a communication topic; nonsense goes to `effects`, as a report."""
     for payload in batch.payload_list():
         event = decode(payload)
-        if event is None or not makes_sense(event):
+        if event is None or not is_sensible(event):
             effects.append(Report("nonsense", detail=f"on {batch.topic} from {batch.publisher}"))
         else:
             yield event

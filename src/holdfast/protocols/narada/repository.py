@@ -8,10 +8,12 @@
 | leaving | silent towards clients; waits until another repository has everything | so → left |
 | left | does nothing | never |
 
-The parts: `keeping` gives sequence numbers and holds the state, `intake` takes messages from publishers,
-`dissemination` serves subscribers, `gossip` speaks with the other repositories. This module hands events to them,
-commits, and keeps time. One commit is under way at a time; whatever comes meanwhile is in the next one. Nothing is
-acknowledged, announced or gossiped before its commit is done.
+The parts of a stream (`managed_stream`): `stream_state` gives sequence numbers, `intake` takes messages from
+publishers, `dissemination` serves subscribers, `gossip` exchanges rows with the other repositories,
+`position_reports` tells them how far subscribers are, `subscription_removal` ends subscriptions, `damaged_messages`
+mends the store, `retention` forgets. This module hands events to the parts, commits, and keeps time. One commit is
+under way at a time; everything that arrives meanwhile is in the next one. A repository acknowledges, announces and
+gossips nothing before its commit is done.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,6 +26,7 @@ from holdfast.model.reliable import Entry
 from holdfast.model.topics import check_stream, matches
 from holdfast.protocols.narada import salvage
 from holdfast.protocols.narada.config import RepositoryConfig
+from holdfast.protocols.narada.damaged_messages import Harm
 from holdfast.protocols.narada.events import (
     AskRegistration,
     ControlEvent,
@@ -48,8 +51,7 @@ from holdfast.protocols.narada.events import (
     Tidings,
     encode,
 )
-from holdfast.protocols.narada.managed import Managed
-from holdfast.protocols.narada.mending import Harm
+from holdfast.protocols.narada.managed_stream import ManagedStream
 from holdfast.protocols.narada.participant import Append, Commit, Effects, Listen, Say, Unlisten, control_events
 from holdfast.protocols.narada.topics import bundle_topic, gossip_topic, inbox_topic, is_control, stable_topic
 from holdfast.protocols.node import SetTimer
@@ -75,7 +77,7 @@ class Repository:
         trusts: Trust = trust_everybody,
     ) -> None:
         self.name, self.config, self._trusts = config.name, config, trusts
-        self.streams: dict[str, Managed] = {}
+        self.streams: dict[str, ManagedStream] = {}
         self._reads: dict[int, tuple[str, str, object]] = {}
         self._tokens = 0
         self._committing = 0
@@ -83,9 +85,9 @@ class Repository:
         self._nak_timing = False
         self._topics: set[str] = set()
         for stream in streams:
-            managed = Managed(config, check_stream(stream), incarnation, self._token)
+            managed = ManagedStream(config, check_stream(stream), incarnation, self._token)
             self.streams[stream] = managed
-            managed.keeping.restore(restored or {}, config.level, incarnation)
+            managed.stream_state.restore(restored or {}, config.level, incarnation)
             managed.dissemination.restore(restored or {})
             managed.bundle.restore(restored or {})
 
@@ -113,13 +115,13 @@ class Repository:
     def set_clock(self, wall_ns: int) -> None:
         """So far the wall clock is ahead of `now`: somebody has put it right, or the machine has slept."""
         for managed in self.streams.values():
-            managed.keeping.wall_ns = wall_ns
+            managed.stream_state.wall_ns = wall_ns
 
     def heard(self, batch: Batch, now: float) -> Effects:
         effects: Effects = []
         if not is_control(batch.topic):
             for stream, managed in self.streams.items():
-                if matches(stream, batch.topic) and managed.keeping.state not in ("leaving", "left"):
+                if matches(stream, batch.topic) and managed.stream_state.phase not in ("leaving", "left"):
                     effects += managed.intake.on_message(batch, now)
             return effects
         if batch.topic not in self._topics:
@@ -128,20 +130,20 @@ class Repository:
             managed_one = self.streams.get(event.stream)
             if managed_one is None:
                 continue
-            if managed_one.keeping.state != "left":
+            if managed_one.stream_state.phase != "left":
                 effects += self._on_event(managed_one, event, now)
             elif isinstance(event, Gossip):
                 effects += self._remind(managed_one, event)
         return effects
 
-    def _on_published(self, managed: Managed, event: Order | Retransmit, now: float) -> Effects:
-        if managed.keeping.state == "leaving":
+    def _on_published(self, managed: ManagedStream, event: Order | Retransmit, now: float) -> Effects:
+        if managed.stream_state.phase == "leaving":
             return []  # The others store it; what only we had would keep us here.
         if isinstance(event, Order):
             return managed.intake.on_order(event, now)
         return managed.intake.on_retransmit(event, now)
 
-    def _on_event(self, managed: Managed, event: ControlEvent, now: float) -> Effects:  # noqa: PLR0912 - a table
+    def _on_event(self, managed: ManagedStream, event: ControlEvent, now: float) -> Effects:  # noqa: PLR0912 - a table
         match event:
             case Order() | Retransmit():
                 return self._on_published(managed, event, now)
@@ -150,7 +152,7 @@ class Repository:
             case Gossip():
                 return self._on_gossip(managed, event, now)
             case Tidings():
-                managed.telling.on_tidings(event)
+                managed.position_reports.on_tidings(event)
                 return []
             case Probe():
                 return self._on_probe(managed, event)
@@ -165,9 +167,9 @@ class Repository:
             case Fetch():
                 return managed.bundle.on_fetch(event)
             case Refetch():
-                return managed.mending.on_refetch(event)
+                return managed.damage.on_refetch(event)
             case Resent():
-                managed.mending.on_resent(event)
+                managed.damage.on_resent(event)
                 managed.bundle.on_resent(event, now)
                 managed.intake.tidy()
                 return [] if event.more else self._hasten(managed, now)
@@ -175,13 +177,13 @@ class Repository:
                 managed.bundle.on_leave(event)
                 return []
             case Forget():
-                managed.forgetting.on_forget(event, now)
+                managed.removal.on_forget(event, now)
                 return []
             case Registration():
                 return self._on_registration(managed, event)
             case AskRegistration():
-                known = managed.keeping.registration
-                return [managed.keeping.say_to(event.asker, known)] if known else []
+                known = managed.stream_state.registration
+                return [managed.stream_state.say_to(event.asker, known)] if known else []
             case _:
                 return []
 
@@ -204,7 +206,7 @@ class Repository:
 
     def last_words(self) -> Effects:
         """What is worth storing when the repository ends in order; nobody was promised it."""
-        return [put for managed in self.streams.values() for put in managed.keeping.lazy_puts()]
+        return [put for managed in self.streams.values() for put in managed.stream_state.lazy_puts()]
 
     # ---- answers of the store
 
@@ -215,12 +217,12 @@ class Repository:
         for stream, managed in self.streams.items():
             if not managed.has_changes():
                 continue
-            effects += [*managed.mending.changes(), *managed.retaining.changes()]
-            entries, puts = managed.keeping.changes(self.config.level)
+            effects += [*managed.damage.changes(), *managed.retention.changes()]
+            entries, puts = managed.stream_state.changes(self.config.level)
             if entries:
                 effects.append(Append(stream, entries))
             effects += puts
-            managed.forgetting.begin_commit()
+            managed.removal.begin_commit()
             managed.dissemination.accounts.begin_commit()
         self._tokens += 1
         self._committing = self._tokens
@@ -236,13 +238,13 @@ class Repository:
         self._committing = 0
         effects: Effects = []
         for managed in self.streams.values():
-            effects += managed.mending.committed()
-            rows = managed.keeping.committed()
+            effects += managed.damage.committed()
+            rows = managed.stream_state.committed()
             if rows:
                 managed.bundle.on_stored(rows)
                 effects += managed.dissemination.announce(rows)
                 managed.intake.note_stored(rows)
-            effects += [*managed.forgetting.committed(), *managed.dissemination.accounts.committed()]
+            effects += [*managed.removal.committed(), *managed.dissemination.accounts.committed()]
             managed.bundle.note_recovered(now)
         return effects
 
@@ -250,12 +252,12 @@ class Repository:
         """What a `Read` found; everything below `kept` was forgotten by retention."""
         stream, kind, what = self._reads.pop(token)
         managed = self.streams[stream]
-        managed.keeping.kept = max(managed.keeping.kept, kept)
-        if managed.keeping.state == "left":
+        managed.stream_state.kept = max(managed.stream_state.kept, kept)
+        if managed.stream_state.phase == "left":
             return []
         asker, first, last = msgspec.convert(what, tuple[str, int, int])
-        effects = managed.mending.look(first, last, entries) if first else []
-        lost = managed.mending.lost_rows(first, last, entries) if first else []
+        effects = managed.damage.look(first, last, entries) if first else []
+        lost = managed.damage.lost_rows(first, last, entries) if first else []
         if kind == "resend":
             return [*effects, *managed.dissemination.on_fetched(asker, first, last, entries, lost)]
         if kind == "explain":
@@ -264,7 +266,7 @@ class Repository:
 
     def harmed(self, stream: str, harms: Iterable[Harm], now: float) -> Effects:
         """The driver has looked at what is stored of a stream: this is damaged, and is asked for from the others."""
-        effects = self._managed(stream).mending.found(harms, now)
+        effects = self._managed(stream).damage.found(harms, now)
         return [*effects, *self._keep_time(now)]
 
     def located(self, token: int, number: int, now: float) -> Effects:
@@ -281,44 +283,44 @@ class Repository:
         self._ripened_at = now if ripe else self._ripened_at
         for managed in self.streams.values():
             if ripe:
-                managed.telling.look_again()
-                managed.keeping.ripen()
-            if managed.keeping.state != "left":
+                managed.position_reports.look_again()
+                managed.stream_state.ripen()
+            if managed.stream_state.phase != "left":
                 effects += self._tick_stream(managed, now)
         return [*effects, *self._keep_time(now, anew=True)]
 
-    def _tick_stream(self, managed: Managed, now: float) -> Effects:
-        bundle, keeping = managed.bundle, managed.keeping
+    def _tick_stream(self, managed: ManagedStream, now: float) -> Effects:
+        bundle, stream_state = managed.bundle, managed.stream_state
         effects = self._catch_up(managed, now)
-        managed.retaining.look(now)
-        effects += managed.mending.ask([one.name for one in bundle.others_there(now)], now)
-        effects += managed.mending.give_up(not bundle.members, now)
+        managed.retention.look(now)
+        effects += managed.damage.ask([one.name for one in bundle.others_there(now)], now)
+        effects += managed.damage.give_up(not bundle.members, now)
         for member in list(bundle.members.values()):
             if managed.dissemination.has_pending(member.name):
                 managed.dissemination.retry(member.name, member.table)
         managed.intake.on_covers(bundle.covers())
         effects += bundle.gossip(now)
-        if keeping.state == "leaving":
-            effects += self._go(managed, now)
+        if stream_state.phase == "leaving":
+            effects += self._finish_leaving(managed, now)
         return effects
 
-    def _catch_up(self, managed: Managed, now: float) -> Effects:
+    def _catch_up(self, managed: ManagedStream, now: float) -> Effects:
         """Ask for what is missing, and go on from learning to filling to serving when that is due."""
-        bundle, keeping = managed.bundle, managed.keeping
+        bundle, stream_state = managed.bundle, managed.stream_state
         effects: Effects = []
-        before = keeping.state
+        before = stream_state.phase
         if bundle.learn(now):
-            effects.append(keeping.report(keeping.state))
+            effects.append(stream_state.report(stream_state.phase))
             if before == "learning":
                 effects += managed.intake.resume(now)
-            if keeping.serving:
+            if stream_state.serving:
                 managed.intake.note_all()
                 bundle.note_recovered(now)
         return [*effects, *bundle.catch_up(now)]
 
     def _keep_time(self, now: float, anew: bool = False) -> Effects:
         """Tick often while there is something to do, and else for the sign of life."""
-        busy = any(managed.bundle.busy(now) or managed.mending.is_waiting for managed in self.streams.values())
+        busy = any(managed.bundle.busy(now) or managed.damage.is_waiting for managed in self.streams.values())
         wanted_s = self.config.gossip_s if busy else self.config.beat_s
         if not anew and self._ticking_s and self._ticking_s <= wanted_s:
             return []
@@ -327,53 +329,53 @@ class Repository:
 
     # ------------------------------------------------------------------------------------------------------- the bundle
 
-    def _on_probe(self, managed: Managed, event: Probe) -> Effects:
-        keeping = managed.keeping
-        if not keeping.serving:
+    def _on_probe(self, managed: ManagedStream, event: Probe) -> Effects:
+        stream_state = managed.stream_state
+        if not stream_state.serving:
             return []
-        return [keeping.say_to(event.client, ProbeReply(keeping.stream, self.name, event.token))]
+        return [stream_state.say_to(event.client, ProbeReply(stream_state.stream, self.name, event.token))]
 
-    def _on_gossip(self, managed: Managed, event: Gossip, now: float) -> Effects:
+    def _on_gossip(self, managed: ManagedStream, event: Gossip, now: float) -> Effects:
         managed.bundle.on_gossip(event, now)
         effects = self._hasten(managed, now)
-        effects += managed.forgetting.tell(event.repository, event.ended, now)
-        effects += managed.telling.tell(event.repository, now, begins=event.asks)
+        effects += managed.removal.tell(event.repository, event.ended, now)
+        effects += managed.position_reports.tell(event.repository, now, begins=event.asks)
         if event.asks:
             # Whoever has just begun waits for it.
             effects += managed.bundle.gossip(now)
-        known = managed.keeping.registration
+        known = managed.stream_state.registration
         version = known.version if known else 0
         if event.registration > version and event.repository != self.name:
-            ask = AskRegistration(managed.keeping.stream, self.name)
-            effects.append(managed.keeping.say_to(event.repository, ask))
+            ask = AskRegistration(managed.stream_state.stream, self.name)
+            effects.append(managed.stream_state.say_to(event.repository, ask))
         return effects
 
-    def _hasten(self, managed: Managed, now: float) -> Effects:
+    def _hasten(self, managed: ManagedStream, now: float) -> Effects:
         """One that begins goes on as soon as it is told something: many wait for it to serve."""
-        return self._catch_up(managed, now) if managed.keeping.state in ("learning", "filling") else []
+        return self._catch_up(managed, now) if managed.stream_state.phase in ("learning", "filling") else []
 
-    def _on_registration(self, managed: Managed, event: Registration) -> Effects:
-        keeping = managed.keeping
-        known = keeping.registration
+    def _on_registration(self, managed: ManagedStream, event: Registration) -> Effects:
+        stream_state = managed.stream_state
+        known = stream_state.registration
         if known is not None and event.version <= known.version:
             return []
         if (known is not None and known.owner != event.owner) or not self._trusts(event):
-            return [keeping.report("untrusted", f"a registration by {event.owner}")]
-        keeping.registration = event
-        keeping.put(encode(event), "registration")
-        return [keeping.report("registered", f"version {event.version} by {event.owner}")]
+            return [stream_state.report("untrusted", f"a registration by {event.owner}")]
+        stream_state.registration = event
+        stream_state.put(encode(event), "registration")
+        return [stream_state.report("registered", f"version {event.version} by {event.owner}")]
 
     # ------------------------------------------------------------------------------------------------------- commands
 
     def knows_less(self, stream: str, following: int) -> bool:
         """Whether the store has more of a stream than its pairs tell of; `following` is one behind its highest."""
-        return following > self._managed(stream).keeping.next
+        return following > self._managed(stream).stream_state.next
 
     def adopt(self, stream: str, entries: Iterable[Entry]) -> None:
         """Before the start, where the store has lost its youngest commits: what it has nevertheless, in its order."""
-        keeping = self._managed(stream).keeping
-        keeping.begin_anew()
-        entry = salvage.adopt(keeping, entries)
+        stream_state = self._managed(stream).stream_state
+        stream_state.begin_anew()
+        entry = salvage.adopt(stream_state, entries)
         if entry is not None:
             raise LocalMisuse(
                 f"{self.name} has lost messages of {entry.publisher} to {stream} in the midst of its store, below "
@@ -383,13 +385,13 @@ class Repository:
 
     def forgettable(self, stream: str, keep_unread: bool = True) -> int:
         """The sequence number below which retention may forget everything."""
-        return self._managed(stream).retaining.limit(keep_unread)
+        return self._managed(stream).retention.limit(keep_unread)
 
     def forgotten(self, stream: str, before: int, whose: Cut, keep_unread: bool = True) -> Effects:
         """What lies below has expired: forget it, if that may be. `whose` has the last of each publisher's life."""
         managed = self._managed(stream)
         # Somebody may have come since the driver asked: then it asks again.
-        return managed.retaining.forget(before, whose) if before <= managed.retaining.limit(keep_unread) else []
+        return managed.retention.forget(before, whose) if before <= managed.retention.limit(keep_unread) else []
 
     def register(self, registration: Registration) -> Effects:
         """The owner of a stream says who may publish and subscribe; the other repositories learn it by gossip."""
@@ -401,53 +403,58 @@ class Repository:
 
         Subscribers are told of the gap. If another repository has the messages after all, they come late.
         """
-        keeping = self._managed(stream).keeping
+        stream_state = self._managed(stream).stream_state
         count = 0
-        for chain in list(keeping.chains.values()):
+        for chain in list(stream_state.chains.values()):
             if chain.publisher == publisher and life in (None, chain.life) and chain.places:
-                count += keeping.give_up(chain, 1, chain.top)
-        report = keeping.report("given_up", f"{count} messages of {publisher}")
+                count += stream_state.give_up(chain, 1, chain.top)
+        report = stream_state.report("given_up", f"{count} messages of {publisher}")
         return count, [report] if count else []
 
     def leave(self, stream: str, now: float) -> Effects:
         """Leave the bundle: clients migrate, and when another repository has everything, we are gone."""
         managed = self._managed(stream)
-        keeping = managed.keeping
+        stream_state = managed.stream_state
         if not managed.bundle.others_there(now):
             raise LocalMisuse(
                 f"{self.name} was asked to leave the bundle of {stream}, but no other repository serves it now; "
                 "add one first. It stays."
             )
-        keeping.state = "leaving"
-        for _, place in list(keeping.place_rows()):
+        stream_state.phase = "leaving"
+        for _, place in list(stream_state.place_rows()):
             # What is missing will not be stored here any more: for those who look it was never to be.
-            keeping.skip(place.first, place.first + place.count - 1)
-        keeping.mark()
+            stream_state.skip(place.first, place.first + place.count - 1)
+        stream_state.mark()
         migrate = Migrate(stream, self.name)
-        clients = {chain.publisher for chain in keeping.chains.values() if chain.steering == self.name}
-        effects: Effects = [keeping.say_to(client, migrate) for client in sorted(clients)]
-        effects += managed.telling.tell_all(now)
+        clients = {chain.publisher for chain in stream_state.chains.values() if chain.steering == self.name}
+        effects: Effects = [stream_state.say_to(client, migrate) for client in sorted(clients)]
+        effects += managed.position_reports.tell_all(now)
         return [Say(stable_topic(stream, self.name), encode(migrate)), *effects, *self._keep_time(now, anew=True)]
 
-    def _go(self, managed: Managed, now: float) -> Effects:
-        keeping = managed.keeping
-        if keeping.staged or self._committing or not managed.bundle.may_leave(now):
+    def _finish_leaving(self, managed: ManagedStream, now: float) -> Effects:
+        stream_state = managed.stream_state
+        if stream_state.staged or self._committing or not managed.bundle.may_leave(now):
             return []
-        keeping.state = "left"
-        keeping.mark()
-        stream = keeping.stream
-        leave = Say(gossip_topic(stream), encode(Leave(stream, self.name, keeping.era)))
+        stream_state.phase = "left"
+        stream_state.mark()
+        stream = stream_state.stream
+        leave = Say(gossip_topic(stream), encode(Leave(stream, self.name, stream_state.era)))
         topics = (bundle_topic(stream), stream)
-        return [*managed.telling.tell_all(now), leave, *(Unlisten(topic) for topic in topics), keeping.report("left")]
+        return [
+            *managed.position_reports.tell_all(now),
+            leave,
+            *(Unlisten(topic) for topic in topics),
+            stream_state.report("left"),
+        ]
 
-    def _remind(self, managed: Managed, event: Gossip) -> Effects:
+    def _remind(self, managed: ManagedStream, event: Gossip) -> Effects:
         """Somebody has not heard that we left."""
-        keeping = managed.keeping
-        if not any(name == self.name and era == keeping.era for name, era, _ in event.covers):
+        stream_state = managed.stream_state
+        if not any(name == self.name and era == stream_state.era for name, era, _ in event.covers):
             return []
-        return [keeping.say_to(event.repository, Leave(keeping.stream, self.name, keeping.era))]
+        return [stream_state.say_to(event.repository, Leave(stream_state.stream, self.name, stream_state.era))]
 
-    def _managed(self, stream: str) -> Managed:
+    def _managed(self, stream: str) -> ManagedStream:
         managed = self.streams.get(stream)
         if managed is None:
             raise LocalMisuse(
@@ -465,7 +472,7 @@ class Repository:
 
     def check_invariants(self) -> None:
         for managed in self.streams.values():
-            managed.keeping.check()
+            managed.stream_state.check()
             managed.bundle.check()
             for one in managed.dissemination.subscriptions.values():
-                assert one.sync <= managed.keeping.end, f"{self.name} has a sync of {one.name} behind its end"
+                assert one.sync <= managed.stream_state.end, f"{self.name} has a sync of {one.name} behind its end"

@@ -12,46 +12,46 @@ from collections.abc import Iterable
 
 from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.events import Cut, life_of, number_of
-from holdfast.protocols.narada.gossip import GONE_BEATS, Bundle
-from holdfast.protocols.narada.keeping import Keeping
-from holdfast.protocols.narada.members import Member
+from holdfast.protocols.narada.gossip import GONE_BEATS, BundleGossip
+from holdfast.protocols.narada.members import BundleMember
 from holdfast.protocols.narada.participant import Discard, Effects
+from holdfast.protocols.narada.stream_state import StreamState
 
 
-class Retaining:
+class StreamRetention:
     """The retention of one stream at one repository."""
 
-    def __init__(self, keeping: Keeping, dissemination: Dissemination, bundle: Bundle) -> None:
-        self.keeping, self.dissemination, self.bundle = keeping, dissemination, bundle
+    def __init__(self, stream_state: StreamState, dissemination: Dissemination, bundle: BundleGossip) -> None:
+        self.stream_state, self.dissemination, self.bundle = stream_state, dissemination, bundle
         self._before = 0
         self._now = 0.0
         self._since: float | None = None
-        self._patience_s = GONE_BEATS * keeping.config.beat_s
+        self._patience_s = GONE_BEATS * stream_state.config.beat_s
         """After so long at the latest everybody has been heard of that is there."""
 
     def limit(self, keep_unread: bool) -> int:
         """The sequence number below which everything may go."""
-        keeping = self.keeping
-        limits = [keeping.next, self._siblings_limit()]
-        limits += [place.first for _, place in keeping.place_rows()]
-        limits += [entry.first for entry in (*keeping.staged, *keeping.committing)]
+        stream_state = self.stream_state
+        limits = [stream_state.next, self._siblings_limit()]
+        limits += [place.first for _, place in stream_state.place_rows()]
+        limits += [entry.first for entry in (*stream_state.staged, *stream_state.committing)]
         if keep_unread:
             limits += [one.sync + 1 for one in self.dissemination.subscriptions.values()]
         return min(limits)
 
     def _siblings_limit(self) -> int:
         """Below this number of ours every repository that is there has everything, and knows whom it is kept for."""
-        keeping, known = self.keeping, self.dissemination.known()
+        stream_state, known = self.stream_state, self.dissemination.known()
         there = [one for one in self.bundle.members.values() if self.bundle.is_there(one, self._now)]
-        if not keeping.serving or any(one.known_digest != known for one in there):
-            return keeping.kept
-        return min((one.covers_us + 1 for one in there), default=keeping.next)
+        if not stream_state.serving or any(one.known_digest != known for one in there):
+            return stream_state.kept
+        return min((one.covers_us + 1 for one in there), default=stream_state.next)
 
     def look(self, now: float) -> None:
         """Give up the places of what somebody has forgotten, and nobody that is there has: they will not be filled."""
         self._now, self._since = now, now if self._since is None else self._since
-        keeping, members = self.keeping, list(self.bundle.members.values())
-        for chain, place in list(keeping.place_rows()) if keeping.serving else ():
+        stream_state, members = self.stream_state, list(self.bundle.members.values())
+        for chain, place in list(stream_state.place_rows()) if stream_state.serving else ():
             who = (chain.publisher, chain.life)
             for low, high in {part for one in members for part in one.said_gone(who)}:
                 first, last = max(low, place.number), min(high, place.last)
@@ -59,9 +59,9 @@ class Retaining:
                     continue
                 kept_by = [one for one in members if not one.has_forgotten(who, first, last)]
                 if not any(self._may_have(one, chain.publisher, chain.cat(first), chain.cat(last)) for one in kept_by):
-                    keeping.give_up(chain, first, last)
+                    stream_state.give_up(chain, first, last)
 
-    def _may_have(self, member: Member, publisher: str, cat_first: int, cat_last: int) -> bool:
+    def _may_have(self, member: BundleMember, publisher: str, cat_first: int, cat_last: int) -> bool:
         """Whether it has some of these, or has not told yet what lies under all of its numbers.
 
         1. C comes back with a place. A tells it that it has forgotten what belongs there; B has not told anything yet.
@@ -74,14 +74,14 @@ class Retaining:
 
     def forget(self, before: int, whose: Cut) -> Effects:
         """Everything below goes; these are the last that go of each life of each publisher."""
-        keeping = self.keeping
-        if before <= keeping.kept:
+        stream_state = self.stream_state
+        if before <= stream_state.kept:
             return []
-        count, self._before = before - keeping.kept, before
-        keeping.forget(before)
+        count, self._before = before - stream_state.kept, before
+        stream_state.forget(before)
         for publisher, cat in whose:
-            keeping.forget_life(publisher, life_of(cat), number_of(cat))
-        return [keeping.report("forgotten", f"{count} messages, below {before}")]
+            stream_state.forget_life(publisher, life_of(cat), number_of(cat))
+        return [stream_state.report("forgotten", f"{count} messages, below {before}")]
 
     def has_changes(self) -> bool:
         return bool(self._before)
@@ -89,7 +89,7 @@ class Retaining:
     def changes(self) -> Effects:
         """What the next commit forgets."""
         before, self._before = self._before, 0
-        return [Discard(self.keeping.stream, before)] if before else []
+        return [Discard(self.stream_state.stream, before)] if before else []
 
 
 def last_of_each(identities: Iterable[tuple[str, int]]) -> Cut:

@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.chains import Chain, Place, without
 from holdfast.protocols.narada.events import life_of, number_of
-from holdfast.protocols.narada.keeping import Keeping
+from holdfast.protocols.narada.stream_state import StreamState
 from holdfast.protocols.trackers import Range
 
 Life = tuple[str, int]
@@ -24,28 +24,32 @@ Job = tuple[int, int, Life, int]
 """Between which sequence numbers a place must lie, and whose it is."""
 
 
-def adopt(keeping: Keeping, entries: Iterable[Entry]) -> Entry | None:
+def adopt(stream_state: StreamState, entries: Iterable[Entry]) -> Entry | None:
     """Make the state of a stream fit what is stored; an entry that fits in nowhere, if there is one."""
-    told, lost, stored = set(keeping.chains), dict[Life, list[Entry]](), list[Range]()
+    told, lost, stored = set(stream_state.chains), dict[Life, list[Entry]](), list[Range]()
     for entry in entries:
         stored.append((entry.first, entry.last))
         if (entry.publisher, life_of(entry.cat)) not in told:
             lost.setdefault((entry.publisher, life_of(entry.cat)), []).append(entry)
-        elif not keeping.adopt(entry):
+        elif not stream_state.adopt(entry):
             return entry
-    known = [(place.first, place.first + place.count - 1) for _, place in keeping.place_rows()]
-    known += [(row.first, row.last) for row in keeping.voids]
-    keeping.next = max([keeping.next, *(last + 1 for _, last in (*stored, *known))])
-    free = without((keeping.kept, keeping.end), [*stored, *known]) if keeping.end >= keeping.kept else []
-    jobs = [job for life, its in lost.items() for job in _missing(life, its, keeping.kept)]
+    known = [(place.first, place.first + place.count - 1) for _, place in stream_state.place_rows()]
+    known += [(row.first, row.last) for row in stream_state.voids]
+    stream_state.next = max([stream_state.next, *(last + 1 for _, last in (*stored, *known))])
+    free = (
+        without((stream_state.kept, stream_state.end), [*stored, *known])
+        if stream_state.end >= stream_state.kept
+        else []
+    )
+    jobs = [job for life, its in lost.items() for job in _missing(life, its, stream_state.kept)]
     places = _assigned(jobs, free)
     for life, its in lost.items():
-        _restore(keeping, life, its, places.get(life, []))
+        _restore(stream_state, life, its, places.get(life, []))
     taken = [(place.first, place.first) for its in places.values() for place in its]
     for first, last in free:
         for low, high in without((first, last), taken):
-            keeping.skip(low, high)
-    keeping.go_on()
+            stream_state.skip(low, high)
+    stream_state.go_on()
     return None
 
 
@@ -82,8 +86,8 @@ def _assigned(jobs: list[Job], free: list[Range]) -> dict[Life, list[Place]]:
     return places
 
 
-def _restore(keeping: Keeping, life: Life, entries: list[Entry], places: list[Place]) -> None:
-    chain = keeping.chain(*life)
+def _restore(stream_state: StreamState, life: Life, entries: list[Entry], places: list[Place]) -> None:
+    chain = stream_state.chain(*life)
     if chain is None:
         return
     for entry in entries:
@@ -92,9 +96,9 @@ def _restore(keeping: Keeping, life: Life, entries: list[Entry], places: list[Pl
             tracker.add(number, last)
         chain.top = max(chain.top, last)
     chain.places = _joined(places)
-    keeping.places += len(chain.places)
+    stream_state.places += len(chain.places)
     _pass_over(chain)
-    keeping.touch(chain)
+    stream_state.touch(chain)
 
 
 def _pass_over(chain: Chain) -> None:

@@ -25,6 +25,7 @@ from holdfast.model.reliable import Entry
 from holdfast.model.topics import check_pattern, matches
 from holdfast.protocols.narada.backlog import Backlog
 from holdfast.protocols.narada.config import SubscriberConfig
+from holdfast.protocols.narada.empty_rows import pass_empty_row
 from holdfast.protocols.narada.events import (
     MESSAGES,
     ControlEvent,
@@ -43,6 +44,7 @@ from holdfast.protocols.narada.events import (
     Sync,
     encode,
 )
+from holdfast.protocols.narada.message_buffer import MessageBuffer
 from holdfast.protocols.narada.participant import (
     Begun,
     Effect,
@@ -55,12 +57,10 @@ from holdfast.protocols.narada.participant import (
     Unlisten,
     control_events,
 )
-from holdfast.protocols.narada.pieces import Pieces
-from holdfast.protocols.narada.released import Released
+from holdfast.protocols.narada.released_messages import ReleasedMessages
 from holdfast.protocols.narada.steering import PROBE_TIMER, Steering
 from holdfast.protocols.narada.topics import bundle_topic, inbox_topic, is_control, stable_topic
-from holdfast.protocols.narada.unconsumed import Unconsumed
-from holdfast.protocols.narada.voids import pass_void
+from holdfast.protocols.narada.unconsumed_messages import UnconsumedMessages
 from holdfast.protocols.node import CancelTimer, Persist, Report, SetTimer
 
 DUE_TIMER, ACK_TIMER = "due", "ack"
@@ -84,11 +84,11 @@ class Subscriber:
         self.synced = 0
         """How far the repository is known to know what was released."""
         self.backlog = Backlog(config.rows_max, config.buffer_bytes_max)
-        self.released = Released()
+        self.released = ReleasedMessages()
         if restored and restored.get(MEMORY_KEY):
             self.released.restore(restored[MEMORY_KEY])
-        self.unconsumed = Unconsumed(config.name)
-        self._pieces = Pieces(config.buffer_bytes_max)
+        self.unconsumed = UnconsumedMessages(config.name)
+        self._pieces = MessageBuffer(config.buffer_bytes_max)
         self._steering = Steering(config.steering, config.stream, config.name)
         self._begun = False
         self._due_s = config.nak_s
@@ -323,7 +323,7 @@ class Subscriber:
         if self.spilled or not full:
             return []
         self.spilled = True
-        self._pieces = Pieces(config.buffer_bytes_max)
+        self._pieces = MessageBuffer(config.buffer_bytes_max)
         return [Unlisten(self.pattern), Report("spilled", detail=f"at {self.backlog.position} of {self.backlog.end}")]
 
     def _unspill(self) -> Effects:
@@ -347,7 +347,7 @@ class Subscriber:
         if row is None:
             return False
         if row.kind != MESSAGES:
-            for gap in pass_void(self.config.stream, row, backlog, self.released):
+            for gap in pass_empty_row(self.config.stream, row, backlog, self.released):
                 self.unconsumed.add_gap(max(row.first, backlog.position), gap)
                 effects.append(self._gap(gap))
         elif not self._release_row(row, effects):

@@ -5,14 +5,14 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
+from holdfast.protocols.narada.consumed_position import NOTHING, ConsumedPosition, merged_position
 from holdfast.protocols.narada.events import RANGES_MAX, Out
-from holdfast.protocols.narada.had import NOTHING, Had, both
 from holdfast.protocols.trackers import Range, RangeTracker, WindowFull
 
 SYNC_RANGES_MAX = 1024
 
 
-class Saved(Struct, array_like=True):
+class SavedSubscription(Struct, array_like=True):
     """A subscription as it is kept in the store."""
 
     pattern: str
@@ -21,22 +21,22 @@ class Saved(Struct, array_like=True):
     since_ns: int = 0
     anew: bool = False
     reader: int = 0
-    had: Had = NOTHING
+    consumed: ConsumedPosition = NOTHING
     begun_by: int = 0
     account: int = 0
-    beyond: Had = NOTHING
+    beyond: ConsumedPosition = NOTHING
     out: Out = ()
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Saved)
+_decoder = msgspec.msgpack.Decoder(SavedSubscription)
 
 
 class Subscription:
     """What a repository knows of one subscriber."""
 
     __slots__ = (
-        *("account", "acked", "anew", "begun_by", "beyond", "had", "had_at", "name", "out", "pattern"),
+        *("account", "acked", "anew", "begun_by", "beyond", "consumed", "consumed_at", "name", "out", "pattern"),
         *("pending", "reader", "said_sync", "since_ns", "steering", "translated"),
     )
 
@@ -51,7 +51,7 @@ class Subscription:
         self.said_sync = -1
         self.anew = False
         """Whether it was begun anew: what others know of it may be from before."""
-        self.had, self.had_at = NOTHING, -1
+        self.consumed, self.consumed_at = NOTHING, -1
         """What it has had, whoever knew it, as of which sync of ours: sequence numbers mean nothing to others."""
         self.reader = self.begun_by = 0
         """The last of those who read under this name, and whose beginning it was that we answered."""
@@ -75,21 +75,21 @@ class Subscription:
         ]
         self.out = (*self.out, *new)[:RANGES_MAX]
 
-    def known(self, by_sync: Had) -> Had:
+    def known(self, by_sync: ConsumedPosition) -> ConsumedPosition:
         """All that it is known to have had: by its sync, by what others said, and by its own account."""
-        return both(self.beyond, both(by_sync, self.had), RANGES_MAX)
+        return merged_position(self.beyond, merged_position(by_sync, self.consumed), RANGES_MAX)
 
 
 def saved(one: Subscription) -> bytes:
-    whose = (one.since_ns, one.anew, one.reader, one.had, one.begun_by)
+    whose = (one.since_ns, one.anew, one.reader, one.consumed, one.begun_by)
     account = (one.account, one.beyond, one.out)
-    return _encoder.encode(Saved(one.pattern, one.acked.prefix, one.acked.ranges(), *whose, *account))
+    return _encoder.encode(SavedSubscription(one.pattern, one.acked.prefix, one.acked.ranges(), *whose, *account))
 
 
 def restored(name: str, value: bytes) -> Subscription:
     kept = _decoder.decode(value)
     one = Subscription(name, kept.pattern, kept.since_ns, kept.sync)
-    one.anew, one.reader, one.had, one.begun_by = kept.anew, kept.reader, kept.had, kept.begun_by
+    one.anew, one.reader, one.consumed, one.begun_by = kept.anew, kept.reader, kept.consumed, kept.begun_by
     one.account, one.beyond, one.out = kept.account, kept.beyond, kept.out
     for first, last in kept.ranges:
         with suppress(WindowFull):

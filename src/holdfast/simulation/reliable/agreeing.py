@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from holdfast.model.reliable import Entry
+from holdfast.protocols.narada.consumed_position import ConsumedPosition
 from holdfast.protocols.narada.events import life_of
-from holdfast.protocols.narada.had import Had
 from holdfast.simulation.reliable.history import Identity, identities
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def behind(hosts: list["RepositoryHost"], stream: str, excused: set[Identity]) -
             if other is host:
                 continue
             for name in sorted(known):
-                if known[name].anew or not known[name].had[0]:
+                if known[name].anew or not known[name].consumed[0]:
                     continue
                 if name not in table:
                     yield f"{host.name} does not know {name}, whom {other.name} knows at {known[name].sync}."
@@ -35,16 +35,16 @@ def behind(hosts: list["RepositoryHost"], stream: str, excused: set[Identity]) -
                 first = _first_above(host, stream, table[name].sync)
                 if table[name].anew or first is None or next(iter(identities(first))) in excused:
                     continue
-                if _is_had(first, table[name].had):
+                if _is_had(first, table[name].consumed):
                     continue  # It was told so, and tells it the subscriber.
-                if _is_had(first, known[name].had):
+                if _is_had(first, known[name].consumed):
                     yield (
                         f"{host.name} has {name} at {table[name].sync}, before {first.publisher}'s {first.cat}, which "
                         f"{other.name} knows it to have had."
                     )
 
 
-def _is_had(one: Entry, account: Had) -> bool:
+def _is_had(one: Entry, account: ConsumedPosition) -> bool:
     cut, lacks = account
     reached = any((who, life_of(cat)) == (one.publisher, life_of(one.cat)) and one.cat <= cat for who, cat in cut)
     return reached and not any(who == one.publisher and low <= one.cat <= high for who, low, high in lacks)
@@ -60,7 +60,7 @@ def known_to_have_had(hosts: list["RepositoryHost"], stream: str, name: str) -> 
         for entry in host.store.read(stream, 1, EVERYTHING, EVERYTHING):
             for number in range(entry.first, entry.last + 1):
                 one = entry.part(number, number)
-                if number <= known.sync or _is_had(one, known.had):
+                if number <= known.sync or _is_had(one, known.consumed):
                     found.update(identities(one))
     return found
 

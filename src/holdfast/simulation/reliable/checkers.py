@@ -134,7 +134,7 @@ def judge(world: "ReliableWorld") -> Judgement:
 
 
 def _state(host: "RepositoryHost", stream: str) -> str:
-    return host.machine.streams[stream].keeping.state
+    return host.machine.streams[stream].stream_state.phase
 
 
 def _contents(host: "RepositoryHost", stream: str) -> list[Entry]:
@@ -144,7 +144,7 @@ def _contents(host: "RepositoryHost", stream: str) -> list[Entry]:
 def _given_up_at(host: "RepositoryHost", stream: str) -> set[Identity]:
     return {
         (publisher, life, number)
-        for (publisher, life), chain in host.machine.streams[stream].keeping.chains.items()
+        for (publisher, life), chain in host.machine.streams[stream].stream_state.chains.items()
         for first, last in chain.given
         for number in range(first, last + 1)
     }

@@ -10,7 +10,7 @@ from typing import ClassVar
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.reliable import Entry, Level, Retention
 from holdfast.protocols.narada import Repository, RepositoryConfig
-from holdfast.protocols.narada.mending import Harm
+from holdfast.protocols.narada.damaged_messages import Harm
 from holdfast.protocols.narada.participant import (
     Append,
     Commit,
@@ -155,7 +155,7 @@ class RepositoryHost(ParticipantHost):
 
     def give_up(self, stream: str, publisher: str, life: int | None = None) -> int:
         """An operator gives up what is missing of a publisher; how many messages that concerns."""
-        for who, its_life, number in self.machine.streams[stream].keeping.status_of_places():
+        for who, its_life, number in self.machine.streams[stream].stream_state.status_of_places():
             if who == publisher and life in (None, its_life):
                 self.history.give_up((who, its_life, number))
         count, effects = self.machine.give_up(stream, publisher, life)

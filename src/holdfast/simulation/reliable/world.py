@@ -173,7 +173,9 @@ class ReliableWorld:
 
     def bring_back(self, *names: str) -> None:
         """Readers return; what any repository knows them to have had, they are not to get again."""
-        states = {name: host.machine.streams[self.stream].keeping.state for name, host in self.repositories.items()}
+        states = {
+            name: host.machine.streams[self.stream].stream_state.phase for name, host in self.repositories.items()
+        }
         up = [host for name, host in self.repositories.items() if host.up and states[name] != "left"]
         for host in [self.subscribers[name] for name in names]:
             if not host.up:
@@ -234,27 +236,27 @@ class ReliableWorld:
     def _reasons(self) -> list[str]:
         reasons = [f"{host.name} waits for {reason}" for host in self.hosts() for reason in host.waiting_for()]
         streams = [host.machine.streams[self.stream] for host in self.repositories.values() if host.up]
-        sums = {one.dissemination.ended.digest for one in streams if one.keeping.state != "left"}
+        sums = {one.dissemination.ended.digest for one in streams if one.stream_state.phase != "left"}
         if len(sums) > 1:
             return [*reasons, "the bundle has not agreed which subscriptions are over"]
         if reasons:
             return reasons
         there = [host for host in self.repositories.values() if host.up]
-        there = [host for host in there if host.machine.streams[self.stream].keeping.state != "left"]
+        there = [host for host in there if host.machine.streams[self.stream].stream_state.phase != "left"]
         return list(behind(there, self.stream, self.history.given_up))
 
     def _operate(self) -> None:
         """Give up the places of lives that are over, where no repository has the messages."""
         serving = [host for host in self.repositories.values() if host.up]
-        held = [managed.keeping for host in serving for managed in host.machine.streams.values()]
-        held = [keeping for keeping in held if keeping.state != "left"]
-        if any(keeping.state == "learning" or keeping.staged for keeping in held):
+        held = [managed.stream_state for host in serving for managed in host.machine.streams.values()]
+        held = [stream_state for stream_state in held if stream_state.phase != "left"]
+        if any(stream_state.phase == "learning" or stream_state.staged for stream_state in held):
             return
         for host in serving:
-            keeping = host.machine.streams[self.stream].keeping
-            if keeping.state == "left":
+            stream_state = host.machine.streams[self.stream].stream_state
+            if stream_state.phase == "left":
                 continue
-            for chain, place in list(keeping.place_rows()):
+            for chain, place in list(stream_state.place_rows()):
                 publisher = self.publishers.get(chain.publisher)
                 over = publisher is None or not publisher.up or publisher.machine.life != chain.life
                 over = over or publisher is None or publisher.machine.state == "refused"

@@ -209,7 +209,7 @@ class SegmentFiles:
             if (summary := summaries.get(stream)) is not None and summary.first <= last and summary.last >= first
         ]
 
-    def _of(self, stream: str) -> Iterator[tuple[int, StreamSummary]]:
+    def _segments_with(self, stream: str) -> Iterator[tuple[int, StreamSummary]]:
         for number, summaries in self._summaries.items():
             if stream in summaries:
                 yield number, summaries[stream]
@@ -232,13 +232,13 @@ class SegmentFiles:
     def by_cat(self, active: SegmentIndex, stream: str, publisher: str, cat_first: int, cat_last: int) -> Found:
         """The same for messages of a publisher, in the order of catenation numbers."""
         candidates: list[_Candidate] = []
-        for number, summary in self._of(stream):
+        for number, summary in self._segments_with(stream):
             begin, end = summary.cats.get(publisher, (1, 0))
             if begin <= cat_last and end >= cat_first:
                 of = partial(self._cats, number, stream, publisher, cat_first, cat_last)
                 candidates.append((begin, number, of))
         if stream in active:
-            candidates.append((0, 0, lambda: active[stream].of(publisher, cat_first, cat_last)))
+            candidates.append((0, 0, lambda: active[stream].entries_of(publisher, cat_first, cat_last)))
         return _merged(candidates, lambda slot: slot.cat)
 
     # The index of a segment is not read before something of it is wanted, and these are called only then.
@@ -247,11 +247,11 @@ class SegmentFiles:
         return self._stream(number, stream).meeting(first, last)
 
     def _cats(self, number: int, stream: str, publisher: str, cat_first: int, cat_last: int) -> Iterator[Slot]:
-        return self._stream(number, stream).of(publisher, cat_first, cat_last)
+        return self._stream(number, stream).entries_of(publisher, cat_first, cat_last)
 
     def at_time(self, active: SegmentIndex, stream: str, time_ns: int, kept: int) -> int | None:
         best = active[stream].at_time(time_ns, kept) if stream in active else None
-        for number, summary in sorted(self._of(stream), key=lambda one: one[1].first):
+        for number, summary in sorted(self._segments_with(stream), key=lambda one: one[1].first):
             if best is not None and summary.first >= best:
                 break
             if summary.time_last_ns >= time_ns and summary.last >= kept:
@@ -261,16 +261,16 @@ class SegmentFiles:
 
     def highest_cat(self, active: SegmentIndex, stream: str, publisher: str) -> int:
         own = active[stream].highest_cat(publisher) if stream in active else 0
-        return max([own, *(summary.cats.get(publisher, (0, 0))[1] for _, summary in self._of(stream))])
+        return max([own, *(summary.cats.get(publisher, (0, 0))[1] for _, summary in self._segments_with(stream))])
 
     def time_last_ns(self, stream: str) -> int:
-        return max((summary.time_last_ns for _, summary in self._of(stream)), default=0)
+        return max((summary.time_last_ns for _, summary in self._segments_with(stream)), default=0)
 
     def counted(self, active: SegmentIndex, stream: str, kept: int) -> tuple[int, int]:
         """How many messages are kept, and what their records weigh."""
         messages = size = 0
         partly = [active[stream]] if stream in active else []
-        for number, summary in self._of(stream):
+        for number, summary in self._segments_with(stream):
             if summary.first >= kept:
                 messages, size = messages + summary.messages, size + summary.bytes
             elif summary.last >= kept:

@@ -162,7 +162,7 @@ class StreamIndex:
         found = (self.slot(at) for at in self._by_seq.meeting(first, last))
         return (slot for slot in found if slot.last >= first)
 
-    def of(self, publisher: str, cat_first: int, cat_last: int) -> Iterator[Slot]:
+    def entries_of(self, publisher: str, cat_first: int, cat_last: int) -> Iterator[Slot]:
         """The entries that hold some message of cat_first..cat_last of a publisher, in that order."""
         mine = self._by_cat.get(self.publishers.get(publisher, -1)) or _Sorted()
         found = (self.slot(at) for at in mine.meeting(cat_first, cat_last))

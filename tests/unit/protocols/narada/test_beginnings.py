@@ -14,7 +14,7 @@ from holdfast.protocols.narada.events import (
 )
 from holdfast.protocols.narada.fingerprints import fingerprint
 from holdfast.protocols.narada.participant import Effects, Gap, Release
-from holdfast.protocols.narada.released import Released
+from holdfast.protocols.narada.released_messages import ReleasedMessages
 from holdfast.protocols.narada.steering import PROBE_TIMER
 from holdfast.protocols.narada.topics import inbox_topic
 from holdfast.protocols.node import Persist
@@ -58,9 +58,9 @@ def test_of_places_that_were_given_up_and_in_whose_midst_a_subscription_begins_t
     assert gaps == [Gap("orders", "alice", catenation(1, 4), catenation(1, 5))]
 
 
-def _three_and_anew() -> Released:
+def _three_and_anew() -> ReleasedMessages:
     """Three messages were released; then the subscription begins anew, and restarts."""
-    released, restarted = Released(), Released()
+    released, restarted = ReleasedMessages(), ReleasedMessages()
     released.add("alice", catenation(1, 1), 3)
     released.begin_anew()
     restarted.restore(released.save())

@@ -15,7 +15,7 @@ def serving(config: RepositoryConfig) -> Repository:
     repository = Repository(config, [STREAM], incarnation=1)
     repository.start(0.0)
     repository.timer(TICK_TIMER, 1.0)
-    assert repository.streams[STREAM].keeping.serving
+    assert repository.streams[STREAM].stream_state.serving
     return repository
 
 

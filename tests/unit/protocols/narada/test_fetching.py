@@ -6,8 +6,8 @@ from holdfast.model.batches import make_batch
 from holdfast.model.reliable import Level
 from holdfast.protocols.narada import Repository, RepositoryConfig
 from holdfast.protocols.narada.events import SKIPPED, Fetch, Gossip, encode
-from holdfast.protocols.narada.keeping import Head
 from holdfast.protocols.narada.participant import Effects, Read, Say, control_events
+from holdfast.protocols.narada.stream_state import StreamHead
 from holdfast.protocols.narada.topics import inbox_topic
 from tests.unit.protocols.narada.test_commits import STREAM, commit, publish, serving
 
@@ -28,8 +28,8 @@ def told(effects: Effects) -> list[tuple[int, int, int]]:
 
 def begun_again(next_number: int, reserved: int) -> Repository:
     """A repository that finds less in its store than it may have told."""
-    key = Repository(CONFIG, [STREAM], incarnation=1).streams[STREAM].keeping.key("head")
-    head = Head(1, next_number, reserved, [])
+    key = Repository(CONFIG, [STREAM], incarnation=1).streams[STREAM].stream_state.key("head")
+    head = StreamHead(1, next_number, reserved, [])
     repository = Repository(CONFIG, [STREAM], incarnation=2, restored={key: msgspec.msgpack.encode(head)})
     repository.start(2.0)
     return repository

@@ -21,8 +21,8 @@ from holdfast.protocols.narada.events import (
     number_of,
 )
 from holdfast.protocols.narada.fingerprints import fingerprint
-from holdfast.protocols.narada.pieces import Pieces
-from holdfast.protocols.narada.released import Released
+from holdfast.protocols.narada.message_buffer import MessageBuffer
+from holdfast.protocols.narada.released_messages import ReleasedMessages
 from holdfast.protocols.narada.rows import RowTable
 from holdfast.protocols.narada.steering import Steering
 from holdfast.protocols.narada.topics import bundle_topic, inbox_topic
@@ -70,7 +70,7 @@ def test_a_fingerprint_is_that_of_the_messages_whatever_they_were_cut_out_of(pay
 def test_what_was_ordered_is_found_however_it_arrived(arrived: list[int], ordered: list[int], data):
     payloads = [b"%d" % number for number in range(sum(arrived))]
     whole = _batch(1, *payloads)
-    pieces, at = Pieces(1 << 20), 1
+    pieces, at = MessageBuffer(1 << 20), 1
     batches = []
     for count in arrived:
         batches.append(whole.part(at, at + count - 1))
@@ -90,7 +90,7 @@ def test_what_was_ordered_is_found_however_it_arrived(arrived: list[int], ordere
 
 
 def test_what_says_something_else_is_not_taken_and_what_does_not_fit_goes():
-    pieces = Pieces(150)
+    pieces = MessageBuffer(150)
     pieces.add(_batch(1, b"old"))
     assert pieces.take("alice", 1, 1, fingerprint(_batch(1, b"new"))) is None
     pieces.add(_batch(2, b"x" * 30))
@@ -179,12 +179,12 @@ def test_copies_are_counted_by_what_others_cover():
 
 
 def test_what_was_released_is_known_across_restarts_and_a_gap_is_told_once():
-    released = Released()
+    released = ReleasedMessages()
     released.add("alice", catenation(1, 1), 3)
     assert released.pass_over("alice", catenation(1, 4), 2) == [(catenation(1, 4), catenation(1, 5))]
     assert released.pass_over("alice", catenation(1, 4), 2) == []
     released.add("alice", catenation(1, 6), 1)
-    again = Released()
+    again = ReleasedMessages()
     again.restore(released.save())
     assert again.new_part("alice", catenation(1, 1), 7) == [
         (catenation(1, 4), catenation(1, 5)),
@@ -196,7 +196,7 @@ def test_what_was_released_is_known_across_restarts_and_a_gap_is_told_once():
 
 
 def test_what_a_repository_says_was_had_does_not_hide_what_was_given_up():
-    released, gap = Released(), ("alice", catenation(1, 2), catenation(1, 3))
+    released, gap = ReleasedMessages(), ("alice", catenation(1, 2), catenation(1, 3))
     released.skip((("alice", catenation(1, 5)),), (gap, ("alice", catenation(2, 1), catenation(2, 1))))
     assert released.new_part("alice", catenation(1, 1), 6) == [gap[1:], (catenation(1, 6), catenation(1, 6))]
     assert released.pass_over("alice", catenation(1, 2), 2) == []  # It was told when it was passed.
@@ -204,7 +204,7 @@ def test_what_a_repository_says_was_had_does_not_hide_what_was_given_up():
 
 
 def test_what_lies_before_the_first_that_was_seen_is_not_wanted():
-    released = Released()
+    released = ReleasedMessages()
     released.add("alice", catenation(1, 10), 1)
     assert released.new_part("alice", catenation(1, 5), 6) == []
 
@@ -213,7 +213,7 @@ def test_what_lies_before_the_first_that_was_seen_is_not_wanted():
 
 
 def test_a_backlog_goes_through_its_rows_in_order_and_says_what_is_missing():
-    backlog, pieces = Backlog(8, 1000), Pieces(1000)
+    backlog, pieces = Backlog(8, 1000), MessageBuffer(1000)
     backlog.begin(1)
     backlog.add_row(Row(3, 1, "alice", catenation(1, 2), MESSAGES, "orders", 5, 0))
     assert backlog.unknown()

@@ -51,7 +51,7 @@ def test_what_an_earlier_reader_says_changes_nothing_and_is_refused():
         [refusal] = said(table.on_recovery(event, world.kernel.now))
         assert isinstance(refusal, Refusal)
         assert (refusal.role, refusal.reader) == ("read", 7)
-    ack = SubscriberAck(STREAM, "bob", "r1", table.keeping.era, ((1, 5),), (), 1)
+    ack = SubscriberAck(STREAM, "bob", "r1", table.stream_state.era, ((1, 5),), (), 1)
     assert isinstance(said(table.on_ack(ack, lambda *_: None))[0], Refusal)
     assert one.sync == 0
 

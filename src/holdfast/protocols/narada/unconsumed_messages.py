@@ -1,4 +1,4 @@
-"""What a subscriber has released and its application has not taken yet, and how far everything was taken.
+"""Messages that a subscriber has released and its application has not taken yet, and the position of its application.
 
 Messages and gaps stand in the order of their release. Each has a sequence number of the repository that steered the
 subscriber when it was released. When another repository steers, a message that was released before comes by once more,
@@ -38,7 +38,7 @@ class Hold(Struct):
     count: int
 
 
-class Unconsumed:
+class UnconsumedMessages:
     """Items in the order of their release: those from the time of earlier repositories, then those of this one."""
 
     def __init__(self, name: str, out: Callable[[], Iterable[Entry]] = lambda: ()) -> None:

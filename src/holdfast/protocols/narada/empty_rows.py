@@ -1,13 +1,13 @@
-"""Rows under which no message lies, as a subscriber passes them: what of them it lacks is a gap, and is told."""
+"""How a subscriber passes rows that hold no message: it reports a gap for each message of them that it lacks."""
 
 from holdfast.protocols.narada.backlog import Backlog
 from holdfast.protocols.narada.events import DAMAGED, FORGOTTEN, GIVEN_UP, SKIPPED, Row
 from holdfast.protocols.narada.participant import Gap
-from holdfast.protocols.narada.released import Released
+from holdfast.protocols.narada.released_messages import ReleasedMessages
 
 
-def pass_void(stream: str, row: Row, backlog: Backlog, released: Released) -> list[Gap]:
-    """Pass what is left of a row from the backlog's position on; what lay before was dealt with, or is not wanted."""
+def pass_empty_row(stream: str, row: Row, backlog: Backlog, released: ReleasedMessages) -> list[Gap]:
+    """Pass the part of a row from the backlog's position on; the part before was passed earlier, or is not wanted."""
     left = row.part(backlog.position, row.last)
     if row.kind == FORGOTTEN:
         return [
@@ -21,6 +21,6 @@ def pass_void(stream: str, row: Row, backlog: Backlog, released: Released) -> li
         gaps = released.pass_over(left.publisher, left.cat, left.count)
         return [Gap(stream, left.publisher, first, last, damaged=row.kind == DAMAGED) for first, last in gaps]
     if row.publisher and row.kind == SKIPPED:
-        # It was acknowledged in an earlier life of the subscriber. Another repository may not know that.
+        # The subscriber acknowledged the message in an earlier life. Another repository may not know that.
         released.add(left.publisher, left.cat, left.count)
     return []

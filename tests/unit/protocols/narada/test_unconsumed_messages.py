@@ -7,7 +7,7 @@ from holdfast.model.errors import LocalMisuse
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.events import catenation
 from holdfast.protocols.narada.participant import Gap
-from holdfast.protocols.narada.unconsumed import Unconsumed
+from holdfast.protocols.narada.unconsumed_messages import UnconsumedMessages
 
 
 def entry(first: int, number: int, count: int = 1, publisher: str = "alice") -> Entry:
@@ -20,7 +20,7 @@ def gap() -> Gap:
 
 
 def test_what_was_taken_is_acknowledged_message_by_message():
-    waiting = Unconsumed("bob")
+    waiting = UnconsumedMessages("bob")
     waiting.add(entry(5, 1, 10))
     assert waiting.upto(15) == 4
     waiting.take(entry(5, 1, 3))
@@ -30,7 +30,7 @@ def test_what_was_taken_is_acknowledged_message_by_message():
 
 
 def test_only_what_is_next_can_be_taken():
-    waiting = Unconsumed("bob")
+    waiting = UnconsumedMessages("bob")
     waiting.add(entry(5, 1, 3))
     for wrong in (entry(6, 2), entry(5, 1, 4), entry(5, 1, publisher="carol")):
         with pytest.raises(LocalMisuse, match="not next of what was released"):
@@ -38,7 +38,7 @@ def test_only_what_is_next_can_be_taken():
 
 
 def test_a_gap_is_acknowledged_when_the_application_was_told_of_it():
-    waiting = Unconsumed("bob")
+    waiting = UnconsumedMessages("bob")
     waiting.add(entry(5, 8))
     waiting.add_gap(6, gap())
     waiting.take(entry(5, 8))
@@ -50,7 +50,7 @@ def test_a_gap_is_acknowledged_when_the_application_was_told_of_it():
 
 
 def test_a_gap_that_was_told_before_the_messages_in_front_of_it_were_taken_waits_for_them():
-    waiting = Unconsumed("bob")
+    waiting = UnconsumedMessages("bob")
     waiting.add(entry(5, 8, 2))
     waiting.add_gap(7, gap())
     waiting.tell_gap()
@@ -60,7 +60,7 @@ def test_a_gap_that_was_told_before_the_messages_in_front_of_it_were_taken_waits
 
 
 def test_what_came_from_an_earlier_repository_is_acknowledged_under_the_numbers_of_the_next():
-    waiting = Unconsumed("bob")
+    waiting = UnconsumedMessages("bob")
     waiting.add(entry(5, 1, 4))
     waiting.add(entry(9, 1, 2, "carol"))
     waiting.begin()
@@ -81,7 +81,7 @@ def test_what_came_from_an_earlier_repository_is_acknowledged_under_the_numbers_
 
 
 def test_a_gap_from_an_earlier_repository_holds_everything_back_until_it_is_told():
-    waiting = Unconsumed("bob")
+    waiting = UnconsumedMessages("bob")
     waiting.add_gap(6, gap())
     waiting.begin()
     assert waiting.upto(20) == 0

@@ -1,4 +1,4 @@
-"""What of a stream is damaged in the store, and how it is put right with the help of a sibling.
+"""The damaged messages of a stream in the store of one repository, and their repair with the help of a sibling.
 
 Stores never hand out what does not fit its checksum: they leave it out. A repository learns of damage in two ways. Its
 driver looks at everything now and then and says what it found (`Repository.harmed`); and whoever reads finds numbers
@@ -19,8 +19,8 @@ from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.answers import read_upto
 from holdfast.protocols.narada.chains import without
 from holdfast.protocols.narada.events import DAMAGED, Refetch, Resent, Row
-from holdfast.protocols.narada.keeping import Keeping
 from holdfast.protocols.narada.participant import Effects, Find, Inspect, Mend
+from holdfast.protocols.narada.stream_state import StreamState
 from holdfast.protocols.trackers import Range
 
 ASK_S, ASK_MAX_S = 0.5, 5.0
@@ -75,11 +75,11 @@ class Harm(Struct):
         return found
 
 
-class Mending:
+class DamagedMessages:
     """The damage of one stream at one repository."""
 
-    def __init__(self, keeping: Keeping, token: Callable[[str, object], int]) -> None:
-        self.keeping, self._token = keeping, token
+    def __init__(self, stream_state: StreamState, token: Callable[[str, object], int]) -> None:
+        self.stream_state, self._token = stream_state, token
         self.harms: dict[int, Harm] = {}
         self.mended = 0
         """How many messages were put right since the beginning."""
@@ -116,23 +116,23 @@ class Mending:
         if not self.harms:
             return []
         self._asked_at, self._asked_s = -1e9, ASK_S
-        return [self.keeping.report("damaged", f"{self.messages} messages")] if self.harms.keys() - before else []
+        return [self.stream_state.report("damaged", f"{self.messages} messages")] if self.harms.keys() - before else []
 
     def look(self, first: int, last: int, entries: list[Entry]) -> Effects:
         """A read found these: have the driver look if something is missing that was stored, and nobody knew."""
-        upto = read_upto(entries, last, self.keeping.config.read_bytes_max)
+        upto = read_upto(entries, last, self.stream_state.config.read_bytes_max)
         known = [(harm.first, harm.last) for harm in self.harms.values()]
         found = [(entry.first, entry.last) for entry in entries]
-        left = without((max(first, self.keeping.kept), upto), [*found, *known, *self._not_stored()])
-        return [Inspect(self.keeping.stream)] if left else []
+        left = without((max(first, self.stream_state.kept), upto), [*found, *known, *self._not_stored()])
+        return [Inspect(self.stream_state.stream)] if left else []
 
     def _not_stored(self) -> Iterable[Range]:
-        keeping = self.keeping
-        for row in keeping.voids:
+        stream_state = self.stream_state
+        for row in stream_state.voids:
             yield row.first, row.last
-        for _, place in keeping.place_rows():
+        for _, place in stream_state.place_rows():
             yield place.first, place.first + place.count - 1
-        for entry in (*keeping.staged, *keeping.committing):
+        for entry in (*stream_state.staged, *stream_state.committing):
             yield entry.first, entry.last
 
     # ---------------------------------------------------------------------------------------------------------- losing
@@ -144,24 +144,24 @@ class Mending:
 
     def give_up(self, is_alone: bool, now: float) -> Effects:
         """What nobody has sent for so long counts as lost; at once if there has never been a sibling."""
-        due_since = now if is_alone else now - self.keeping.config.mend_s
+        due_since = now if is_alone else now - self.stream_state.config.mend_s
         lost = [harm for harm in self.harms.values() if not harm.lost and harm.since <= due_since]
         for harm in lost:
             harm.lost = True
         count = sum(harm.last - harm.first + 1 for harm in lost)
-        return [self.keeping.report("lost", f"{count} damaged messages: readers get a gap")] if lost else []
+        return [self.stream_state.report("lost", f"{count} damaged messages: readers get a gap")] if lost else []
 
     def lost_rows(self, first: int, last: int, entries: list[Entry]) -> list[Row]:
         """A read found these: what else lies there and is lost."""
         near = [harm for harm in self.harms.values() if harm.lost and harm.first <= last and harm.last >= first]
         if not near:
             return []
-        upto = read_upto(entries, last, self.keeping.config.read_bytes_max)
+        upto = read_upto(entries, last, self.stream_state.config.read_bytes_max)
         taken = [*((entry.first, entry.last) for entry in entries), *self._not_stored()]
         rows: list[Row] = []
         for harm in near:
             # Where a whole file is missing only some of the numbers that it had may be damaged.
-            low, high = max(first, harm.first, self.keeping.kept), min(upto, harm.last)
+            low, high = max(first, harm.first, self.stream_state.kept), min(upto, harm.last)
             for begin, end in without((low, high), taken) if low <= high else ():
                 cat = harm.cat + begin - harm.first if harm.publisher else 0
                 rows.append(Row(begin, end - begin + 1, harm.publisher, cat, DAMAGED))
@@ -177,25 +177,32 @@ class Mending:
         self._asked_at, self._asked_s = now, min(2 * self._asked_s, ASK_MAX_S)
         sibling = sorted(siblings)[self._turn % len(siblings)]
         self._turn += 1
-        keeping = self.keeping
+        stream_state = self.stream_state
         return [
-            keeping.say_to(
+            stream_state.say_to(
                 sibling,
-                Refetch(keeping.stream, sibling, keeping.name, harm.publisher, harm.cat, harm.last - harm.first + 1),
+                Refetch(
+                    stream_state.stream,
+                    sibling,
+                    stream_state.name,
+                    harm.publisher,
+                    harm.cat,
+                    harm.last - harm.first + 1,
+                ),
             )
             for harm in wanted
         ]
 
     def on_refetch(self, event: Refetch) -> Effects:
         """A sibling asks for messages by their identity."""
-        keeping = self.keeping
-        if event.repository != keeping.name or not event.count:
+        stream_state = self.stream_state
+        if event.repository != stream_state.name or not event.count:
             return []
         token = self._token("send", (event.asker, 0, 0))
         if not token:
             return []
         last = event.cat + event.count - 1
-        return [Find(token, keeping.stream, event.publisher, event.cat, last, keeping.config.read_bytes_max)]
+        return [Find(token, stream_state.stream, event.publisher, event.cat, last, stream_state.config.read_bytes_max)]
 
     def on_resent(self, event: Resent) -> None:
         """A sibling sends something: what of it is damaged here is staged when it is whole."""
@@ -215,7 +222,7 @@ class Mending:
     def changes(self) -> Effects:
         """What the next commit puts right."""
         self._committing, self._staged = self._staged, []
-        return [Mend(self.keeping.stream, tuple(harm.entries())) for harm in self._committing]
+        return [Mend(self.stream_state.stream, tuple(harm.entries())) for harm in self._committing]
 
     def committed(self) -> Effects:
         """It is put right; the driver looks whether that is all."""
@@ -224,5 +231,5 @@ class Mending:
             return []
         count = sum(harm.last - harm.first + 1 for harm in mended)
         self.mended += count
-        effects: Effects = [self.keeping.report("mended", f"{count} messages")]
-        return effects if self.harms else [*effects, Inspect(self.keeping.stream)]
+        effects: Effects = [self.stream_state.report("mended", f"{count} messages")]
+        return effects if self.harms else [*effects, Inspect(self.stream_state.stream)]

@@ -1,17 +1,18 @@
-"""Durable subscriptions that are over: how everybody comes to forget one, and who asks for it.
+"""How every repository of a bundle removes a durable subscription that has ended, and the client that ends it.
 
-A repository that is told that a subscription is over drops its row, and remembers that it did: name, time and the token
-of whoever asked. It tells in its gossip what the sum of all that is; a sibling that has another sum is told everything,
-so that one which was away, or did not hear it, forgets as well. Of two that were told different things both keep what
-is later. A subscription that begins under the name of one that is over is later than its end, and stays.
+A repository that is told the end of a subscription drops the subscription's row and remembers the end: name, time and
+the token of the client that asked. Its gossip carries a checksum of all ends that it remembers. A sibling with another
+checksum is told all ends, so that a repository that was away, or missed the event, drops the row as well. Of two ends
+of one name the later one counts. A subscription that begins under the name of an ended one begins later than the end,
+and stays.
 
-Bound: `ends.FORGOTTEN_MAX` ends are remembered. Of what is older, a repository that was away all the time may bring a
-row back, which is bounded itself.
+Bound: `ended_subscriptions.FORGOTTEN_MAX` ends are remembered. A repository that was away since before the oldest of
+them may bring a row back; the number of rows is bounded, too.
 """
 
 from holdfast.model.batches import Batch
 from holdfast.protocols.narada.dissemination import Dissemination
-from holdfast.protocols.narada.ends import End
+from holdfast.protocols.narada.ended_subscriptions import End
 from holdfast.protocols.narada.events import Forget, encode
 from holdfast.protocols.narada.participant import Effects, Ended, Listen, Say, Unlisten, control_events
 from holdfast.protocols.narada.topics import bundle_topic, inbox_topic
@@ -21,11 +22,11 @@ AGAIN_TIMER = "again"
 AGAIN_S, AGAIN_MAX_S = 0.2, 1.0
 
 
-class Forgetting:
+class SubscriptionRemoval:
     """The ends of the subscriptions of one stream, at one repository."""
 
     def __init__(self, dissemination: Dissemination) -> None:
-        self._dissemination, self._keeping = dissemination, dissemination.keeping
+        self._dissemination, self._stream_state = dissemination, dissemination.stream_state
         self._ended = dissemination.ended
         self._answers: list[tuple[str, End]] = []
         self._committing: list[tuple[str, End]] = []
@@ -38,28 +39,28 @@ class Forgetting:
                 self._forget(name, end_ns, token)
                 continue
             known = self._dissemination.subscriptions.get(name)
-            now_ns = max(self._keeping.time_ns(now), known.since_ns if known is not None else 0)
+            now_ns = max(self._stream_state.time_ns(now), known.since_ns if known is not None else 0)
             end = (name, self._ended.at(name, token, now_ns), token)
             self._forget(*end)
             self._answers.append((event.teller, end))
-            self._keeping.mark()
+            self._stream_state.mark()
 
     def _forget(self, name: str, end_ns: int, token: int) -> None:
         if self._ended.add(name, end_ns, token):
-            self._keeping.put(self._ended.save(), "ended")
+            self._stream_state.put(self._ended.save(), "ended")
         one = self._dissemination.subscriptions.get(name)
         if one is not None and self._ended.is_over(name, one.since_ns):
             self._dissemination.drop(name)
 
     def tell(self, repository: str, digest: int, now: float) -> Effects:
         """A sibling has forgotten other things: tell it what we have forgotten, now and then."""
-        keeping = self._keeping
+        stream_state = self._stream_state
         if digest == self._ended.digest or not self._ended.digest:
             return []
-        if now - self._told_at.get(repository, -1e9) < keeping.config.beat_s:
+        if now - self._told_at.get(repository, -1e9) < stream_state.config.beat_s:
             return []
         self._told_at[repository] = now
-        return [keeping.say_to(repository, Forget(keeping.stream, keeping.name, self._ended.ends()))]
+        return [stream_state.say_to(repository, Forget(stream_state.stream, stream_state.name, self._ended.ends()))]
 
     def begin_commit(self) -> None:
         """What is over by now is in the commit that begins."""
@@ -68,8 +69,10 @@ class Forgetting:
     def committed(self) -> Effects:
         """Answer whoever has ended a subscription."""
         ended, self._committing = self._committing, []
-        keeping = self._keeping
-        return [keeping.say_to(client, Forget(keeping.stream, keeping.name, (end,))) for client, end in ended]
+        stream_state = self._stream_state
+        return [
+            stream_state.say_to(client, Forget(stream_state.stream, stream_state.name, (end,))) for client, end in ended
+        ]
 
 
 class Forgetter:

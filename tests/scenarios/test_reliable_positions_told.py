@@ -1,14 +1,14 @@
 """Whoever comes back goes on where it was, at whichever repository: they tell each other how far subscribers are."""
 
 from holdfast.protocols.narada import RepositoryConfig
+from holdfast.protocols.narada.consumed_position import NOTHING, merged_position, position_for_siblings
 from holdfast.protocols.narada.events import Gossip, SubscriberAck, Tidings, catenation, encode
-from holdfast.protocols.narada.had import NOTHING, account, both
 from holdfast.protocols.narada.participant import Say
 from holdfast.protocols.narada.topics import inbox_topic
 from holdfast.protocols.trackers import RangeTracker
 from holdfast.simulation.reliable.agreeing import behind
 from holdfast.simulation.reliable.world import ReliableWorld
-from tests.support.reliable import Ear, keeping, numbers, publish, subscriber, world_of
+from tests.support.reliable import Ear, numbers, publish, stream_state, subscriber, world_of
 from tests.support.shelves import LIFE, STREAM, Shelf
 
 
@@ -79,7 +79,7 @@ def test_one_that_leaves_tells_the_others_before_it_goes():
     world.at(3.0, world.bus.heal)
     world.at(3.1, world.leave("r1"))
     world.run(5.0)
-    assert world.repositories["r1"].machine.streams[world.stream].keeping.state == "left"
+    assert world.repositories["r1"].machine.streams[world.stream].stream_state.phase == "left"
     assert sync(world, "r2", "bob") == 6
 
 
@@ -91,12 +91,12 @@ def test_what_is_told_of_a_reader_that_began_anew_is_believed_of_whom_it_is_stee
     streams = {name: host.machine.streams[world.stream] for name, host in world.repositories.items()}
     one = streams["r2"].dissemination.subscriptions["bob"]
     one.anew, one.steering = True, "r2"
-    one.acked, one.had = type(one.acked)(ranges_max=16), NOTHING
-    cut = tuple((chain.publisher, chain.cat(4)) for chain in streams["r1"].keeping.chains.values())
-    streams["r2"].telling.on_tidings(Tidings(world.stream, "r1", cut, (), (("bob", one.since_ns),)))
+    one.acked, one.consumed = type(one.acked)(ranges_max=16), NOTHING
+    cut = tuple((chain.publisher, chain.cat(4)) for chain in streams["r1"].stream_state.chains.values())
+    streams["r2"].position_reports.on_tidings(Tidings(world.stream, "r1", cut, (), (("bob", one.since_ns),)))
     assert one.sync == 0
     one.anew = False
-    streams["r2"].telling.on_tidings(Tidings(world.stream, "r1", cut, (), (("bob", one.since_ns),)))
+    streams["r2"].position_reports.on_tidings(Tidings(world.stream, "r1", cut, (), (("bob", one.since_ns),)))
     assert one.sync == 4
 
 
@@ -105,26 +105,26 @@ def test_what_is_not_here_is_told_as_lacking():
     alice, _ = world.publisher("alice"), world.subscriber("bob", subscriber("bob"))
     publish(world, alice, 1, 4, 1.0)
     world.run(3.0)
-    kept = keeping(world, "r1")
+    kept = stream_state(world, "r1")
     [chain] = kept.chains.values()
     # As at one that leaves: what it missed has no place any more, and is not stored.
     chain.stored = RangeTracker(ranges_max=8, start=2)
     chain.stored.add(4, 4)
     third = (chain.publisher, chain.cat(3), chain.cat(3))
-    assert account(kept, kept.end) == (((chain.publisher, chain.cat(4)),), (third,))
+    assert position_for_siblings(kept, kept.end) == (((chain.publisher, chain.cat(4)),), (third,))
 
 
 def test_two_accounts_of_one_reader_come_to_what_either_knows():
     a, b = catenation(1, 10), catenation(1, 6)
     lacking = ("p", catenation(1, 3), catenation(1, 8))
-    assert both(NOTHING, ((("p", a),), ())) == ((("p", a),), ())
-    assert both(((("p", a),), (lacking,)), NOTHING) == ((("p", a),), (lacking,))
+    assert merged_position(NOTHING, ((("p", a),), ())) == ((("p", a),), ())
+    assert merged_position(((("p", a),), (lacking,)), NOTHING) == ((("p", a),), (lacking,))
     # The other one reaches to 6, and lacks 5: so of 3 to 8 these are left.
     left = (("p", catenation(1, 5), catenation(1, 5)), ("p", catenation(1, 7), catenation(1, 8)))
     for one, other in (((a, (lacking,)), (b, (left[0],))), ((b, (left[0],)), (a, (lacking,)))):
-        assert both(((("p", one[0]),), one[1]), ((("p", other[0]),), other[1])) == ((("p", a),), left)
+        assert merged_position(((("p", one[0]),), one[1]), ((("p", other[0]),), other[1])) == ((("p", a),), left)
     other_life = ("p", catenation(2, 4))
-    assert both(((("p", a),), ()), ((other_life,), ())) == ((("p", a), other_life), ())
+    assert merged_position(((("p", a),), ()), ((other_life,), ())) == ((("p", a), other_life), ())
 
 
 def test_what_the_teller_lacks_itself_is_not_passed_over():
@@ -134,11 +134,11 @@ def test_what_the_teller_lacks_itself_is_not_passed_over():
     world.run(3.0)
     managed = world.repositories["r1"].machine.streams[world.stream]
     one = managed.dissemination.subscriptions["bob"]
-    one.acked, one.had = type(one.acked)(ranges_max=16), NOTHING
-    [chain] = managed.keeping.chains.values()
+    one.acked, one.consumed = type(one.acked)(ranges_max=16), NOTHING
+    [chain] = managed.stream_state.chains.values()
     lacks = ((chain.publisher, chain.cat(3), chain.cat(3)),)
     cut = ((chain.publisher, chain.cat(4)),)
-    managed.telling.on_tidings(Tidings(world.stream, "r9", cut, lacks, (("bob", one.since_ns),)))
+    managed.position_reports.on_tidings(Tidings(world.stream, "r9", cut, lacks, (("bob", one.since_ns),)))
     assert one.sync == 2
 
 
@@ -150,13 +150,13 @@ def test_what_a_reader_acknowledges_after_a_restart_is_noted_by_what_it_says_its
     world.at(2.0, world.crash("r1"))
     world.at(2.1, world.recover("r1"))
     world.run(3.0)
-    assert keeping(world, "r1").table_from == 11
+    assert stream_state(world, "r1").table_from == 11
     cut = (("alice", catenation(1, 5)),)
-    ack = SubscriberAck("orders", "bob", "r1", keeping(world, "r1").era, ((1, 5),), cut)
+    ack = SubscriberAck("orders", "bob", "r1", stream_state(world, "r1").era, ((1, 5),), cut)
     world.medium.publish("bob", Say(inbox_topic("orders", "r1"), encode(ack)), 1000)
     world.run(3.5)
     known = world.repositories["r1"].machine.streams["orders"].dissemination.subscriptions["bob"]
-    assert (known.sync, known.had) == (5, (cut, ()))
+    assert (known.sync, known.consumed) == (5, (cut, ()))
 
 
 def test_what_was_given_up_and_came_late_does_not_hide_what_was_had_behind_it():
@@ -166,7 +166,7 @@ def test_what_was_given_up_and_came_late_does_not_hide_what_was_had_behind_it():
     assert shelf.machine.give_up(STREAM, "alice")[0] == 2
     shelf.commit()
     shelf.keep(5, numbers(5, 5))
-    cut, lacks = account(shelf.keeping, 7)
+    cut, lacks = position_for_siblings(shelf.stream_state, 7)
     assert cut == (("alice", catenation(LIFE, 7)),)
     assert lacks == tuple(("alice", catenation(LIFE, number), catenation(LIFE, number)) for number in (4, 5))
-    assert account(shelf.keeping, 8)[1] == (("alice", catenation(LIFE, 4), catenation(LIFE, 4)),)
+    assert position_for_siblings(shelf.stream_state, 8)[1] == (("alice", catenation(LIFE, 4), catenation(LIFE, 4)),)

@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.model.batches import make_batch
 from holdfast.model.reliable import Entry
+from holdfast.protocols.narada.event_checks import is_sensible
 from holdfast.protocols.narada.events import (
     GIVEN_UP,
     ControlEvent,
@@ -20,7 +21,6 @@ from holdfast.protocols.narada.events import (
     encode,
 )
 from holdfast.protocols.narada.participant import Effects, control_events
-from holdfast.protocols.narada.sense import makes_sense
 from holdfast.protocols.node import Report
 
 BATCH = make_batch("alice", 1, "orders", 1, [b"a", b"b"])
@@ -45,7 +45,7 @@ def gossip(*rows: Row, **more: object) -> Gossip:
     ids=lambda event: type(event).__name__,
 )
 def test_what_can_be_is_heard(event: ControlEvent):
-    assert makes_sense(event)
+    assert is_sensible(event)
 
 
 @pytest.mark.parametrize(

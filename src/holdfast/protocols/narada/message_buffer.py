@@ -1,10 +1,10 @@
-"""Messages that were heard and wait to be told apart: the temporary buffer of repositories and subscribers.
+"""The buffer of messages that arrived before the order or the row that names them, at repositories and subscribers.
 
-A message is found by the number it travels under, and taken only if its fingerprint is the one that was ordered: a
-message of an earlier session may travel under the same number. Brokers may have cut batches apart, or a client may have
-put several together, so what is asked for is cut out of what there is, or put together from it.
+A message is found by the number under which it travels, and taken only if its fingerprint is the ordered one, since
+a message of an earlier session may travel under the same number. Brokers may have split a batch, and a client may have
+joined several, so a requested range is cut out of buffered batches, or assembled from them.
 
-Bound: `bytes_max`. Beyond it the oldest go; whoever needs them asks for them again.
+Bound: `bytes_max`. Beyond it the oldest batches are dropped; a participant that needs them requests them again.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -16,8 +16,8 @@ PARTS_MAX = 64
 SEARCHED_MAX = 256
 
 
-class Pieces:
-    """Batches as they were heard, oldest first."""
+class MessageBuffer:
+    """Batches as they arrived, oldest first."""
 
     __slots__ = ("_batches", "_by_first", "_longest", "_next", "_sorted", "bytes", "bytes_max", "dropped")
 
@@ -28,9 +28,9 @@ class Pieces:
         self._batches: dict[int, Batch] = {}
         self._by_first: dict[str, dict[int, list[int]]] = {}
         self._sorted: dict[str, list[int]] = {}
-        """The numbers with which batches of a publisher begin, in order."""
+        """By publisher: the first numbers of its batches, in order."""
         self._longest = 0
-        """How many messages any batch had: whoever has a number begins not much before it."""
+        """The most messages of any batch: a batch that contains a number begins less than that before it."""
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -65,16 +65,16 @@ class Pieces:
         return self._assembled(publisher, first, count, crc)
 
     def has(self, publisher: str, first: int) -> bool:
-        """Whether something that begins with that number is there; whether it is the right thing, `take` tells."""
+        """Whether some batch begins with that number; `take` says whether it is the ordered one."""
         return first in self._by_first.get(publisher, ())
 
     def discard(self, publisher: str, first: int, count: int, crc: int) -> None:
-        """These messages are not needed, should they be there."""
+        """Drop these messages, if the buffer has them."""
         if publisher in self._by_first:
             self.take(publisher, first, count, crc)
 
     def _starting(self, publisher: str, first: int) -> list[int]:
-        """The batches that begin with that number; if there is none, one that has it, cut so that it begins there."""
+        """The batches that begin with that number; else a batch that contains it, cut so that it begins there."""
         firsts = self._by_first.get(publisher)
         if not firsts:
             return []
@@ -102,7 +102,7 @@ class Pieces:
             self.add(batch.part(first + count, batch.last))
 
     def _assembled(self, publisher: str, first: int, count: int, crc: int) -> Batch | None:
-        """The same out of several batches, as long as there is one way to do it."""
+        """The same messages assembled from several batches, if that is possible in one way."""
         keys: list[int] = []
         parts: list[Batch] = []
         at, left = first, count

@@ -1,7 +1,7 @@
-"""One stream at one repository: its order, what is on its way into the store, and what is known of publishers.
+"""The state of one stream at one repository: its order, the messages on their way into the store, its publishers.
 
-Everything that a repository does with a stream works on this state: the intake puts messages into it, dissemination
-and gossip read it. Sequence numbers are given here and nowhere else.
+The parts of the repository work on this state: `intake` puts messages into it, `dissemination` and `gossip` read it.
+Sequence numbers are given here and nowhere else.
 """
 
 import itertools
@@ -30,9 +30,9 @@ from holdfast.protocols.narada.events import (
     number_of,
 )
 from holdfast.protocols.narada.fingerprints import fingerprint
-from holdfast.protocols.narada.lives import EndedLives, Settled, settled
+from holdfast.protocols.narada.message_buffer import MessageBuffer
 from holdfast.protocols.narada.participant import Effects, Put, Say
-from holdfast.protocols.narada.pieces import Pieces
+from holdfast.protocols.narada.publisher_lives import EndedLives, Settled, settled
 from holdfast.protocols.narada.rows import RowTable
 from holdfast.protocols.narada.topics import inbox_topic
 from holdfast.protocols.node import Report
@@ -41,7 +41,7 @@ NOTICES_MAX = 2048
 _encoder = msgspec.msgpack.Encoder()
 
 
-class Head(Struct, array_like=True):
+class StreamHead(Struct, array_like=True):
     """What is kept of a stream in the store, beside its publishers and subscribers."""
 
     era: int
@@ -52,11 +52,11 @@ class Head(Struct, array_like=True):
     kept: int = 1
 
 
-_head_decoder = msgspec.msgpack.Decoder(Head)
+_head_decoder = msgspec.msgpack.Decoder(StreamHead)
 _registration_decoder = msgspec.msgpack.Decoder(Registration)
 
 
-class Keeping:
+class StreamState:
     """The state of a stream, and how messages get their sequence numbers."""
 
     def __init__(self, config: RepositoryConfig, stream: str, era: int) -> None:
@@ -64,7 +64,7 @@ class Keeping:
         self._incarnation = era
         self.session = 0 if config.level is Level.FSYNCED else era
         """Where the disk is not waited for, every life is told apart: one may not know what an earlier one told."""
-        self.state = "learning"
+        self.phase = "learning"
         """`learning`, `filling`, `serving`, `leaving` or `left`."""
         self.restored = False
         """Whether it goes on with what an earlier process stored."""
@@ -81,7 +81,7 @@ class Keeping:
         """The latest rows with what it takes to find their messages in a subscriber's buffer."""
         self.table_from = self.notices_from = 1
         """From here on the table, and the notices, have everything that is stored; below it the store knows."""
-        self.pieces = Pieces(config.buffer_bytes_max)
+        self.pieces = MessageBuffer(config.buffer_bytes_max)
         self.registration: Registration | None = None
         self.places = 0
         self.staged: list[Entry] = []
@@ -106,7 +106,7 @@ class Keeping:
 
     @property
     def serving(self) -> bool:
-        return self.state == "serving"
+        return self.phase == "serving"
 
     def time_ns(self, now: float) -> int:
         """The wall clock."""
@@ -325,8 +325,8 @@ class Keeping:
         return self.committing, puts
 
     def _head(self) -> bytes:
-        left = self.state in ("leaving", "left")
-        return _encoder.encode(Head(self.era, self.next, self.reserved, self.voids, left, self.kept))
+        left = self.phase in ("leaving", "left")
+        return _encoder.encode(StreamHead(self.era, self.next, self.reserved, self.voids, left, self.kept))
 
     def committed(self) -> list[Row]:
         """The commit is done: what it made safe, as rows in order."""
@@ -385,7 +385,7 @@ class Keeping:
             if chain.settled.highest:
                 chain.copies = [(chain.settled.highest, self.end)]
 
-    def _restore_head(self, head: Head, level: Level, now_era: int) -> None:
+    def _restore_head(self, head: StreamHead, level: Level, now_era: int) -> None:
         self.era, self.next, self.reserved, self.voids = head.era, head.next, head.reserved, head.voids
         self.kept = head.kept
         if head.left:
@@ -428,7 +428,7 @@ class Keeping:
 
     def hear_cover(self, cover: int) -> None:
         """Another one has what lay at or below that number of ours. If we never gave it, our store has lost it."""
-        if cover > self.end and self.state == "learning":
+        if cover > self.end and self.phase == "learning":
             self.begin_anew()
 
     # ----------------------------------------------------------------------------------------------------- inspection

@@ -1,4 +1,4 @@
-"""What a subscriber has released, by identity: how it tells a repeat, whichever repository it comes from.
+"""The identities of messages that a subscriber has released: it recognises a repeat from any repository by them.
 
 For each life of each publisher a prefix and a few ranges, so that a publisher costs one number however much it
 publishes. What comes before the first message that was seen of a life counts as released: it lay before the start of
@@ -20,7 +20,7 @@ WINDOW = 4096
 Life = tuple[str, int]
 
 
-class Saved(Struct, array_like=True):
+class SavedReleases(Struct, array_like=True):
     """A life as it is remembered; a negative one stands for what was told as a gap of it."""
 
     publisher: str
@@ -31,10 +31,10 @@ class Saved(Struct, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[Saved])
+_decoder = msgspec.msgpack.Decoder(list[SavedReleases])
 
 
-class Released:
+class ReleasedMessages:
     """The identities of what was released, or is not wanted."""
 
     __slots__ = ("_gaps", "_lives", "_unseen")
@@ -171,10 +171,10 @@ class Released:
 
     def save(self) -> bytes:
         lives = [
-            Saved(name, life, tracker.prefix, tracker.ranges(), (name, life) in self._unseen)
+            SavedReleases(name, life, tracker.prefix, tracker.ranges(), (name, life) in self._unseen)
             for (name, life), tracker in self._lives.items()
         ]
-        gaps = [Saved(name, -1 - life, gaps.prefix, gaps.ranges()) for (name, life), gaps in self._gaps.items()]
+        gaps = [SavedReleases(name, -1 - life, gaps.prefix, gaps.ranges()) for (name, life), gaps in self._gaps.items()]
         return _encoder.encode(lives + gaps)
 
     def restore(self, value: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What a control event may say: anybody who may publish can say one, and trackers take numbers at their word.
+"""Checks of control events: every client that may publish can send one, and trackers trust the numbers in it.
 
 Numbers count from 1, ranges do not end before they begin, and messages fit into one life of their publisher. An event
 that says otherwise is nonsense as a whole, like one that cannot be decoded.
@@ -36,7 +36,7 @@ SEQUENCE_MAX = (1 << 62) - 1
 """Numbers below this can be added to each other and still be stored."""
 
 
-def makes_sense(event: ControlEvent) -> bool:
+def is_sensible(event: ControlEvent) -> bool:
     """Whether a participant may take the event at its word."""
     judge = _JUDGES.get(type(event))
     return judge is None or judge(event)

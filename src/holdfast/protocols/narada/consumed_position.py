@@ -1,7 +1,10 @@
-"""What a subscriber has had of each publisher's lives, by what a repository knows of it, its sync; and the way back.
+"""A subscriber's consumed position: the messages of each publisher's life that the subscriber has consumed.
 
-A subscriber without memory is told so when it comes back, for another repository may not know it. What it says itself,
-or another repository says of it, becomes a sync.
+A repository counts with its own sequence numbers: everything up to the subscriber's *sync* is consumed. Another
+repository cannot read these numbers. So a position is translated into publishers, lives and catenation numbers
+(`position_at`), which is what a subscriber without memory is told when it comes back, and what siblings are told
+(`position_for_siblings`). A position that a subscriber or a sibling tells is translated into a sync by
+`sync_of_position`.
 """
 
 from collections.abc import Iterator
@@ -10,76 +13,76 @@ from holdfast.model.reliable import Level
 from holdfast.protocols.narada.answers import expired
 from holdfast.protocols.narada.chains import Chain, without
 from holdfast.protocols.narada.events import MESSAGES, RANGES_MAX, Cut, Lacks, Row, catenation, life_of, number_of
-from holdfast.protocols.narada.keeping import Keeping
+from holdfast.protocols.narada.stream_state import StreamState
 from holdfast.protocols.trackers import Range, RangeTracker
 
 Life = tuple[str, int]
-Had = tuple[Cut, Lacks]
-NOTHING: Had = ((), ())
+ConsumedPosition = tuple[Cut, Lacks]
+NOTHING: ConsumedPosition = ((), ())
 LIVES_MAX = 256
-"""Of more lives of publishers it is not kept what a subscription has had: its sync has to do."""
+"""For a stream with more lives of publishers no position is kept beside the sync."""
 
 
-def had(keeping: Keeping, sync: int) -> tuple[Cut, Lacks]:
-    """Up to where everything of each life lies at or below that sequence number; and what of it was given up.
+def position_at(stream_state: StreamState, sync: int) -> tuple[Cut, Lacks]:
+    """For each life, the number up to which all messages lie at or below `sync`; and the given-up numbers among them.
 
-    A gap that was passed is not had: if it turns up, it is new, wherever it comes from.
+    A message that was given up is not consumed: if it arrives late, it is new, from whichever repository it comes.
     """
-    if sync + 1 < keeping.table_from or len(keeping.chains) > RANGES_MAX:
-        cut = expired(keeping) if sync + 1 >= keeping.kept else ()
-        gone = tuple(_came_late(keeping, {(publisher, life_of(cat)): number_of(cat) for publisher, cat in cut}))
+    if sync + 1 < stream_state.table_from or len(stream_state.chains) > RANGES_MAX:
+        cut = expired(stream_state) if sync + 1 >= stream_state.kept else ()
+        gone = tuple(_came_late(stream_state, {(publisher, life_of(cat)): number_of(cat) for publisher, cat in cut}))
         return (cut, gone) if len(gone) <= RANGES_MAX else NOTHING
     low: dict[Life, int] = {}
     late: list[tuple[Life, Range]] = []
-    for row in _rows(keeping, sync):
+    for row in _rows(stream_state, sync):
         if row.last > sync:
-            # Whoever begins in the midst of it wants the rest.
+            # A sync in the middle of a row: the rest of the row is not consumed.
             left = row.part(sync + 1, row.last)
             who, number = (row.publisher, life_of(row.cat)), number_of(left.cat)
-            if row.kind == MESSAGES and _was_given_up(keeping, who, (number, number + left.count - 1)):
+            if row.kind == MESSAGES and _was_given_up(stream_state, who, (number, number + left.count - 1)):
                 late.append((who, (number, number + left.count - 1)))
             else:
                 low[who] = min(low.get(who, number), number)
-    # What is not above its sync lies below it, stored or on its way: whoever begins there does not want it.
-    reached = {who: low.get(who, chain.top + 1) - 1 for who, chain in keeping.chains.items()}
-    lacks = tuple(_given_up(keeping, reached))
+    # Messages that are not above the sync lie below it, stored or being stored: the subscriber has consumed them.
+    reached = {who: low.get(who, chain.top + 1) - 1 for who, chain in stream_state.chains.items()}
+    lacks = tuple(_given_up(stream_state, reached))
     for who, (first, last) in late:
         if first <= reached[who]:
             lacks += ((who[0], catenation(who[1], first), catenation(who[1], min(last, reached[who]))),)
     if len(lacks) > RANGES_MAX:
         return (), ()
-    # Where the first message of a life is to come, what is seen first of it need not be the first.
+    # A life with a row above the sync is named even at 0: its first message may not be the first that arrives.
     told = ((who, number) for who, number in reached.items() if number > 0 or who in low)
     return tuple((publisher, catenation(life, number)) for (publisher, life), number in told), lacks
 
 
-def _rows(keeping: Keeping, sync: int) -> Iterator[Row]:
-    """Whose messages lie above that sequence number, are to come there, or were given up."""
-    yield from (row for row in keeping.table.between(sync + 1, keeping.end) if row.kind == MESSAGES)
-    yield from (row for row in keeping.voids if row.publisher)
-    for chain, place in keeping.place_rows():
+def _rows(stream_state: StreamState, sync: int) -> Iterator[Row]:
+    """Rows of messages that lie above `sync`, have a place reserved, are being stored, or were given up."""
+    yield from (row for row in stream_state.table.between(sync + 1, stream_state.end) if row.kind == MESSAGES)
+    yield from (row for row in stream_state.voids if row.publisher)
+    for chain, place in stream_state.place_rows():
         yield Row(place.first, place.count, chain.publisher, chain.cat(place.number))
-    for entry in (*keeping.staged, *keeping.committing):
+    for entry in (*stream_state.staged, *stream_state.committing):
         # It has left its place and is not in the table yet.
         yield Row(entry.first, entry.count, entry.publisher, entry.cat)
 
 
-def _was_given_up(keeping: Keeping, who: Life, part: Range) -> bool:
-    """Whether these came late, and so lie behind what was published after them."""
-    chain = keeping.chains.get(who)
+def _was_given_up(stream_state: StreamState, who: Life, part: Range) -> bool:
+    """Whether these messages were given up and came late, and so lie behind messages published after them."""
+    chain = stream_state.chains.get(who)
     return chain is not None and part[1] <= chain.given_upto and not without(part, chain.given)
 
 
-def _came_late(keeping: Keeping, reached: dict[Life, int]) -> Iterator[tuple[str, int, int]]:
-    """Of what lies at or below these numbers, what was given up and is here all the same, wherever that is."""
+def _came_late(stream_state: StreamState, reached: dict[Life, int]) -> Iterator[tuple[str, int, int]]:
+    """Messages at or below these numbers that were given up and came late: the repository has them."""
     for who, upto in reached.items():
-        chain = keeping.chains[who]
+        chain = stream_state.chains[who]
         for first, last in _late_parts(chain, 1, upto):
             yield chain.publisher, chain.cat(first), chain.cat(last)
 
 
 def _late_parts(chain: Chain, low: int, high: int) -> list[Range]:
-    """Which of these numbers were given up and have come late."""
+    """The numbers within low..high that were given up and came late."""
     parts = [(max(low, first), min(high, last)) for first, last in chain.given if max(low, first) <= min(high, last)]
     return [late for part in parts for late in _stored_parts(chain, part)]
 
@@ -88,34 +91,35 @@ def _stored_parts(chain: Chain, part: Range) -> list[Range]:
     return without(part, chain.stored.new_part(*part))
 
 
-def _given_up(keeping: Keeping, reached: dict[Life, int]) -> Iterator[tuple[str, int, int]]:
-    """Of what lies at or below these numbers, what was given up and has not come late."""
+def _given_up(stream_state: StreamState, reached: dict[Life, int]) -> Iterator[tuple[str, int, int]]:
+    """Messages at or below these numbers that were given up and did not come late."""
     for who, upto in reached.items():
-        chain = keeping.chains[who]
+        chain = stream_state.chains[who]
         for first, last in chain.given:
             low, high = max(first, chain.forgotten + 1), min(last, upto)
             for number, end in chain.stored.new_part(low, high) if low <= high else ():
                 yield chain.publisher, chain.cat(number), chain.cat(end)
 
 
-def had_upto(keeping: Keeping, cut: Cut, lacks: Lacks = ()) -> int:
-    """Up to which sequence number whoever has had so much has everything; 0 if that is not known.
+def sync_of_position(stream_state: StreamState, cut: Cut, lacks: Lacks = ()) -> int:
+    """The sequence number up to which a subscriber with this position has consumed everything; 0 if that is unknown.
 
-    What it has not come to and is forgotten here is not passed over: it will be told of a gap. Of what it lacks it was.
+    Forgotten messages that the position has not reached count as missing: the subscriber will be told of a gap there.
+    Of the messages in `lacks` it was told already.
     """
     has = {(publisher, life_of(cat)): number_of(cat) for publisher, cat in cut}
-    first = min([keeping.next, *(place.first for _, place in keeping.place_rows())])
-    for entry in (*keeping.staged, *keeping.committing):
+    first = min([stream_state.next, *(place.first for _, place in stream_state.place_rows())])
+    for entry in (*stream_state.staged, *stream_state.committing):
         first = min(first, entry.first)
-    for row in keeping.voids:
+    for row in stream_state.voids:
         number, reached = number_of(row.cat), has.get((row.publisher, life_of(row.cat)), 0)
         if row.publisher and number + row.count - 1 > reached:
             first = min(first, row.first + max(0, reached + 1 - number))
-    for (publisher, life), chain in keeping.chains.items():
+    for (publisher, life), chain in stream_state.chains.items():
         number = has.get((publisher, life), 0)
-        if number < chain.forgotten and keeping.kept > 1:
+        if number < chain.forgotten and stream_state.kept > 1:
             return 0
-        # What was given up and came late lies behind what came after it: it is not passed over if it is lacking.
+        # A message that was given up and came late lies behind its successors: a lacking one must not be skipped.
         parts = [(max(low, number + 1), high) for low, high in chain.given if high > number]
         mine = [(low, high) for who, low, high in lacks if (who, life_of(low)) == (publisher, life)]
         for low, high in ((number_of(low), number_of(high)) for low, high in mine):
@@ -123,13 +127,16 @@ def had_upto(keeping: Keeping, cut: Cut, lacks: Lacks = ()) -> int:
                 parts.append((max(low, chain.expired + 1), high))
             # Of what has expired here it will not get anything here, but for what came late and lies behind it.
             for late_first, late_last in _late_parts(chain, low, min(high, chain.expired)):
-                places = keeping.table.places_of(publisher, chain.cat(late_first), chain.cat(late_last))
+                places = stream_state.table.places_of(publisher, chain.cat(late_first), chain.cat(late_last))
                 first = min([first, *(begin for _, begin, _ in places)])
-                if keeping.table_from > keeping.kept and sum(count for _, _, count in places) <= late_last - late_first:
+                if (
+                    stream_state.table_from > stream_state.kept
+                    and sum(count for _, _, count in places) <= late_last - late_first
+                ):
                     return 0
         late = [part for lacking in parts for part in _stored_parts(chain, lacking)]
         for low, high in (*_seen_above(chain.stored, number)[:1], *late):
-            places = keeping.table.places_of(publisher, chain.cat(low), chain.cat(high))
+            places = stream_state.table.places_of(publisher, chain.cat(low), chain.cat(high))
             if not places or places[0][0] != chain.cat(low):
                 return 0
             # The first of them may have come late, and lie behind the others.
@@ -137,31 +144,32 @@ def had_upto(keeping: Keeping, cut: Cut, lacks: Lacks = ()) -> int:
     return first - 1
 
 
-def account(keeping: Keeping, sync: int, cut: Cut = ()) -> Had:
-    """The same for others, with all that is not here: it may be missing there, too; or `cut`, if that is given.
+def position_for_siblings(stream_state: StreamState, sync: int, cut: Cut = ()) -> ConsumedPosition:
+    """The position at `sync` as siblings are told it: numbers that this repository has not stored count as lacking.
 
-    Nothing if it is not known, or if what we know may be of messages that somebody has lost since.
+    `cut` is a position that the subscriber told itself. The answer is `NOTHING` if the position is not known, and at
+    levels below `fsynced`, where a repository may have lost the messages that the position speaks of.
     """
-    told = sync and len(keeping.chains) <= LIVES_MAX and keeping.config.level is Level.FSYNCED
+    told = sync and len(stream_state.chains) <= LIVES_MAX and stream_state.config.level is Level.FSYNCED
     if cut:
         return (cut, ()) if told else NOTHING
-    cut, passed = had(keeping, sync) if told else NOTHING
+    cut, passed = position_at(stream_state, sync) if told else NOTHING
     lacks: list[tuple[str, int, int]] = []
     for publisher, cat in cut:
-        chain = keeping.chains[publisher, life_of(cat)]
+        chain = stream_state.chains[publisher, life_of(cat)]
         low, high = chain.forgotten + 1, number_of(cat)
         parts = chain.stored.new_part(low, high) if low <= high else []
         lacks += [(publisher, chain.cat(first), chain.cat(last)) for first, last in parts]
     # And with what came late: it is here, and lies behind its sync.
     for publisher, low, high in passed:
-        chain = keeping.chains[publisher, life_of(low)]
+        chain = stream_state.chains[publisher, life_of(low)]
         late = _stored_parts(chain, (number_of(low), number_of(high)))
         lacks += [(publisher, chain.cat(first), chain.cat(last)) for first, last in late]
     return (cut, tuple(lacks)) if len(lacks) <= RANGES_MAX else NOTHING
 
 
-def both(one: Had, other: Had, lives_max: int = LIVES_MAX) -> Had:
-    """What is had by at least one of two accounts of the same subscriber; the first if that is too much."""
+def merged_position(one: ConsumedPosition, other: ConsumedPosition, lives_max: int = LIVES_MAX) -> ConsumedPosition:
+    """Everything that at least one of two positions of one subscriber has consumed; the first one if that is long."""
     if not other[0] or one == other:
         return one
     cuts, lacking = ({}, {}), ({}, {})  # type: tuple[dict[Life, int], ...], tuple[dict[Life, list[Range]], ...]
@@ -186,6 +194,6 @@ def both(one: Had, other: Had, lives_max: int = LIVES_MAX) -> Had:
 
 
 def _seen_above(tracker: RangeTracker, number: int) -> list[Range]:
-    """What a tracker has above that number, in order."""
+    """The ranges above `number` that a tracker contains, in order."""
     parts = [(number + 1, tracker.prefix)] if tracker.prefix > number else []
     return parts + [(max(first, number + 1), last) for first, last in tracker.ranges() if last > number]

@@ -1,7 +1,8 @@
-"""What of a publisher's lives can be read: also of those that are over, of which a repository takes nothing any more.
+"""The lives of a publisher as readers see them, also lives from which a repository takes no messages any more.
 
-A life before the last few of its publisher is over. How to go on with it is forgotten; where it ended stays known, and
-written down, for as long as something of it is kept: its messages could not be found otherwise.
+A repository takes messages of the last few lives of a publisher. An older life has ended: the state that it takes to
+continue it is dropped. The number at which it ended stays stored for as long as one of its messages is kept, since
+readers could not find these messages otherwise.
 """
 
 from collections.abc import Iterator
@@ -12,13 +13,13 @@ from holdfast.protocols.trackers import Range
 
 
 class Settled(NamedTuple):
-    """What of one life of a publisher is stored, or was given up, without anything missing between."""
+    """The range of one life's numbers that is stored or given up, without anything missing between."""
 
     first: int
-    """What lies below was forgotten by retention."""
+    """Retention has forgotten the numbers below."""
     upto: int
     given: tuple[Range, ...]
-    """What was given up. Some of it may have come late, and is stored all the same."""
+    """Numbers that were given up. Some of their messages may have come late, and are stored."""
 
 
 NOTHING = Settled(1, 0, ())
@@ -29,13 +30,13 @@ def settled(chain: Chain) -> Settled:
 
 
 class EndedLives:
-    """The lives that are over."""
+    """The lives that have ended."""
 
     def __init__(self) -> None:
         self._lives: dict[tuple[str, int], Settled] = {}
 
     def add(self, chain: Chain) -> None:
-        """This life is over. What it took is stored with the next commit, if it is not yet."""
+        """End a life. The next commit stores its messages that are not stored yet."""
         ended = Settled(chain.forgotten + 1, chain.taken_or_given(), tuple(chain.given))
         if ended.upto >= ended.first:
             self._lives[chain.publisher, chain.life] = ended
@@ -47,7 +48,7 @@ class EndedLives:
         return ((publisher, life, ended) for (publisher, life), ended in self._lives.items())
 
     def forget(self, publisher: str, life: int, number: int) -> bytes | None:
-        """Everything up to that number was forgotten: what is to be stored of it now, `None` for what is there."""
+        """Retention has forgotten everything up to that number. The new form to store; `None` if unchanged."""
         ended = self._lives.get((publisher, life))
         if ended is None or number < ended.first:
             return None

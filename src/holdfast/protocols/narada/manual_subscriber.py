@@ -36,9 +36,9 @@ from holdfast.protocols.narada.events import (
 )
 from holdfast.protocols.narada.handouts import Handout, Handouts, Identity, next_of
 from holdfast.protocols.narada.participant import Acknowledged, Effect, Effects, Gap, Ready
-from holdfast.protocols.narada.released import Life
+from holdfast.protocols.narada.released_messages import Life
 from holdfast.protocols.narada.subscriber import Subscriber
-from holdfast.protocols.narada.unconsumed import Unconsumed
+from holdfast.protocols.narada.unconsumed_messages import UnconsumedMessages
 from holdfast.protocols.node import CancelTimer, SetTimer
 
 AGAIN_TIMER = "again"
@@ -49,7 +49,7 @@ LIVES_MAX = 256
 everything before it is acknowledged, too."""
 
 
-class Said(Struct):
+class SentAccount(Struct):
     """An account on its way, and whose tickets it confirms."""
 
     number: int
@@ -67,7 +67,7 @@ class ManualSubscriber(Subscriber):
             )
         super().__init__(config)
         self.handouts = Handouts(config.unacked_max, config.by_key)
-        self.unconsumed = Unconsumed(config.name, self.handouts.earlier)
+        self.unconsumed = UnconsumedMessages(config.name, self.handouts.earlier)
         self._lives: set[Life] = set()
         """Lives of which something was acknowledged while something before it was not."""
         self._lives_upto = 0
@@ -75,7 +75,7 @@ class ManualSubscriber(Subscriber):
         self._tickets: dict[int, int] = {}
         """What was acknowledged and is not confirmed: its number at the repository that steers, 0 if it has none."""
         self._ticket = self._account = 0
-        self._said: deque[Said] = deque(maxlen=SAID_MAX)
+        self._sent_accounts: deque[SentAccount] = deque(maxlen=SAID_MAX)
         self._changed = False
         self._told: tuple[object, ...] = ()
         self._told_at = -1e9
@@ -148,7 +148,7 @@ class ManualSubscriber(Subscriber):
     def settle(self, now: float) -> Effects:
         if self.state != "steered":
             return []
-        if self._tickets and not self._said:
+        if self._tickets and not self._sent_accounts:
             return self._acknowledge(now)
         if self._changed and now - self._told_at >= self.config.ack_s:
             # One that dies of a message is to be known to have had it.
@@ -174,7 +174,7 @@ class ManualSubscriber(Subscriber):
         self._told = told
         self._account += 1
         if tickets:
-            self._said.append(Said(self._account, tickets))
+            self._sent_accounts.append(SentAccount(self._account, tickets))
         reached, lacks, out = told
         account = {"account": self._account, "reached": reached, "lacks": lacks, "out": out}
         return replace(event, **account, partial=partial, waits=bool(tickets))
@@ -203,8 +203,8 @@ class ManualSubscriber(Subscriber):
         if not isinstance(event, Sync) or self.state != "steered" or event.era != self.era:
             return effects
         stored: list[int] = []
-        while self._said and self._said[0].number <= event.account:
-            stored += [one for one in self._said.popleft().tickets if self._tickets.pop(one, None) is not None]
+        while self._sent_accounts and self._sent_accounts[0].number <= event.account:
+            stored += [one for one in self._sent_accounts.popleft().tickets if self._tickets.pop(one, None) is not None]
         return [*effects, Acknowledged(self.config.stream, tuple(stored))] if stored else effects
 
     def _begin(self, event: Rectify, now: float) -> Effects:
@@ -222,11 +222,11 @@ class ManualSubscriber(Subscriber):
         return super()._begin(event, now)
 
     def _lost(self, effects: Effects) -> Effects:
-        self._said.clear()
+        self._sent_accounts.clear()
         return super()._lost(effects)
 
     def _recover(self, now: float) -> Effects:
-        self._said.clear()
+        self._sent_accounts.clear()
         return super()._recover(now)
 
     def _on_refusal(self, event: Refusal) -> Effects:
