@@ -1,4 +1,4 @@
-"""ERRATA, Ginger 12: key locks put a weaker message on different sides of a total one, without any fault."""
+"""docs/papers/ginger.md, 12: key locks put a weaker message on different sides of a total one, without any fault."""
 
 from pathlib import Path
 

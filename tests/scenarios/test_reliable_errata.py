@@ -1,4 +1,4 @@
-"""What the paper leaves open (papers/ERRATA, NaradaBrokering 1 to 4) and what brokers and disks may do."""
+"""What the paper leaves open (docs/papers/narada.md, 1 to 4) and what brokers and disks may do."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Each control event of reliable topics in a story of its own (papers/002, sections 3 and 4)."""
+"""Each control event of reliable topics in a story of its own (sections 3 and 4 of the paper: docs/papers)."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The holes of the thesis' repair (ERRATA, Ginger 4 to 11), each as a story that the literal algorithm gets wrong.
+"""The holes of the thesis' repair (docs/papers/ginger.md, 4 to 11), each as a story that the literal one gets wrong.
 
 Unless a story says otherwise P is the parent of B, and B of C1 and C2; it is B that dies.
 """

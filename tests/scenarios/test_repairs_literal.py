@@ -1,7 +1,7 @@
 """What the thesis' repair, taken literally, comes to: each of its rules in the place of ours is caught by a story.
 
-The stories are those of `test_repairs_errata`; here a broker or a client does what ERRATA, Ginger 4 to 11, complains
-of. A scenario that these survived would prove nothing.
+The stories are those of `test_repairs_errata`; here a broker or a client does what docs/papers/ginger.md, 4 to 11,
+complains of. A scenario that these survived would prove nothing.
 """
 
 from holdfast.model.errors import HoldfastError

@@ -1,4 +1,4 @@
-"""Races that broke some draft of the repair, each told as a timetable (the traps of the design notes, by number)."""
+"""Races that broke some draft of the repair, each told as a timetable (the traps of docs/repair.md, by number)."""
 
 import pytest
 

@@ -30,7 +30,7 @@ from tests.support.documents import (
     examples_of,
     problems_with,
 )
-from tests.tidy.sources import ROOT
+from tests.tidy.sources import PACKAGE, ROOT
 
 EXAMPLES = [one for document in documents() for one in examples_of(document)]
 DOCS = ROOT / "docs"
@@ -180,6 +180,23 @@ def test_the_cluster_file_is_documented_key_by_key(heading: str, kind: type[Stru
             assert said == "required", key
         elif (value := EFFECTIVE.get(key, default)) is not None:
             assert tomllib.loads(f"it = {code(said)}")["it"] == (list(value) if isinstance(value, tuple) else value)
+
+
+# ---------------------------------------------------------------------------------------------------------- glossary
+
+GLOSSARY_WORDS_MAX = 40
+
+
+def test_the_glossary_of_the_code_is_short_and_in_order_and_the_code_uses_its_words():
+    rows = [row for row in rows_of((DOCS / "glossary.md").read_text(), "Glossary of the code") if row]
+    words = [row[0] for row in rows]
+    assert len(words) <= GLOSSARY_WORDS_MAX
+    assert words == sorted(set(words))
+    for word, _, where in rows:
+        path = PACKAGE / code(where) if not code(where).startswith("docs/") else ROOT / code(where)
+        found = sorted(path.glob("*.py")) if path.is_dir() else [path]
+        last = word.rpartition(" ")[2]
+        assert any(last in file.read_text().lower() for file in found), word
 
 
 # ------------------------------------------------------------------------------------------------------------ limits

@@ -32,7 +32,7 @@ WHY_ROUNDS = (
 WHY_QUEUE = (
     "20 messages a second are more than a publisher gets through. It has one total batch under way at a time (about a "
     "second here), and whatever it publishes later waits behind it, eventual messages included: nothing in a message "
-    "says what it must come after (decisions 2 and 4). The thesis lets later messages overtake (ERRATA, Ginger 14)."
+    "says what it must come after (decisions 2 and 4). The thesis lets later messages overtake (erratum 14)."
 )
 WHY_FLATTER = (
     "orphans move up to the dead broker's parent, whatever its degree, so the repaired tree is flatter: every later "

@@ -1,9 +1,9 @@
 """The brokers that a node knows to be dead, each in the epoch in which it died, and what it has told of them to whom.
 
-Why a death has to be remembered, and by everybody around (FLUSH.md, trap 10): a coordinator that does not know that one
-of those whom it expects is dead would wait for it, and for those behind it look in the wrong place; an orphan would
-turn to a dead contact; and one that was given up, and was merely frozen, has to hear so when it comes back, in that
-epoch, before it accuses those who have given it up.
+Why a death has to be remembered, and by everybody around (docs/repair.md, trap 10): a coordinator that does not know
+that one of those whom it expects is dead would wait for it, and for those behind it look in the wrong place; an orphan
+would turn to a dead contact; and one that was given up, and was merely frozen, has to hear so when it comes back, in
+that epoch, before it accuses those who have given it up.
 
 Why not for ever, and not of everybody:
 - Clients are not in the list at all. Nobody turns to a client, and nobody is behind it. That its session is over

@@ -1,10 +1,10 @@
 """One end of a link: a session that outlives its connections.
 
 The problem: a TCP connection that resets loses what was in flight in either direction, and neither end knows how much
-(ERRATA, Ginger 8). The idea: messages are numbered from 1 in each direction for the life of the session; each end keeps
-what it sent until the other has acknowledged it; whoever reconnects says what it has, and the rest is sent again. On a
-connection, where nothing is lost or overtaken, numbers are told modulo `LAP`, in a byte each. What a node sees is one
-FIFO stream a direction, over all topics, with nothing missing and nothing twice.
+(docs/papers/ginger.md, 8). The idea: messages are numbered from 1 in each direction for the life of the session; each
+end keeps what it sent until the other has acknowledged it; whoever reconnects says what it has, and the rest is sent
+again. On a connection, where nothing is lost or overtaken, numbers are told modulo `LAP`, in a byte each. What a node
+sees is one FIFO stream a direction, over all topics, with nothing missing and nothing twice.
 
 Flow control is credit. Each message has a cost in bytes that both ends compute alike. The receiver grants credit as its
 node *consumes* messages, up to a window ahead; the sender transmits a message only if it begins inside the credit. So

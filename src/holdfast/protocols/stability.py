@@ -2,15 +2,15 @@
 
 The problem: when a broker dies, its neighbours have to settle what it had passed to some and not to others. So each
 node keeps every record (a batch that it has processed) until everybody who could need it has it, even if f adjacent
-brokers die before a repair has ended (FLUSH.md: levels K = f).
+brokers die before a repair has ended (docs/repair.md: levels K = f).
 
 Level 0 at a node: processed there. A record is l-stable here when it is (l-1)-stable at every neighbour that it came
 from or went to, *and so is everything before it in this node's processing order*. Neighbours tell each other, per
 stream, up to which position they are l-stable. A record is forgotten when the prefix up to it is K-stable here and
 every neighbour concerned says level K of it.
 
-Both rules were bought with counter-examples (FLUSH.md, traps 4 to 6): a record that is stable on its own links may be
-the only bridge between an earlier one that is not and a later one that depends on it.
+Both rules were bought with counter-examples (docs/repair.md, traps 4 to 6): a record that is stable on its own links
+may be the only bridge between an earlier one that is not and a later one that depends on it.
 
 Positions count the records on one direction of one link, alike at both ends. A record that waits (a total batch that
 is requested and not released) has its position from its request on and is level 0 until it is released. Whoever has

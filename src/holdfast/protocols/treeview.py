@@ -6,8 +6,9 @@ them. And the brokers that are dead, each with the epoch in which it died: the s
 again (`deaths`).
 
 A change is told to the neighbours and, through them, `hops - 1` links far; it is acknowledged when all of them know.
-Nobody forwards for a child that those who would repair its loss have not heard of (FLUSH.md, trap 9). That a client has
-left is told, too, and waited for by nobody: each who hears it tells its own parent, as far as that one's view reaches.
+Nobody forwards for a child that those who would repair its loss have not heard of (docs/repair.md, trap 9). That a
+client has left is told, too, and waited for by nobody: each who hears it tells its own parent, as far as that one's
+view reaches.
 
 Clients need less: whom to turn to. They are told when that changes, not of each other.
 """

@@ -365,7 +365,7 @@ def test_what_enters_at_a_closed_cut_waits_and_follows_the_total_batch():
 
 
 def test_what_comes_from_inside_a_closed_cut_was_on_its_way_and_passes():
-    """ERRATA, Ginger 12: with a lock on the key it would come after the total batch here, and before it elsewhere."""
+    """With a lock on the key it would come after the batch here, before it elsewhere (docs/papers/ginger.md, 12)."""
     stage, _ = closed_stage()
     message = publish("zoe", 4, keys=KEY)
     assert stage.says("parent", message) == [("bob", message), ("c1", message)]

@@ -1,4 +1,4 @@
-"""The order of a repair: what is certain is kept, whatever is preferred (FLUSH.md, merge order and traps)."""
+"""The order of a repair: what is certain is kept, whatever is preferred (docs/repair.md)."""
 
 from collections.abc import Sequence
 

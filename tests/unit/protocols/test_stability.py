@@ -1,4 +1,4 @@
-"""What is kept, and when it may be forgotten (FLUSH.md, stability and traps 4 to 6)."""
+"""What is kept, and when it may be forgotten (docs/repair.md, invariants, traps 4 to 6)."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Ginger: a tree of brokers, a subtree per topic, four guarantees (thesis 000, chapter 3; ERRATA, Ginger 12-14)."""
+"""Ginger: a tree of brokers, a subtree per topic, four guarantees (docs/papers/ginger.md)."""
 
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.broker import GingerBroker, LockingBroker

@@ -363,7 +363,7 @@ class GingerBroker(EdgeBroker):
 class LockingBroker(GingerBroker):
     """Ginger with the thesis' key locks taken literally: everything on a locked key waits, wherever it comes from.
 
-    Kept to show what that breaks (ERRATA, Ginger 12): what is in transit from inside the cut belongs before it.
+    Kept to show what that breaks (docs/papers/ginger.md, 12): what is in transit from inside the cut belongs before it.
     """
 
     protocol: ClassVar[str] = "ginger-locks"

@@ -1,7 +1,7 @@
 """Total order by a consistent cut per (topic, key).
 
 The thesis locks a key and queues everything on it; that puts weaker messages on different sides of a total one even
-without faults (ERRATA, Ginger 12). Here a total batch m with keys K on topic t goes through four steps:
+without faults (docs/papers/ginger.md, 12). Here a total batch m with keys K on topic t goes through four steps:
 
 1. Request: m climbs to the root of t's subtree, holding nothing up.
 2. Marker: the root takes conflicting batches one at a time (a batch takes its place in the queues of all its keys at
@@ -35,7 +35,8 @@ The subtree may change meanwhile. These rules keep the order, and let nobody wai
 - A batch that waits at a broker which is the root no longer is sent on to the new root; a marker waits, too, until the
   cuts under way on its keys are over.
 
-A publisher has one total batch under way at a time; what it publishes later waits at its edge (ERRATA, Ginger 14).
+A publisher has one total batch under way at a time; what it publishes later waits at its edge
+(docs/papers/ginger.md, 14).
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""A Ginger broker that survives the loss of its neighbours (thesis 000, chapter 4; FLUSH.md; ERRATA, Ginger 1-11).
+"""A Ginger broker that survives the loss of its neighbours (docs/repair.md; docs/papers/ginger.md, 1 to 11).
 
 The problem: a broker dies having passed some messages to some of its neighbours. The idea: whoever were its neighbours
 settle that among themselves before the new links carry anything else. Its children, brokers and clients alike, join its

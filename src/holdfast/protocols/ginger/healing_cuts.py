@@ -9,7 +9,7 @@ repair submits the request anew. Cuts under way are kept or given up:
   its batch was either among what was handed over, or nobody has released it.
 - The parent of a broker that died replaces it in its cuts by those that joined. If the dead one had acknowledged, those
   that have the cut are inside, and closed already; if not, all that want the topic get the marker (again).
-- Nothing starts on a topic while a repair is pending on a link that wants it (FLUSH.md, trap 13).
+- Nothing starts on a topic while a repair is pending on a link that wants it (docs/repair.md, trap 13).
 
 An acknowledgement repeats the serial of its marker: one that was under way when an attempt was given up does not count
 for the next.

@@ -13,10 +13,10 @@ What is certain, and must be kept:
   processed on its keys before it. The same holds for a causal record in the causal past of one that a
   participant has received.
 
-What a participant received *after* it sent something is in no order with it: enforcing that makes cycles (FLUSH.md,
-trap 2). Everything else is a preference: the order in which somebody received two records is kept if it can be; what
-nobody alive has sent comes last, since its dependencies died with its entry point (trap 16); and a participant that
-received a and lacks b, though it wants it, shows that the dead broker had passed a before b.
+What a participant received *after* it sent something is in no order with it: enforcing that makes cycles
+(docs/repair.md, trap 2). Everything else is a preference: the order in which somebody received two records is kept if
+it can be; what nobody alive has sent comes last, since its dependencies died with its entry point (trap 16); and a
+participant that received a and lacks b, though it wants it, shows that the dead broker had passed a before b.
 
 A repair after a long silence settles thousands of records, and whoever computes is silent. So sets of records are
 integers, a bit a record, and of each publisher only the next record can be ready.

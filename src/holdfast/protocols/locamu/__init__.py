@@ -1,4 +1,4 @@
-"""LoCaMu: localized causal multicast on a tree with redundant links (thesis 003; ERRATA, LoCaMu 1-7)."""
+"""LoCaMu: localized causal multicast on a tree with redundant links (thesis: docs/papers/locamu.md)."""
 
 from holdfast.protocols.locamu.broker import LocamuBroker
 from holdfast.protocols.locamu.copies import reaches

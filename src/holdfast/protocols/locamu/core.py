@@ -4,9 +4,9 @@ A deterministic machine. Its inputs are *records* (`protocols.locamu.journal`): 
 processed, another copy of the same. Whoever decides what is processed when is `protocols.locamu.broker`; it writes each
 record down before anything that follows from it leaves, and after a crash the records are applied again.
 
-The delivery rule (thesis 003, Algorithm 1, with ERRATA LoCaMu 1-3): a copy is processed when everything that its last
-forwarder had processed before and that was numbered *for us* has been processed here. The past that we pass on is what
-we had processed *before* the message; its own identifiers, those of earlier forwarders included, are not in it.
+The delivery rule (thesis, Algorithm 1, with docs/papers/locamu.md 1 to 3): a copy is processed when everything that its
+last forwarder had processed before and that was numbered *for us* has been processed here. The past that we pass on is
+what we had processed *before* the message; its own identifiers, those of earlier forwarders included, are not in it.
 
 Where this differs from the thesis, and why, is in docs/protocols/locamu.md.
 """

@@ -12,7 +12,8 @@ remains is coded against what the link has carried already (thesis 3.9.3, and fu
 
 The *base* is the past of the copy before on the link, raised by that copy's own marks: in a steady stream that is the
 next copy's past already. A link is a session that neither loses nor repeats, so both ends have the same base; a new
-session begins with an empty one, which makes its first header whole (ERRATA, LoCaMu 5). All figures are varints.
+session begins with an empty one, which makes its first header whole (docs/papers/locamu.md, 5). All figures are
+varints.
 """
 
 from collections.abc import Iterator

@@ -4,8 +4,9 @@ The dissemination table of the paper has a row for each message and subscriber. 
 *sync* (everything up to there was acknowledged) and a few ranges above it: a subscriber costs the same however much it
 has to get. The repository that steers a subscriber hears its acknowledgements in its own numbers. The others translate
 them by the repository table: from the steering repository's numbers to identities, and from those to their own. What
-cannot be translated yet, since the gossip that says it has not come, is kept until it does (ERRATA 3), up to a bound;
-what is dropped there only makes a sync lag. A sync that lags costs repeats, which subscribers pass over by identity.
+cannot be translated yet, since the gossip that says it has not come, is kept until it does (docs/papers/narada.md, 3),
+up to a bound; what is dropped there only makes a sync lag. A sync that lags costs repeats, which subscribers pass over
+by identity.
 """
 
 from collections.abc import Callable

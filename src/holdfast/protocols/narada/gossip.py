@@ -33,9 +33,9 @@ from holdfast.protocols.narada.events import (
     life_of,
     number_of,
 )
-from holdfast.protocols.narada.members import NEVER, BundleMember
 from holdfast.protocols.narada.participant import Effects, Read, Say
 from holdfast.protocols.narada.rows import RowTable, merged
+from holdfast.protocols.narada.siblings import NEVER, Sibling
 from holdfast.protocols.narada.stream_state import StreamState, notice
 from holdfast.protocols.narada.topics import gossip_topic
 from holdfast.protocols.trackers import Range
@@ -58,7 +58,7 @@ class BundleGossip:
         self, stream_state: StreamState, dissemination: Dissemination, token: Callable[[str, object], int]
     ) -> None:
         self.stream_state, self.dissemination, self._token = stream_state, dissemination, token
-        self.members: dict[str, BundleMember] = {}
+        self.members: dict[str, Sibling] = {}
         self._gone: dict[tuple[str, int], None] = {}
         self._news: list[Row] = []
         self._said_at = NEVER
@@ -107,7 +107,7 @@ class BundleGossip:
         if event.upto and member.name == self.assistant and stream_state.phase == "learning":
             self._set_aside(event, now)
 
-    def _member(self, name: str, era: int) -> BundleMember | None:
+    def _member(self, name: str, era: int) -> Sibling | None:
         if name == self.stream_state.name or (name, era) in self._gone:
             return None
         member = self.members.get(name)
@@ -115,12 +115,12 @@ class BundleGossip:
             if member is None and len(self.members) >= MEMBERS_MAX:
                 return None
             # Another era is another order: nothing that was known of its numbers is true of these.
-            member = self.members[name] = BundleMember(name, era, self.stream_state.config)
+            member = self.members[name] = Sibling(name, era, self.stream_state.config)
             self.dissemination.forget_repository(name)
             self._save(member)
         return member
 
-    def _hear_row(self, member: BundleMember, row: Row) -> None:
+    def _hear_row(self, member: Sibling, row: Row) -> None:
         stream_state, life, last = self.stream_state, life_of(row.cat), number_of(row.cat) + row.count - 1
         if row.publisher and row.kind in MESSAGES_OR_LOST and stream_state.phase not in ("learning", "leaving"):
             # Whichever of a publisher's lives we hear of first, the earlier one comes first.
@@ -300,13 +300,13 @@ class BundleGossip:
             effects += self._ask(member, missing, unknown, now)
         return effects
 
-    def _may_fetch(self, member: BundleMember) -> bool:
+    def _may_fetch(self, member: Sibling) -> bool:
         """One that begins fetches what it missed from its assistant alone: else everybody would send it the same."""
         return (
             self.stream_state.phase != "filling" or member.name == self.assistant or self.assistant not in self.members
         )
 
-    def _ask(self, member: BundleMember, missing: list[Range], unknown: bool, now: float) -> Effects:
+    def _ask(self, member: Sibling, missing: list[Range], unknown: bool, now: float) -> Effects:
         stream_state, config = self.stream_state, self.stream_state.config
         patient = stream_state.phase not in ("learning", "filling")
         if patient and now - (member.lagging_since or now) < config.fetch_s:
@@ -325,7 +325,7 @@ class BundleGossip:
         member.turn = (member.turn + 1) % len(questions)
         return [stream_state.say_to(member.name, one) for one in (*questions[member.turn :], *questions[: member.turn])]
 
-    def _unexplained(self, member: BundleMember) -> list[int]:
+    def _unexplained(self, member: Sibling) -> list[int]:
         """From which of its numbers on we want to know what lies there."""
         stream_state, known = self.stream_state, member.known
         if stream_state.phase == "learning":
@@ -339,7 +339,7 @@ class BundleGossip:
         # Above a place that it has set aside there may be more than it has told.
         return [known.prefix + 1, *([known.highest + 1] if known.prefix < known.highest < member.end else []), *gone]
 
-    def _advance(self, member: BundleMember) -> None:
+    def _advance(self, member: Sibling) -> None:
         """Cover what we have stored of what lies next there."""
         before = member.cover
         for row in member.table.between(member.cover + 1, member.known.prefix):
@@ -355,7 +355,7 @@ class BundleGossip:
             # If it gets lost, what lies above is looked at again.
             self.stream_state.put_later(_saved(member), "member", member.name)
 
-    def _missing(self, member: BundleMember, ranges_max: int) -> list[Range]:
+    def _missing(self, member: Sibling, ranges_max: int) -> list[Range]:
         """Which of its numbers hold messages that we have not taken, and could take."""
         found: list[Range] = []
         learning = self.stream_state.phase == "learning"
@@ -379,7 +379,7 @@ class BundleGossip:
                     found.append((low, high))
         return found
 
-    def is_there(self, member: BundleMember, now: float) -> bool:
+    def is_there(self, member: Sibling, now: float) -> bool:
         return now - member.heard_at < GONE_BEATS * self.stream_state.config.beat_s
 
     # ------------------------------------------------------------------------------------------------------- beginning
@@ -408,11 +408,11 @@ class BundleGossip:
                 one.begin_anew()
         return stream_state.phase != state
 
-    def _is_full(self, assistant: BundleMember) -> bool:
+    def _is_full(self, assistant: Sibling) -> bool:
         """No place can be set aside, and none of those that are can be filled: go on without."""
         return not self.stream_state.has_room() and not self._missing(assistant, 1)
 
-    def _lacks(self, assistant: BundleMember) -> bool:
+    def _lacks(self, assistant: Sibling) -> bool:
         missing, known = self._missing(assistant, 1), assistant.known
         if missing and missing[0][0] <= self._target:
             return True
@@ -433,7 +433,7 @@ class BundleGossip:
         config = self.stream_state.config
         return config.alone_s if self.stream_state.restored and not self.members else config.learn_s
 
-    def _choose(self, member: BundleMember, now: float) -> None:
+    def _choose(self, member: Sibling, now: float) -> None:
         self.assistant, self._target, self._progress_at = member.name, member.end, now
         self._explained_upto = member.cover
         member.asked_at = NEVER
@@ -457,7 +457,7 @@ class BundleGossip:
 
     # --------------------------------------------------------------------------------------------------------- leaving
 
-    def others_there(self, now: float) -> list[BundleMember]:
+    def others_there(self, now: float) -> list[Sibling]:
         return [one for one in self.members.values() if one.serving and self.is_there(one, now)]
 
     def may_leave(self, now: float) -> bool:
@@ -483,7 +483,7 @@ class BundleGossip:
             )
         )
 
-    def _save(self, member: BundleMember) -> None:
+    def _save(self, member: Sibling) -> None:
         self.stream_state.put(_saved(member), "member", member.name)
 
     def restore(self, pairs: dict[str, bytes]) -> None:
@@ -492,12 +492,12 @@ class BundleGossip:
             if key.startswith(prefix):
                 name = key[len(prefix) :].replace("%2F", "/").replace("%25", "%")
                 era, cover = _decoder.decode(value)
-                self.members[name] = BundleMember(name, era, self.stream_state.config, cover)
+                self.members[name] = Sibling(name, era, self.stream_state.config, cover)
 
     def check(self) -> None:
         for one in self.members.values():
             assert one.cover <= one.known.prefix, f"{self.stream_state.name} covers of {one.name} what it does not know"
 
 
-def _saved(member: BundleMember) -> bytes:
+def _saved(member: Sibling) -> bytes:
     return _encoder.encode((member.era, member.cover))

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from holdfast.protocols.narada.consumed_position import NOTHING, ConsumedPosition, merged_position
 from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.events import Out, Tidings
-from holdfast.protocols.narada.members import BundleMember
 from holdfast.protocols.narada.participant import Effects
+from holdfast.protocols.narada.siblings import Sibling
 from holdfast.protocols.narada.subscription import Subscription
 
 Told = tuple[ConsumedPosition, Out]
@@ -31,7 +31,7 @@ AGAIN_BEATS = 4
 class PositionReports:
     """The reports of one stream at one repository."""
 
-    def __init__(self, dissemination: Dissemination, members: Mapping[str, BundleMember]) -> None:
+    def __init__(self, dissemination: Dissemination, members: Mapping[str, Sibling]) -> None:
         self._dissemination, self._stream_state, self._members = dissemination, dissemination.stream_state, members
 
     # --------------------------------------------------------------------------------------------------------- telling

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.events import Cut, life_of, number_of
 from holdfast.protocols.narada.gossip import GONE_BEATS, BundleGossip
-from holdfast.protocols.narada.members import BundleMember
 from holdfast.protocols.narada.participant import Discard, Effects
+from holdfast.protocols.narada.siblings import Sibling
 from holdfast.protocols.narada.stream_state import StreamState
 
 
@@ -61,7 +61,7 @@ class StreamRetention:
                 if not any(self._may_have(one, chain.publisher, chain.cat(first), chain.cat(last)) for one in kept_by):
                     stream_state.give_up(chain, first, last)
 
-    def _may_have(self, member: BundleMember, publisher: str, cat_first: int, cat_last: int) -> bool:
+    def _may_have(self, member: Sibling, publisher: str, cat_first: int, cat_last: int) -> bool:
         """Whether it has some of these, or has not told yet what lies under all of its numbers.
 
         1. C comes back with a place. A tells it that it has forgotten what belongs there; B has not told anything yet.

@@ -1,4 +1,4 @@
-"""What a repository knows of another one of its bundle: how far that one is, and what lies under its numbers."""
+"""What a repository knows of a sibling (another repository of its bundle): its position, the rows under its numbers."""
 
 from contextlib import suppress
 
@@ -13,7 +13,7 @@ NEVER = -1e9
 """A time before all others, of what has not happened yet."""
 
 
-class BundleMember:
+class Sibling:
     """Another repository of the bundle, as we know it."""
 
     def __init__(self, name: str, era: int, config: RepositoryConfig, cover: int = 0) -> None:
