@@ -147,7 +147,7 @@ def connect(
                 if not left:
                     raise
 
-    return Opening(begin)
+    return Opening(begin, "holdfast.connect(...)")
 
 
 def _checked_name(name: object) -> str:

@@ -64,6 +64,37 @@ def test_one_that_nobody_wanted_has_begun_nothing():
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Opening(begin).close()
+        Opening(begin, "connect(...)").close()
         gc.collect()
     assert begun == []
+
+
+def test_one_that_was_forgotten_is_warned_of_by_its_call():
+    def forget() -> None:
+        Opening(opened, "client.subscribe(...)")
+        gc.collect()
+
+    with pytest.warns(RuntimeWarning, match=r"^client\.subscribe\(\.\.\.\) was never awaited, so nothing was begun"):
+        forget()
+
+
+def test_one_that_was_awaited_entered_or_made_a_task_is_not():
+    async def story() -> None:
+        await Opening(opened, "a")
+        async with Opening(opened, "b"):
+            pass
+        await asyncio.create_task(Opening(opened, "c"))
+        cancelled = asyncio.create_task(Opening(opened, "d"))
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(story())
+        gc.collect()
+
+
+def test_what_is_asked_of_one_before_it_is_open_is_refused_with_advice():
+    with pytest.raises(AttributeError, match="there is no 'publish' yet, since nothing was begun: write `await`"):
+        Opening(opened).publish  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(Opening(opened), "cr_code")
