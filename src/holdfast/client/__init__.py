@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from holdfast.client.receipts import By, Level, Receipt
     from holdfast.client.session import Client
     from holdfast.client.subscriptions import Subscription
-    from holdfast.client.sync import (
-        SyncClient,
+    from holdfast.client.sync import SyncClient, connect_sync
+    from holdfast.client.sync_receipts import SyncDurableReceipt, SyncReceipt
+    from holdfast.client.sync_subscriptions import (
         SyncDurableSubscription,
         SyncManualSubscription,
         SyncSubscription,
-        connect_sync,
     )
-    from holdfast.client.sync_receipts import SyncDurableReceipt, SyncReceipt
     from holdfast.protocols.config import LinkConfig
     from holdfast.runtime.process import run
     from holdfast.runtime.tracing import TraceTarget
@@ -64,11 +63,11 @@ _HOME = {
     "Subscription": "holdfast.client.subscriptions",
     "SyncClient": "holdfast.client.sync",
     "SyncDurableReceipt": "holdfast.client.sync_receipts",
-    "SyncDurableSubscription": "holdfast.client.sync",
+    "SyncDurableSubscription": "holdfast.client.sync_subscriptions",
     "SyncManualMessage": "holdfast.client.manual",
-    "SyncManualSubscription": "holdfast.client.sync",
+    "SyncManualSubscription": "holdfast.client.sync_subscriptions",
     "SyncReceipt": "holdfast.client.sync_receipts",
-    "SyncSubscription": "holdfast.client.sync",
+    "SyncSubscription": "holdfast.client.sync_subscriptions",
     "TraceTarget": "holdfast.runtime.tracing",
     "connect": "holdfast.client.connecting",
     "connect_sync": "holdfast.client.sync",

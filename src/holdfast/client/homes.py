@@ -49,6 +49,10 @@ class Home:
                 "in each loop, or use holdfast.connect_sync, whose client any thread may use. Nothing was done."
             )
 
+    @property
+    def is_of_this_process(self) -> bool:
+        return self.thread != NOWHERE
+
     def check_process(self) -> None:
         """The same for the process alone."""
         if self.thread == NOWHERE:

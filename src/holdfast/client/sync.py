@@ -7,13 +7,14 @@ what was interrupted has taken nothing: messages that were on their way to an it
 
 import asyncio
 import threading
-from collections import deque
+import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from ssl import SSLContext
 from types import TracebackType
-from typing import Any, ClassVar, Literal, Self, TypeVar, Unpack, cast, overload
+from typing import Any, ClassVar, Literal, Self, TypeVar, Unpack, overload
 
+from holdfast.client import at_exit
 from holdfast.client.arguments import patience
 from holdfast.client.callback_thread import CallbackThread
 from holdfast.client.checks import checked_durable, checked_payloads, size_bytes
@@ -25,22 +26,21 @@ from holdfast.client.internals import PublicMembers
 from holdfast.client.manual import (
     UNACKED_USUALLY,
     AckOptions,
-    HandedMessage,
     ManualSubscription,
-    SyncManualMessage,
 )
 from holdfast.client.notices import OnConnected, OnDisconnected, OnGap
 from holdfast.client.opening import Opening
 from holdfast.client.receipts import Level
 from holdfast.client.session import Client
-from holdfast.client.subscriptions import Subscription, nothing_came
 from holdfast.client.sync_receipts import SyncDurableReceipt, SyncReceipt
-from holdfast.model.batches import Attributes, Keys, Message
+from holdfast.client.sync_subscriptions import SyncDurableSubscription, SyncManualSubscription, SyncSubscription
+from holdfast.model.batches import Attributes, Keys
 from holdfast.model.errors import HoldfastError
 from holdfast.model.filters import Value
 from holdfast.model.guarantees import Guarantee, GuaranteeName
 from holdfast.model.slow_messages import Slow
 from holdfast.protocols.config import LinkConfig
+from holdfast.runtime.logs import Log
 from holdfast.runtime.process import new_event_loop
 from holdfast.runtime.tracing import RUN, TraceTarget
 
@@ -48,8 +48,6 @@ MESSAGE_BYTES = 32
 """What a message counts for beside its payload."""
 OUTBOX_BYTES_MAX = 1 << 20
 """`publish` waits while this much lies in the outbox."""
-FILL_BYTES = 1 << 18
-"""How much an iteration fetches from the loop's thread at a time, if that much has arrived."""
 
 T = TypeVar("T")
 C = TypeVar("C", bound=AbstractAsyncContextManager[Any])
@@ -58,186 +56,11 @@ _Outgoing = tuple[_Publication, str, SyncReceipt]
 """A publication, its stream if it is durable, and its receipt."""
 
 
-class SyncSubscription(metaclass=PublicMembers):
-    """The blocking counterpart of `Subscription`: iterate with `for`. Threads that share one share its messages."""
-
-    _internal: ClassVar[tuple[str, ...]] = ("__init__",)
-
-    def __init__(self, client: "SyncClient", subscription: Subscription) -> None:
-        self._client, self._subscription = client, subscription
-        self._ready: deque[Message] = deque()
-        self._filling: asyncio.Future[bool] | None = None
-        self._waiting = 0
-        """How many threads wait for messages."""
-        self._told: HoldfastError | None = None
-        """The last error that one of them was told."""
-
-    @property
-    def pattern(self) -> str:
-        return self._subscription.pattern
-
-    @property
-    def where(self) -> str:
-        return self._subscription.where
-
-    def __iter__(self) -> Iterator[Message]:
-        return self
-
-    def __next__(self) -> Message:
-        while True:
-            try:
-                return self._ready.popleft()
-            except IndexError:
-                pass  # What follows is no part of handling this.
-            if not self._client.call(self._fill):
-                raise StopIteration
-
-    def get(self, timeout_s: float | None = None) -> Message:
-        """The next message. Raises `TimeoutError` if none comes in time; the subscription goes on."""
-        timeout_s = patience("get", timeout_s)
-        while True:
-            try:
-                return self._ready.popleft()
-            except IndexError:
-                pass  # What follows is no part of handling this.
-            try:
-                more = self._client.call(self._fill, timeout_s)
-            except TimeoutError:
-                raise nothing_came(self.pattern, timeout_s) from None
-            if not more:
-                raise ClientClosed(f"the subscription to {self.pattern!r} has ended: subscribe again")
-
-    async def _fill(self) -> bool:
-        """Wait until messages are ready, or there will be none; threads that wait together are woken together.
-
-        One of them takes for all: else one thread would have a whole batch, and the others would wait for the next.
-        """
-        if self._ready:
-            return True
-        if self._filling is None or self._filling.done():
-            self._filling = asyncio.ensure_future(self._take())
-        filling = self._filling
-        self._waiting += 1
-        try:
-            return await asyncio.shield(filling)
-        except HoldfastError as error:
-            if error is self._told:
-                return True  # One thread was told of that gap, and the others read on.
-            self._told = error
-            raise
-        finally:
-            self._waiting -= 1
-            if not self._waiting and not filling.done():
-                filling.cancel()
-                self._filling = None
-
-    async def _take(self) -> bool:
-        # What is taken is put where every thread finds it, never into an answer that an interrupted one throws away.
-        return await self._subscription.take_into(self._ready, FILL_BYTES)
-
-    def unsubscribe(self) -> None:
-        self._client.call(self._unsubscribe)
-
-    async def _unsubscribe(self) -> None:
-        await self._subscription.unsubscribe()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.unsubscribe()
-
-    def __repr__(self) -> str:
-        return f"Sync{self._subscription!r}"
-
-
-class SyncDurableSubscription(SyncSubscription):
-    """The blocking counterpart of `DurableSubscription`: known by its name, it goes on where the last one was."""
-
-    _internal: ClassVar[tuple[str, ...]] = ("give_back",)
-
-    def __init__(self, client: "SyncClient", subscription: DurableSubscription) -> None:
-        super().__init__(client, subscription)
-        self._durable = subscription
-        left = subscription.unread
-        subscription.unread = lambda: len(self._ready) + left()
-
-    @property
-    def name(self) -> str:
-        return self._durable.name
-
-    @property
-    def repository(self) -> str:
-        return self._durable.repository
-
-    @property
-    def position(self) -> int:
-        """The sequence number of what was fetched last, at `repository`."""
-        return self._durable.position
-
-    async def _take(self) -> bool:
-        # One batch at a time: what lies here is not the application's yet.
-        return await self._subscription.take_into(self._ready, 0)
-
-    def give_back(self) -> None:
-        """On the loop's thread, before the end: what nobody has read is read by whoever comes back."""
-        unread = list(self._ready)
-        self._ready.clear()
-        self._durable.give_back(unread)
-
-    async def _unsubscribe(self) -> None:
-        self.give_back()
-        await super()._unsubscribe()
-
-
-class SyncManualSubscription(SyncDurableSubscription):
-    """The blocking counterpart of `ManualSubscription`: `message.ack()` returns when a repository has stored that."""
-
-    _internal: ClassVar[tuple[str, ...]] = ("ack", "nack")
-
-    def __init__(self, client: "SyncClient", subscription: ManualSubscription) -> None:
-        super().__init__(client, subscription)
-        self._manual = subscription
-        subscription.replies, subscription.message_kind = self, SyncManualMessage
-
-    @property
-    def unacknowledged(self) -> int:
-        return self._manual.unacknowledged
-
-    def __iter__(self) -> Iterator[SyncManualMessage]:
-        return self
-
-    def __next__(self) -> SyncManualMessage:
-        return cast("SyncManualMessage", super().__next__())
-
-    def get(self, timeout_s: float | None = None) -> SyncManualMessage:
-        """The next message. Raises `TimeoutError` if none comes in time; the subscription goes on."""
-        return cast("SyncManualMessage", super().get(timeout_s))
-
-    def ack(self, message: HandedMessage, cumulative: bool) -> None:
-        async def ack() -> None:
-            await self._manual.ack(message, cumulative)
-
-        self._client.call(ack)
-
-    def nack(self, message: HandedMessage, delay_s: float) -> None:
-        async def nack() -> None:
-            self._manual.nack(message, delay_s)
-
-        self._client.call(nack)
-
-    def give_back(self) -> None:
-        """What nobody has read was not acknowledged: it comes to whoever reads next."""
-        self._ready.clear()
-
-
 class SyncClient(metaclass=PublicMembers):
     """A session with a broker, without asyncio. Made by `holdfast.connect_sync`."""
 
     _internal: ClassVar[tuple[str, ...]] = (
-        *("__init__", "call", "after_outbox"),
+        *("__init__", "call", "after_outbox", "close_at_exit", "is_closed"),
         *("level_of", "wait_accepted", "wait_held", "wait_confirmed", "has_crossed"),
     )
 
@@ -245,6 +68,7 @@ class SyncClient(metaclass=PublicMembers):
         self, opening: Opening[Client], comes_back: bool = False, caller: CallbackThread | None = None
     ) -> None:
         self._caller = caller
+        opening.called = ""  # From here on it is awaited, unless Ctrl-C comes first.
         self._home = Home("this client")
         self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="holdfast", daemon=True)
@@ -269,6 +93,7 @@ class SyncClient(metaclass=PublicMembers):
         self._durables: list[SyncDurableSubscription] = []
         self._streams: dict[str, str] = {}
         self._pump_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        at_exit.remember(self)
 
     def __repr__(self) -> str:
         return f"Sync{self._client!r}"
@@ -276,6 +101,11 @@ class SyncClient(metaclass=PublicMembers):
     @property
     def broker(self) -> str:
         return self._client.broker
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called, of this client of this process."""
+        return self._closed and self._home.is_of_this_process
 
     @property
     def next_seq(self) -> int:
@@ -448,7 +278,15 @@ class SyncClient(metaclass=PublicMembers):
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until everything published so far is accepted; see `Client.flush`."""
-        self.after_outbox(self._client.flush, patience("flush", timeout_s))
+        limit_s = patience("flush", timeout_s)
+        try:
+            self.after_outbox(self._client.flush, limit_s)
+        except TimeoutError:
+            if limit_s is None:
+                raise
+            raise TimeoutError(
+                f"the broker has not accepted everything that was published within {limit_s:g} s; flush again later"
+            ) from None
 
     def level_of(self, seq: int) -> Level:
         return self._client.level_of(seq)
@@ -549,8 +387,28 @@ class SyncClient(metaclass=PublicMembers):
         if self._closed:
             return
         self._home.check_process()
+        self._close_within(None)
+
+    def close_at_exit(self) -> None:
+        """The program ends, and nobody has closed this client: what it has published leaves first."""
+        if not self._home.is_of_this_process:
+            return
+        warnings.warn(
+            f"client {self.name} was never closed, and is closed now that the program ends; use `with`, or close()",
+            ResourceWarning,
+            stacklevel=2,
+        )
         try:
-            self.after_outbox(self._close)
+            self._close_within(at_exit.CLOSE_S)
+        except (HoldfastError, TimeoutError) as error:
+            reason = str(error) or f"it could not be closed within {at_exit.CLOSE_S:g} s"
+            Log("holdfast.client", node=self.name).warning(
+                "the program ended with a client that was open", reason=reason
+            )
+
+    def _close_within(self, limit_s: float | None) -> None:
+        try:
+            self.after_outbox(self._close, limit_s)
         finally:
             self._end_thread()
 
@@ -560,6 +418,7 @@ class SyncClient(metaclass=PublicMembers):
         await self._client.close()
 
     def _end_thread(self) -> None:
+        at_exit.forget(self)
         with self._lock:
             self._closed = True
             self._lock.notify_all()

@@ -75,12 +75,12 @@ class SyncReceipt(Struct, gc=False, eq=False):
 
     def accepted(self, timeout_s: float | None = None) -> "SyncReceipt":
         """Wait until the broker has the message."""
-        self._wait(lambda: self.client.wait_accepted(self.seq), timeout_s)
+        self._wait("accepted", lambda: self.client.wait_accepted(self.seq), timeout_s)
         return self
 
     def held(self, timeout_s: float | None = None) -> "SyncReceipt":
         """Wait until the losses that the cluster tolerates cannot lose the message."""
-        self._wait(lambda: self.client.wait_held(self.seq), timeout_s)
+        self._wait("held", lambda: self.client.wait_held(self.seq), timeout_s)
         return self
 
     def stored(self, timeout_s: float | None = None) -> "SyncReceipt":  # noqa: ARG002 - durable ones wait
@@ -93,22 +93,30 @@ class SyncReceipt(Struct, gc=False, eq=False):
         """Wait until everybody that the message was promised to has it; see `Receipt.confirmed`."""
         taken, timeout_s = is_by_application(by), patience("confirmed", timeout_s)
         if not (self.is_taken if taken else self.is_confirmed):
-            self._wait(lambda: self._ask_everybody(taken), timeout_s)
+            self._wait("taken" if taken else "confirmed", lambda: self._ask_everybody(taken), timeout_s)
             self.is_confirmed, self.is_taken = True, taken
         return self
 
     async def _ask_everybody(self, taken: bool) -> None:
         self.found_crossed = await self.client.wait_confirmed(self.topic, self.seq, self.attributes, taken)
 
-    def _wait(self, begin: Callable[[], Coroutine[Any, Any, Any]], timeout_s: float | None) -> None:
-        timeout_s = patience("wait", timeout_s)
+    def _wait(self, level: Level, begin: Callable[[], Coroutine[Any, Any, Any]], timeout_s: float | None) -> None:
+        timeout_s = patience("confirmed" if level == "taken" else level, timeout_s)
 
         async def wait() -> None:
             if self.error is not None:
                 raise self.error
             await begin()
 
-        self.client.after_outbox(wait, timeout_s)
+        try:
+            self.client.after_outbox(wait, timeout_s)
+        except TimeoutError:
+            if timeout_s is None:
+                raise
+            raise TimeoutError(
+                f"{self.publisher}#{self.seq} on {self.topic!r} was not {level} within {timeout_s:g} s; it may be "
+                "later, and you can ask again"
+            ) from None
 
     def __repr__(self) -> str:
         return f"SyncReceipt({self.publisher}#{self.seq} on {self.topic!r}, {self.level})"
@@ -133,28 +141,30 @@ class SyncDurableReceipt(SyncReceipt, gc=False, eq=False):
 
     def stored(self, timeout_s: float | None = None) -> "SyncDurableReceipt":
         """Wait until a repository has stored it. Raises `Refused` if the stream's owner did not register us."""
-        self._ask(lambda made: made.stored(), timeout_s)
+        self._ask("stored", lambda made: made.stored(), timeout_s)
         return self
 
     def accepted(self, timeout_s: float | None = None) -> "SyncDurableReceipt":
-        self._ask(lambda made: made.accepted(), timeout_s)
+        self._ask("accepted", lambda made: made.accepted(), timeout_s)
         return self
 
     def held(self, timeout_s: float | None = None) -> "SyncDurableReceipt":
-        self._ask(lambda made: made.held(), timeout_s)
+        self._ask("held", lambda made: made.held(), timeout_s)
         return self
 
     def confirmed(self, timeout_s: float | None = None, by: By = "client") -> "SyncDurableReceipt":
-        self._ask(lambda made: made.confirmed(by), timeout_s)
+        self._ask("confirmed", lambda made: made.confirmed(by), timeout_s)
         return self
 
-    def _ask(self, begin: Callable[[DurableReceipt], Coroutine[Any, Any, Any]], timeout_s: float | None) -> None:
+    def _ask(
+        self, level: Level, begin: Callable[[DurableReceipt], Coroutine[Any, Any, Any]], timeout_s: float | None
+    ) -> None:
         async def ask() -> None:
             assert self.made is not None, "a durable publication left the outbox without a receipt"
             await begin(self.made)
             self.seq = self.made.seq
 
-        self._wait(ask, timeout_s)
+        self._wait(level, ask, timeout_s)
 
     def __repr__(self) -> str:
         return f"SyncDurableReceipt({self.publisher}#{self.seq} on {self.topic!r}, {self.level})"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from holdfast.client.sync import SyncDurableSubscription
 from holdfast.client.sync_receipts import SyncDurableReceipt
+from holdfast.client.sync_subscriptions import SyncDurableSubscription
 from holdfast.model.errors import LocalMisuse, Refused
 from holdfast.protocols.narada import Registration
 from tests.integration.reliable.bundles import repository_here

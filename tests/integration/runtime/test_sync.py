@@ -7,8 +7,9 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -180,3 +181,101 @@ def test_a_client_in_a_forked_child_says_so_at_once(address: str):
         assert os.waitstatus_to_exitcode(status) == 4
         client.publish("a", b"y")
         assert inbox.get(PATIENCE_S).payload == b"y"
+
+
+def test_what_a_program_has_published_arrives_though_it_never_closes_its_client(address: str):
+    program = textwrap.dedent(
+        f"""
+        import holdfast
+        client = holdfast.connect_sync({address!r}, name="careless")
+        client.publish_many("a", [b"%d" % number for number in range(5000)])
+        """
+    )
+    with holdfast.connect_sync(address) as client, client.subscribe("a") as inbox:
+        ended = subprocess.run(
+            [sys.executable, "-W", "default", "-c", program], capture_output=True, text=True, check=True
+        )
+        assert [int(inbox.get(PATIENCE_S).payload) for _ in range(5000)] == list(range(5000))
+    assert "client careless was never closed, and is closed now that the program ends" in ended.stderr
+
+
+def test_a_client_that_nobody_closed_is_left_alone_by_a_forked_child(address: str):
+    program = textwrap.dedent(
+        f"""
+        import os, sys
+        import holdfast
+        client = holdfast.connect_sync({address!r}, name="parent")
+        if (child := os.fork()) == 0:
+            sys.exit(0)
+        os.waitpid(child, 0)
+        print(client.publish("a", b"x").confirmed({PATIENCE_S}).level)
+        """
+    )
+    ended = subprocess.run(
+        [sys.executable, "-W", "default::ResourceWarning", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == "confirmed\n"
+    assert ended.stderr.count("client parent was never closed") == 1
+
+
+def test_a_wait_that_was_too_short_says_what_it_waited_for(address: str):
+    with holdfast.connect_sync(address, name="alice") as client:
+        receipt = client.publish("a", b"x")
+        with pytest.raises(TimeoutError, match=r"alice#1 on 'a' was not confirmed within -1 s; it may be later"):
+            receipt.confirmed(-1)
+        with pytest.raises(TimeoutError, match=r"has not accepted everything that was published within -1 s; flush"):
+            client.flush(-1)
+        receipt.confirmed(PATIENCE_S)
+
+
+def test_a_subscription_that_ended_with_its_client_can_be_ended_again(address: str):
+    with holdfast.connect_sync(address) as client:
+        inbox = client.subscribe("a")
+    inbox.unsubscribe()
+
+
+WRONG: tuple[Any, ...] = (None, True, 0, -1, 1 << 70, 0.5, float("nan"), b"", b"x", "", " ", "a", "\ud800", "\0", "#")
+WRONG += ("~x", "e" * 5000, [], [1], [[]], {}, {"": None}, {1: 2}, object(), len, {1, 2}, 3j, ..., range(2))
+CALLS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "publish": (
+        {"topic": "a", "payload": b"x"},
+        ("topic", "payload", "guarantee", "keys", "attributes"),
+    ),
+    "publish_many": ({"topic": "a", "payloads": [b"x"]}, ("topic", "payloads", "guarantee", "keys", "attributes")),
+    "subscribe": (
+        {"pattern": "b"},
+        ("pattern", "where", "slow", "slow_s", "slow_bytes", "start", "ack", "redeliver", "unacked_max"),
+    ),
+    "flush": ({}, ("timeout_s",)),
+    "receipt.accepted": ({}, ("timeout_s",)),
+    "receipt.held": ({}, ("timeout_s",)),
+    "receipt.confirmed": ({}, ("timeout_s", "by")),
+    "inbox.get": ({}, ("timeout_s",)),
+}
+
+
+def outcome(call: Callable[[], object]) -> object:
+    """What a call returns, or the error that it raises: one of ours, or a time-out, with a sentence."""
+    try:
+        return call()
+    except Exception as error:
+        if not isinstance(error, holdfast.HoldfastError | TimeoutError) or " " not in str(error):
+            raise
+        return error
+
+
+@pytest.mark.parametrize("called", CALLS)
+def test_whatever_is_passed_without_asyncio_works_or_is_refused_with_a_sentence(address: str, called: str):
+    right, names = CALLS[called]
+    with holdfast.connect_sync(address, name="alice") as client, client.subscribe("a") as inbox:
+        receipt = client.publish("a", b"x").confirmed(PATIENCE_S)
+        owner = {"receipt": receipt, "inbox": inbox}.get(called.partition(".")[0], client)
+        call = getattr(owner, called.rpartition(".")[2])
+        for name in names:
+            for value in WRONG:
+                if called == "inbox.get":
+                    client.publish("a", b"x").confirmed(PATIENCE_S)
+                result = outcome(lambda: call(**{**right, name: value}))  # noqa: B023 - called at once
+                if isinstance(result, holdfast.SyncSubscription):
+                    result.unsubscribe()
+        client.publish("still/works", b"yes").confirmed(PATIENCE_S)
