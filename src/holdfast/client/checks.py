@@ -48,9 +48,12 @@ def checked_attributes(attributes: Mapping[str, Value]) -> Attributes:
     }
 
 
-def checked_extras(keys: Iterable[str], attributes: Mapping[str, Value] | None) -> tuple[Keys, Attributes | None]:
+def checked_extras(
+    keys: Iterable[str] | None, attributes: Mapping[str, Value] | None
+) -> tuple[Keys, Attributes | None]:
     """Keys and attributes, which most messages do not have."""
-    return checked_keys(keys) if keys else (), checked_attributes(attributes) if attributes else None
+    found = () if keys is None else checked_keys(keys)
+    return found, None if attributes is None else checked_attributes(attributes) or None
 
 
 def checked_rank(guarantee: object, ranks: Mapping[str, int], protocol: str) -> int:

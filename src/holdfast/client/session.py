@@ -48,6 +48,9 @@ from holdfast.protocols.config import ClientConfig
 from holdfast.protocols.node import Effect
 from holdfast.runtime.tracing import Trace
 
+NO_KEYS: Keys = ()
+"""Python has one empty tuple: whatever else is given as keys is looked at, an empty string, too."""
+
 
 class Client(Attachment, Closing, metaclass=PublicMembers):
     """A session with a broker; where brokers repair their tree it moves to another one when its own is lost.
@@ -165,12 +168,16 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
         if (
             not known
             or durable
-            or keys
-            or attributes
+            or keys is not NO_KEYS
+            or attributes is not None
             or type(payload) is not bytes
             or len(payload) > self._payload_bytes_max
         ):
-            if not (keys or attributes) and (taken := self.durables.publish_nowait(topic, payload, guarantee, durable)):
+            if (
+                keys is NO_KEYS
+                and attributes is None
+                and (taken := self.durables.publish_nowait(topic, payload, guarantee, durable))
+            ):
                 return taken
             checked = self.checked(topic, payload, guarantee, keys, attributes)
             durable = checked_durable(durable)
@@ -422,7 +429,9 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
         A new one begins at the `start` of what is stored, `live`, at a sequence number, or at a time.
         With `ack="manual"` the application acknowledges each one (`redeliver`, `unacked_max`): `ManualSubscription`.
         """
-        return self.opening_of(pattern, where, durable, start, (slow, slow_s, slow_bytes), acks)
+        opening = self.opening_of(pattern, where, durable, start, (slow, slow_s, slow_bytes), acks)
+        opening.called = "client.subscribe(...)"
+        return opening
 
     def opening_of(
         self,

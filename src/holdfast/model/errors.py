@@ -52,7 +52,9 @@ class FilterError(LocalMisuse, ValueError):
         self.position = position
 
     def __str__(self) -> str:
-        """The sentence, and below it the text with a caret under the place."""
+        """The sentence, and below it the text, if there is one, with a caret under the place."""
+        if not self.text:
+            return self.sentence
         # A filter may be thousands of characters long: only the surroundings of the place are worth a line.
         start = max(0, self.position - EXCERPT_CHARACTERS_MAX // 2)
         end = start + EXCERPT_CHARACTERS_MAX

@@ -125,7 +125,9 @@ def play(story: Callable[[str], Coroutine[Any, Any, None]]) -> None:
 def test_a_subscription_with_none_as_its_filter_is_refused_at_once_and_the_session_goes_on():
     async def story(address: str) -> None:
         async with holdfast.connect(address, name="alice") as client:
-            with pytest.raises(holdfast.FilterError, match="A filter is a string such as 'amount > 100', not NoneType"):
+            with pytest.raises(
+                holdfast.FilterError, match=r"^A filter is a string such as 'amount > 100', not NoneType\.\Z"
+            ):
                 await asyncio.wait_for(client.subscribe("a/b", where=None), CALL_S)  # type: ignore[call-overload]
             await works(client)
 
@@ -174,6 +176,29 @@ def test_a_publication_that_is_durable_in_no_way_we_know_is_refused_at_once(dura
                     await client.publish("a/b", b"x", durable=durable)
             assert client.next_seq == 1
             await works(client)
+
+    play(story)
+
+
+NOT_EMPTY: tuple[dict[str, Any], ...] = (
+    {"keys": ""},
+    {"keys": 0},
+    {"keys": b""},
+    {"attributes": 0},
+    {"attributes": []},
+    {"attributes": ""},
+)
+
+
+@pytest.mark.parametrize("extras", NOT_EMPTY, ids=str)
+def test_keys_and_attributes_that_are_none_are_not_taken_for_empty_ones(extras: dict[str, Any]):
+    async def story(address: str) -> None:
+        async with holdfast.connect(address, name="alice", reliable="bank/#") as client:
+            for topic in ("a/b", "bank/b"):
+                with pytest.raises(holdfast.MessageError, match=r"keys are a list of|attributes are a mapping"):
+                    await client.publish(topic, b"x", **extras)
+            assert client.next_seq == 1
+            await client.publish("a/b", b"x", keys=[], attributes={})
 
     play(story)
 
