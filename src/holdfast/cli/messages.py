@@ -28,6 +28,7 @@ from holdfast.cli.options import (
 )
 from holdfast.cli.output import note, print_json, print_line
 from holdfast.client import Client, Gap, Receipt, Subscription, connect
+from holdfast.client.arguments import subscription_name
 from holdfast.client.durable_publishers import DurableReceipt
 from holdfast.client.names import random_name
 from holdfast.client.recording import record
@@ -204,8 +205,8 @@ def sub(
         typer.Option("--slow-s", metavar="S", help="So long a subscription that is to disconnect may be behind: 30."),
     ] = None,
     durable: Annotated[
-        str, typer.Option("--durable", metavar="NAME", help="A durable subscription: go on where NAME was.")
-    ] = "",
+        str | None, typer.Option("--durable", metavar="NAME", help="A durable subscription: go on where NAME was.")
+    ] = None,
     from_start: Annotated[
         bool, typer.Option("--from-start", help="Everything that is stored, then what comes.")
     ] = False,
@@ -243,6 +244,8 @@ def sub(
         raise ConfigError("--raw prints payloads alone, and --json everything: choose one of them.")
     if where:
         parse_filter(where)
+    if durable is not None:
+        subscription_name("sub", "--durable", durable)
     start = _start_of(from_start, from_seq, from_time)
     # It is checked before anybody is asked; what a client does not know is refused with what it knows.
     checked_slow(slow, slow_s, None, durable=bool(durable or start is not None))

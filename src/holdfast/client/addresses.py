@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 
 from holdfast.client.errors import AddressError
+from holdfast.runtime.places import NOBODY
 
 DEFAULT_PORT = 7400
 SCHEME = "holdfast://"
@@ -94,6 +95,12 @@ class AddressBook:
         """
         count = self._strange[self.current] = self._strange.get(self.current, 0) + 1
         return count >= (STRANGE_MAX if said_something else SILENT_MAX) and self.note_failure(reason)
+
+    def advice(self) -> str:
+        """What somebody can do who finds no broker anywhere; nothing where the reasons say it."""
+        if any(reason != NOBODY for reason in self.reasons.values()):
+            return ""
+        return ". Is the cluster running? `holdfast up` starts one on this machine; otherwise give its address"
 
     def tried(self) -> str:
         """Every address, with what went wrong at it."""

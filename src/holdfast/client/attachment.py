@@ -176,7 +176,8 @@ class Attachment:
             self._nobody_is_there()
 
     def _nobody_is_there(self) -> None:
-        fail(self._attachment, ConnectionFailed(f"no broker answers {self.name}; tried {self._book.tried()}"))
+        sentence = f"no broker answers {self.name}; tried {self._book.tried()}{self._book.advice()}"
+        fail(self._attachment, ConnectionFailed(sentence))
 
     async def _look_at_the_silent(self) -> None:
         """Ask those that accept connections and say nothing whether they are something else than a broker."""

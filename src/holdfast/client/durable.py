@@ -358,8 +358,9 @@ class Durables:
             await listener.unsubscribe()
         if not stream:
             raise LocalMisuse(
-                f"no repository that answers within {FIND_S:g} s keeps a stream which covers {topic!r}; declare one "
-                "under [reliable] in the cluster file, or start `holdfast repository --stream`. Nothing was begun."
+                f"no repository that answers within {FIND_S:g} s keeps a stream which covers {topic!r}; name it in the "
+                "`streams` of a repository of the cluster file, or start `holdfast repository --stream`. Nothing was "
+                "begun."
             )
         self._streams[topic] = stream
         return stream

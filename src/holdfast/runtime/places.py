@@ -36,12 +36,13 @@ def sentence_of(error: OSError, *, tls: bool = False) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ConnectionRefusedError):
-        return "nobody is listening there"
+        return NOBODY
     if isinstance(error, ConnectionResetError):
         return "it closed the connection" + (" instead of beginning with TLS: connect without ssl=" if tls else "")
     return error.strerror or str(error) or type(error).__name__
 
 
+NOBODY = "nobody is listening there"
 SAID_NOTHING = "it closed the connection without saying who it is, which a broker does not"
 
 

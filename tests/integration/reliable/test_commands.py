@@ -118,7 +118,10 @@ def test_what_cannot_be_is_refused_with_a_sentence(terminal: Terminal, arguments
 def test_a_repository_that_finds_no_broker_ends_with_a_sentence(terminal: Terminal):
     ran = terminal.run("repository", "r", "-s", "t", "-a", "127.0.0.1:1")
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr.endswith("holdfast: no broker answers r; tried 127.0.0.1:1 (nobody is listening there).\n")
+    assert ran.stderr.endswith(
+        "holdfast: no broker answers r; tried 127.0.0.1:1 (nobody is listening there). Is the cluster running? "
+        "`holdfast up` starts one on this machine; otherwise give its address.\n"
+    )
     assert "Traceback" not in ran.stderr
 
 

@@ -33,7 +33,8 @@ def test_when_nobody_is_there_one_sentence_says_where_it_was_tried():
             await holdfast.connect("holdfast://127.0.0.1:1,127.0.0.1:2", name="alice")
         assert str(failed.value) == (
             "no broker answers alice; tried 127.0.0.1:1 (nobody is listening there); "
-            "127.0.0.1:2 (nobody is listening there)"
+            "127.0.0.1:2 (nobody is listening there). Is the cluster running? `holdfast up` starts one on this "
+            "machine; otherwise give its address"
         )
         assert failed.value.outcome == "did not happen"
 

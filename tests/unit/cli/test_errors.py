@@ -32,6 +32,7 @@ NOBODY = "holdfast://127.0.0.1:1"
         (["sub", "a/#/b"], "Topic pattern 'a/#/b' goes on after '#',"),
         (["sub", "a", "--where", "x >", "--address", NOBODY], "A value (a number, a quoted string, true or false) is"),
         (["sub", "a", "--address", NOBODY], "no broker answers "),
+        (["sub", "a", "--durable", "", "--address", NOBODY], "sub(--durable=''): a durable subscription has a name"),
         (["sub", "a", "--slow", "never", "--address", NOBODY], "subscribe(slow='never'): slow is one of 'block',"),
         (["sub", "a", "--slow", "block", "--durable", "n", "--address", NOBODY], "subscribe(slow='block'): a durable"),
         (["sub", "a", "--from", "0", "--address", NOBODY], "Invalid value for '--from': Input should be greater"),
@@ -84,6 +85,15 @@ def test_the_environment_says_where_the_cluster_is(
     ran = holdfast(*command)
     assert (ran.code, ran.out) == (2, "")
     assert "127.0.0.1:2 (nobody is listening there)" in ran.err
+
+
+@pytest.mark.parametrize("command", [["pub", "a", "x"], ["sub", "a"], ["topics"]])
+def test_who_finds_no_broker_is_told_how_to_start_one(holdfast: CommandLine, command: list[str]):
+    ran = holdfast(*command, "--address", NOBODY)
+    assert ran.err.endswith(
+        "(nobody is listening there). Is the cluster running? `holdfast up` starts one on this machine; otherwise give "
+        "its address\n"
+    )
 
 
 def test_a_state_directory_that_is_named_counts_more_than_the_environment(
