@@ -4,13 +4,13 @@ import asyncio
 import signal
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import typer
 
-from holdfast.cli.options import STATE_DIRECTORY, RemoteAddress, StateDirectory, remote_places
-from holdfast.cli.output import note, print_line
+from holdfast.cli.options import STATE_DIRECTORY, AsJson, RemoteAddress, StateDirectory, remote_places
+from holdfast.cli.output import note, print_json, print_line
 from holdfast.client.addresses import Address
 from holdfast.cluster import faults
 from holdfast.cluster.agents.remote import machines_of
@@ -32,7 +32,8 @@ def crash(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
     """Kill a broker with SIGKILL: no last words, nothing drained, as if its machine had lost power.
 
     In a cluster with a tolerance of 1 or 2 the others repair the tree and its clients move to other brokers; nothing
-    is lost, repeated or reordered. Without a tolerance, whatever is behind it waits until it is back.
+    is lost, repeated or reordered. Without a tolerance its clients lose their sessions, and what is behind it is cut
+    off until it is back.
 
     \b
     Examples
@@ -171,7 +172,11 @@ def heal(state: StateDirectory = STATE_DIRECTORY) -> None:
 
 
 def why(
-    context: typer.Context, name: BrokerName, state: StateDirectory = STATE_DIRECTORY, address: RemoteAddress = ""
+    context: typer.Context,
+    name: BrokerName,
+    state: StateDirectory = STATE_DIRECTORY,
+    address: RemoteAddress = "",
+    as_json: AsJson = False,
 ) -> None:
     """Say in words what a broker is waiting for: a lock, a repair, credit, a dead peer. Exit code 1 if it is not there.
 
@@ -182,58 +187,69 @@ def why(
     Examples
       holdfast why 1
       holdfast why b2 --address broker-1.example:7400
+      holdfast why 1 --json | jq '.waiting_for[]'
     """
-    if places := remote_places(context, address):
-        _say_why(*asyncio.run(_asked_elsewhere(name, places)))
-        return
-    running = _running(state, name)
+    places = remote_places(context, address)
+    answer = asyncio.run(_asked_elsewhere(name, places)) if places else _asked_here(_running(state, name), name)
+    reasons = [str(reason) for reason in answer.said.get("waiting_for", ())]
+    if as_json:
+        said = {"answers": bool(answer.said), "silence": answer.silence, "waiting_for": reasons}
+        print_json({"name": name, "kind": answer.title.partition(" ")[0], **said})
+    else:
+        for reason in reasons or (["nothing"] if answer.said else []):
+            print_line(f"{answer.title} waits for {reason}")
+        if answer.silence:
+            print_line(answer.silence)
+    if not answer.said:
+        raise typer.Exit(1)
+
+
+class Answer(NamedTuple):
+    """What a broker or a repository says of itself; if it says nothing, why that is."""
+
+    title: str
+    said: dict[str, Any]
+    silence: str = ""
+
+
+def _asked_here(running: State, name: str) -> Answer:
+    """The same of a cluster that was started here."""
     cluster, machines = running.cluster, machines_of(running.cluster)
     if _is_repository(cluster, name):
         one = cluster.repository(name)
-        title, silence = f"repository {name}", "nobody listens on its health port"
+        title, reason = f"repository {name}", "nobody listens on its health port"
         said = asyncio.run(machines.health_of(title, one.machine, repository_host(cluster, one), one.health_port))
     else:
         answer = asyncio.run(broker_status(cluster.broker(name), machines.ask_broker))
-        title, silence, said = f"broker {name}", answer.reason, answer.status
-    if not said:
-        process = next((one for one in running.alive(machines) if one.title == title), None)
-        if process is None and machines.lost:
-            print_line(f"{title} does not answer: {silence}; {' '.join(machines.lost.values())}")
-        elif process is None:
-            print_line(f"{title} is not running; `holdfast restart {name}` starts it again")
-        elif machines[process.machine].is_frozen(process):
-            print_line(f"{title} is frozen; `holdfast thaw {name}` lets it go on")
-        else:
-            print_line(f"{title} does not answer: {silence}")
-        raise typer.Exit(1)
-    _say_why(title, said)
+        title, reason, said = f"broker {name}", answer.reason, answer.status
+    if said:
+        return Answer(title, said)
+    process = next((one for one in running.alive(machines) if one.title == title), None)
+    if process is None and machines.lost:
+        return Answer(title, {}, f"{title} does not answer: {reason}; {' '.join(machines.lost.values())}")
+    if process is None:
+        return Answer(title, {}, f"{title} is not running; `holdfast restart {name}` starts it again")
+    if machines[process.machine].is_frozen(process):
+        return Answer(title, {}, f"{title} is frozen; `holdfast thaw {name}` lets it go on")
+    return Answer(title, {}, f"{title} does not answer: {reason}")
 
 
-async def _asked_elsewhere(name: str, places: tuple[Address, ...]) -> tuple[str, dict[str, Any]]:
-    """Who that is in a cluster that runs elsewhere, and what it says of itself."""
+async def _asked_elsewhere(name: str, places: tuple[Address, ...]) -> Answer:
+    """The same of a cluster that runs elsewhere."""
     for answer in await asyncio.gather(*map(ask, places)):
         if answer.name == name and answer.said and not answer.is_broker:
-            return f"repository {name}", answer.said
+            return Answer(f"repository {name}", answer.said)
     seen = await remote_status(places)
     for broker in seen.brokers:
         if broker.name == name:
-            if broker.answers:
-                return f"broker {name}", broker.status
-            print_line(f"broker {name} does not answer: {broker.reason}")
-            raise typer.Exit(1)
+            title = f"broker {name}"
+            silence = "" if broker.answers else f"{title} does not answer: {broker.reason}"
+            return Answer(title, broker.status if broker.answers else {}, silence)
     listed = ", ".join(broker.name for broker in seen.brokers)
     raise ConfigError(
         f"cluster {seen.cluster} has no broker {name} that can be found; there are {listed}. "
         "A repository is asked at its own health endpoint."
     )
-
-
-def _say_why(title: str, said: dict[str, Any]) -> None:
-    reasons = [str(reason) for reason in said.get("waiting_for", ())]
-    for reason in reasons:
-        print_line(f"{title} waits for {reason}")
-    if not reasons:
-        print_line(f"{title} waits for nothing")
 
 
 def _running(state: Path, name: str) -> State:
@@ -254,4 +270,7 @@ def _what_follows(cluster: Cluster, title: str) -> str:
         return "the others pass it over and keep what it lacks; `holdfast status` shows it"
     if cluster.tolerance:
         return "the others repair the tree; `holdfast status` shows it"
-    return "this cluster has no tolerance, so whatever is behind it waits until it is back"
+    return (
+        "this cluster has no tolerance: the sessions of its clients are lost, and what is behind it is cut off until "
+        f"`holdfast restart {title.rpartition(' ')[2]}`"
+    )

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 import typer
+from rich.markup import escape
 
 from holdfast.client.addresses import Address as Place
 from holdfast.client.addresses import parse_addresses
@@ -97,6 +98,10 @@ def parse_seeds(text: str) -> range:
 
 
 def help_of(command: Callable[..., None]) -> str:
-    """The docstring with each paragraph on one line, for the terminal to wrap; examples stay as they are."""
+    """The docstring with each paragraph on one line, for the terminal to wrap; examples stay as they are.
+
+    Brackets, as in `[machines.west]`, are text here and not markup, which would leave them out.
+    """
     paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
-    return "\n\n".join(text if text.startswith("\b") else " ".join(text.split()) for text in paragraphs)
+    lines = (text if text.startswith("\b") else " ".join(text.split()) for text in paragraphs)
+    return escape("\n\n".join(lines))

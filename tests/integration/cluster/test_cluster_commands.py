@@ -91,6 +91,8 @@ def test_the_status_is_a_tree_and_knows_who_is_missing(terminal: Terminal, up: l
     elsewhere = json.loads(terminal.run("status", "--json", "--address", up[2]).stdout)
     assert sorted(one["name"] for one in elsewhere["brokers"] if one["ready"]) == ["b0", "b1", "b2"]
     assert terminal.run("why", "b1", "--address", up[0]).stdout == "broker b1 waits for nothing\n"
+    said = json.loads(terminal.run("why", "b1", "--json", "--address", up[0]).stdout)
+    assert said == {"name": "b1", "kind": "broker", "answers": True, "silence": "", "waiting_for": []}
     assert "no broker b7 that can be found; there are b0, b1, b2." in terminal.run("why", "b7", "-a", up[0]).stderr
     state = running_state(terminal.directory / ".holdfast")
     leaf = next(one for one in state.running if one.name == "b2")

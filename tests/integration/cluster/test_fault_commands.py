@@ -42,6 +42,17 @@ def test_a_crash_is_repaired_and_the_broker_comes_back_below_another_one(healing
     assert "✗ b1" in shown.stdout
     assert "root" in shown.stdout
     assert healing.run("why", "b1").stdout == "broker b1 is not running; `holdfast restart b1` starts it again\n"
+    said = healing.run("why", "b1", "--json")
+    assert (said.returncode, json.loads(said.stdout)) == (
+        1,
+        {
+            "name": "b1",
+            "kind": "broker",
+            "answers": False,
+            "silence": "broker b1 is not running; `holdfast restart b1` starts it again",
+            "waiting_for": [],
+        },
+    )
     again = healing.run("crash", "b1")
     assert (again.returncode, "b1 is not running" in again.stderr) == (2, True)
     last = load_cluster(chain).brokers[2].address
