@@ -5,13 +5,17 @@ dictionaries were filled in different orders. None of that is part of a state: o
 attributes, dictionaries are taken in the order of their keys, and an object that occurs a second time is named by the
 place of its first occurrence, which also ends circles. Frozen structs are values: they are known by their fields alone.
 
+A digest can be taken with names exchanged for each other (`Renaming`): that of the state that the machine would be in
+if they had been the other way round from the beginning. A text in which such a name stands among other letters cannot
+be renamed, and is refused.
+
 Of a regular expression the pattern counts. A value of a kind that has no canonical form is refused, since leaving it
 out would call different states the same.
 """
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import partial
 from hashlib import blake2b
@@ -33,25 +37,64 @@ class NotCanonicalError(LocalMisuse, TypeError):
     """A value of a kind of which nobody has said when two of them are the same."""
 
 
-def digest_of(value: object) -> bytes:
+class NotRenamedError(LocalMisuse, ValueError):
+    """A text in which a name that is to be exchanged stands among other letters."""
+
+
+class Renaming:
+    """Names and what each of them becomes, in everything that is written."""
+
+    __slots__ = ("forms", "names", "texts")
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = dict(names)
+        self.forms: dict[int, tuple[object, str]] = {}
+        """By address, a frozen struct and its form; as long as the struct is here no other one has its address."""
+        self.texts: dict[str | bytes, str] = {}
+
+    def text(self, value: str | bytes) -> str:
+        """How a text is written, renamed if it is one of the names."""
+        known = self.texts.get(value)
+        if known is None:
+            known = self.texts[value] = self._text(value)
+        return known
+
+    def _text(self, value: str | bytes) -> str:
+        if isinstance(value, str) and value in self.names:
+            return repr(self.names[value])
+        plain = value if isinstance(value, str) else value.decode("latin-1")
+        if any(name in plain for name in self.names):
+            raise NotRenamedError(f"{value!r} holds a name and more; names that stand in it cannot be exchanged.")
+        return repr(value)
+
+
+AS_IT_IS: Final = Renaming({})
+
+
+def digest_of(value: object, renaming: Renaming = AS_IT_IS) -> bytes:
     """The digest of a value: equal for equal states, and, but for a chance of 2^-64, for no others."""
-    return blake2b(canonical(value), digest_size=DIGEST_BYTES).digest()
+    return blake2b(canonical(value, renaming), digest_size=DIGEST_BYTES).digest()
 
 
-def canonical(value: object) -> bytes:
+def canonical(value: object, renaming: Renaming = AS_IT_IS) -> bytes:
     """The canonical form itself."""
-    writer = _Writer()
+    return _written(value, renaming).encode()
+
+
+def _written(value: object, renaming: Renaming) -> str:
+    writer = _Writer(renaming)
     writer.write(value)
-    return b"".join(writer.parts)
+    return "".join(writer.parts)
 
 
 class _Writer:
     """Writes the canonical form of one value, piece by piece."""
 
-    __slots__ = ("_kept", "_places", "parts")
+    __slots__ = ("_kept", "_places", "_renaming", "parts")
 
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
+    def __init__(self, renaming: Renaming) -> None:
+        self.parts: list[str] = []
+        self._renaming = renaming
         self._places: dict[int, int] = {}
         self._kept: list[object] = []
         """Objects that may exist only while they are written: their addresses must not be used again meanwhile."""
@@ -66,108 +109,170 @@ class _Writer:
     # ----------------------------------------------------------------------------------------------------- plain values
 
     def atom(self, value: Any) -> None:
-        self.parts.append(f"{type(value).__name__}{value!r};".encode())
+        self.parts.append(f"{type(value).__name__}{value!r};")
 
-    def sequence(self, values: Iterable[Any], opening: bytes = b"(") -> None:
-        self.parts.append(opening)
+    def whole(self, value: int) -> None:
+        self.parts.append(f"{value};")
+
+    def constant(self, value: object) -> None:
+        self.parts.append(f"{value};")
+
+    def text(self, value: str | bytes) -> None:
+        self.parts.append(repr(value) if self._renaming is AS_IT_IS else self._renaming.text(value))
+
+    def sequence(self, values: Iterable[Any], opening: str = "(") -> None:
+        parts = self.parts
+        parts.append(opening)
+        ways = _ways
         for value in values:
-            self.write(value)
-        self.parts.append(b")")
+            way = ways.get(type(value))
+            if way is None:
+                self.write(value)
+            else:
+                way(self, value)
+        parts.append(")")
 
     def mapping(self, mapping: dict[Any, Any]) -> None:
-        self.parts.append(b"[")
-        for name, key in sorted(((canonical(key), key) for key in mapping), key=_first):
-            self.parts.append(name)
-            value = mapping[key]
-            self.write(value)
-        self.parts.append(b"]")
+        parts = self.parts
+        parts.append("[")
+        if mapping:
+            renaming = self._renaming
+            texts = [(_key_text(key, renaming), key) for key in mapping]
+            if len(texts) > 1:
+                texts.sort(key=_first)
+            for name, key in texts:
+                parts.append(name)
+                self.write(mapping[key])
+        parts.append("]")
 
     def members(self, values: Iterable[Any]) -> None:
-        self.parts += [b"{", *sorted(map(canonical, values)), b"}"]
+        renaming = self._renaming
+        self.parts += ["{", *sorted([_key_text(value, renaming) for value in values]), "}"]
 
     def bytes_like(self, value: Any) -> None:
-        self.atom(bytes(value))
+        self.text(bytes(value))
 
     def enum(self, value: Any) -> None:
-        self.parts.append(f"{type(value).__qualname__}.{value.name};".encode())
+        self.parts.append(f"{type(value).__qualname__}.{value.name};")
 
     def pattern(self, value: Any) -> None:
-        self.parts.append(f"pattern {value.pattern!r};".encode())
+        self.parts.append(f"pattern {value.pattern!r};")
 
     def class_itself(self, value: Any) -> None:
-        self.parts.append(f"class {value.__qualname__};".encode())
+        self.parts.append(f"class {value.__qualname__};")
 
     # -------------------------------------------------------------------------------------------------------- functions
 
     def method(self, value: Any) -> None:
-        self.parts.append(f"method {value.__func__.__qualname__} of ".encode())
+        self.parts.append(f"method {value.__func__.__qualname__} of ")
         self.write(value.__self__)
 
     def builtin_method(self, value: Any) -> None:
-        self.parts.append(f"method {value.__name__} of ".encode())
+        self.parts.append(f"method {value.__name__} of ")
         self.write(None if isinstance(value.__self__, ModuleType) else value.__self__)
 
     def function(self, value: Any) -> None:
-        self.parts.append(f"function {value.__module__}.{value.__qualname__}".encode())
+        self.parts.append(f"function {value.__module__}.{value.__qualname__}")
         self.sequence(cell.cell_contents for cell in value.__closure__ or ())
 
     def partial(self, value: Any) -> None:
-        self.sequence((value.func, value.args, value.keywords), b"partial(")
+        self.sequence((value.func, value.args, value.keywords), "partial(")
 
     # ---------------------------------------------------------------------------------------------------------- objects
 
     def frozen(self, value: Any) -> None:
-        known = _forms.get(id(value))
-        if known is not None:
-            self.parts.append(known[1])
-            return
-        kind = type(value)
-        form = _Writer()
-        form.sequence((getattr(value, name) for name in kind.__struct_fields__), f"{kind.__qualname__}(".encode())
-        text = b"".join(form.parts)
-        if len(_forms) >= FORMS_MAX:
-            _forms.clear()
-        _forms[id(value)] = (value, text)
-        self.parts.append(text)
+        self.parts.append(_form(value, self._renaming))
 
     def thing(self, value: Any) -> None:
         """An object that has an identity."""
-        place = self._places.get(id(value))
+        places, parts = self._places, self.parts
+        place = places.get(id(value))
         if place is not None:
-            self.parts.append(f"@{place};".encode())
+            parts.append(f"@{place};")
             return
-        self._places[id(value)] = len(self._places)
+        places[id(value)] = len(places)
         self._kept.append(value)
         kind = type(value)
-        self.parts.append(f"{kind.__qualname__}<".encode())
-        if isinstance(value, _CONTAINERS):
-            plain: Any = next(base for base in _CONTAINERS if isinstance(value, base))
-            self.write(plain(value))
-        for name in self._names(value, kind):
+        shape = _shapes.get(kind)
+        if shape is None:
+            shape = _shapes[kind] = _Shape(kind)
+        parts.append(shape.head)
+        if shape.plain is not None:
+            self.write(shape.plain(value))
+        ways = _ways
+        for name, label in shape.names(value):
             held = getattr(value, name, _NOTHING)
             if held is not _NOTHING:
-                self.parts.append(name.encode() + b"=")
-                self.write(held)
-        self.parts.append(b">")
+                parts.append(label)
+                way = ways.get(type(held))
+                if way is None:
+                    self.write(held)
+                else:
+                    way(self, held)
+        parts.append(">")
 
-    def _names(self, value: Any, kind: type) -> Iterable[str]:
-        slots = _slots_of(kind)
+
+class _Shape:
+    """What is the same for all objects of a class, or of a class and with the same attributes."""
+
+    __slots__ = ("_known", "_slots", "_slotted", "_where", "head", "plain")
+
+    def __init__(self, kind: type) -> None:
+        self.head = f"{kind.__qualname__}<"
+        self.plain: Any = next((base for base in _CONTAINERS if issubclass(kind, base)), None)
+        self._slots = _slots_of(kind)
+        self._slotted = [(name, f"{name}=") for name in sorted(self._slots)]
+        self._known: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+        self._where = f"{kind.__module__}.{kind.__qualname__}"
+
+    def names(self, value: Any) -> list[tuple[str, str]]:
+        """The attributes that such an object may have, in order, and how each is announced."""
         own = getattr(value, "__dict__", None)
-        if own is None and not slots and not isinstance(value, _CONTAINERS):
+        if own:
+            key = tuple(own)
+            known = self._known.get(key)
+            if known is None:
+                known = self._known[key] = [(name, f"{name}=") for name in sorted(self._slots.union(own))]
+            return known
+        if own is None and not self._slots and self.plain is None:
             raise NotCanonicalError(
-                f"a {kind.__module__}.{kind.__qualname__} has no canonical form; an explored machine keeps plain "
-                "values and objects with attributes."
+                f"a {self._where} has no canonical form; an explored machine keeps plain values and objects with "
+                "attributes."
             )
-        return sorted(slots.union(own)) if own else sorted(slots)
+        return self._slotted
+
+
+def _form(value: Any, renaming: Renaming) -> str:
+    """The form of a frozen struct: it is a value, and known by its fields alone."""
+    forms = renaming.forms
+    known = forms.get(id(value))
+    if known is not None:
+        return known[1]
+    kind = type(value)
+    form = _Writer(renaming)
+    form.sequence([getattr(value, name) for name in kind.__struct_fields__], f"{kind.__qualname__}(")
+    text = "".join(form.parts)
+    if len(forms) >= FORMS_MAX:
+        forms.clear()
+    forms[id(value)] = (value, text)
+    return text
+
+
+def _key_text(value: Any, renaming: Renaming) -> str:
+    """The form of a key or of a member of a set, by which they are sorted."""
+    if type(value) is str:
+        return repr(value) if renaming is AS_IT_IS else renaming.text(value)
+    return _written(value, renaming)
 
 
 _NOTHING: Final = object()
-_forms: dict[int, tuple[object, bytes]] = {}
-"""By address, a frozen struct and its form; as long as the struct is here no other one has its address."""
 
 Way = Callable[[_Writer, Any], None]
 _EXACT: Final[dict[type, Way]] = {
-    **dict.fromkeys((str, int, float, bytes, bool, complex, type(None), count), _Writer.atom),
+    **dict.fromkeys((float, complex, count), _Writer.atom),
+    **dict.fromkeys((str, bytes), _Writer.text),
+    **dict.fromkeys((bool, type(None)), _Writer.constant),
+    int: _Writer.whole,
     **dict.fromkeys((tuple, list, deque), _Writer.sequence),
     **dict.fromkeys((set, frozenset), _Writer.members),
     **dict.fromkeys((memoryview, bytearray), _Writer.bytes_like),
@@ -195,17 +300,10 @@ def _way_of(kind: type) -> Way:
     return _Writer.thing
 
 
-_slots: dict[type, frozenset[str]] = {}
+_shapes: dict[type, _Shape] = {}
 
 
 def _slots_of(kind: type) -> frozenset[str]:
-    known = _slots.get(kind)
-    if known is None:
-        known = _slots[kind] = _found_slots(kind)
-    return known
-
-
-def _found_slots(kind: type) -> frozenset[str]:
     if issubclass(kind, Struct):
         return frozenset(kind.__struct_fields__)
     found = set[str]()
@@ -215,5 +313,5 @@ def _found_slots(kind: type) -> frozenset[str]:
     return frozenset(found - {"__dict__", "__weakref__"})
 
 
-def _first(pair: tuple[bytes, Any]) -> bytes:
+def _first(pair: tuple[str, Any]) -> str:
     return pair[0]

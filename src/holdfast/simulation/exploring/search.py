@@ -2,8 +2,10 @@
 
 States that are the same are visited once. Of steps that may be exchanged one order is tried, by *sleep sets*: a step
 that was explored from a state sleeps below the steps explored after it there, until one comes that it depends on. A
-state that is met again with fewer steps asleep is explored for these alone. Where a host may go first (`reduction`),
-the steps of the others are not tried from that state at all.
+state that is met again with fewer steps asleep is explored for these alone. Where a host or a group of hosts may go
+first (`reduction`), the steps of the others are not tried from that state at all. If one broker may crash, a search is
+made for each of them, in which no other one may: more clients may go first then, and what is behind the crash is common
+to all.
 
 A state is final when nothing can happen but time, nobody waits for anything, and it has been so for `CALM_S`: there the
 judges look at the histories of all clients. A world in which somebody still waits after `PATIENCE_S` in which nothing
@@ -109,6 +111,8 @@ class Search:
         self.stage, self.judge, self.bounds = stage, judge, bounds or Bounds()
         self.result = Result()
         self._seen: dict[bytes, Sleep] = {}
+        self._sleeps: dict[Sleep, Sleep] = {NOTHING: NOTHING}
+        """Sets of steps that are asleep somewhere, each once."""
         self._stack: list[_Place] = []
         self._on_progress = on_progress
         self._began = 0.0
@@ -117,7 +121,8 @@ class Search:
         """Search everything from there. The first finding ends the search; then its shortest story is sought."""
         self._began = monotonic()
         try:
-            self._descend(root)
+            for start in self.stage.starts(root) if self.bounds.reduced else (root,):
+                self._descend(start)
             if self.result.finding is not None:
                 self.result.finding = self._shortest(root, self.result.finding)
         finally:
@@ -128,6 +133,8 @@ class Search:
 
     def _descend(self, root: World) -> None:
         stack, result = self._stack, self.result
+        if result.finding is not None or result.stopped_by:
+            return
         self._visit(root, None, NOTHING)
         while stack and result.finding is None:
             if result.steps % PROGRESS_STEPS == 0 and self._is_spent():
@@ -166,7 +173,8 @@ class Search:
         if known is not None and known <= sleep:
             result.repeats += 1
             return
-        self._seen[key] = sleep if known is None else known & sleep
+        asleep_here = sleep if known is None else known & sleep
+        self._seen[key] = self._sleeps.setdefault(asleep_here, asleep_here)
         moves = moves_of(self.stage, world)
         if known is None:
             result.states += 1
@@ -184,11 +192,11 @@ class Search:
 
     def _first(self, world: World, moves: list[Move]) -> list[Move]:
         """The steps of a host that may go first, if there is one; else all."""
-        if not self.bounds.reduced or not self.stage.is_faultless or len(moves) == 1:
+        if not self.bounds.reduced or len(moves) == 1:
             return moves
         ordered = self.stage.ordered_rows(world)
-        for own in persistent(world, moves):
-            if not any(self._seen_of(world, move) & ordered for move in own):
+        for own in persistent(self.stage, world, moves):
+            if len(own) < len(moves) and not any(self._seen_of(world, move) & ordered for move in own):
                 return [*own]
         return moves
 

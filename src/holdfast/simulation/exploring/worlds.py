@@ -146,6 +146,8 @@ class Budget(Struct, frozen=True):
     returns: int = 0
     resets: int = 0
     early: int = 0
+    victims: tuple[str, ...] = ()
+    """Brokers that may crash here; none named: those of the rules."""
 
 
 class World(Struct, frozen=True):
@@ -186,6 +188,7 @@ class World(Struct, frozen=True):
             self.budget.returns,
             self.budget.resets,
             self.budget.early,
+            self.budget.victims if self.budget.crashes else (),
             self.disks,
         )
 
@@ -225,6 +228,19 @@ class Stage:
         for name in self.machines:
             world, _ = self._begin(world, name, 1, (), self.rules.parents.get(name))
         return replace(world, budget=budget)
+
+    def mortal(self, world: World) -> tuple[str, ...]:
+        """Brokers that may crash, as long as crashes are left."""
+        return world.budget.victims or self.rules.mortal
+
+    def starts(self, world: World) -> list[World]:
+        """Worlds that together are this one: one for each broker that may crash, if one may.
+
+        Where it is known who will crash, the others need not be prepared for the loss of anybody else.
+        """
+        if world.budget.crashes != 1 or len(self.mortal(world)) < 2:
+            return [world]
+        return [replace(world, budget=replace(world.budget, victims=(name,))) for name in self.mortal(world)]
 
     def state(self, world: World, name: str) -> State | None:
         """The state of a host, if it is up."""
@@ -285,7 +301,7 @@ class Stage:
 
     def ordered_rows(self, world: World) -> int:
         """Visible rows that may not be put first, since rows of the other kind are still to come and could precede."""
-        kinds = 0
+        kinds = 0 if self.is_faultless else PUBLISHED  # Who has lost a broker may have gaps.
         for name in self.clients:
             script, state = self.machines[name].cast.script, self.state(world, name)
             given = world.asked[self.places[name]]
@@ -303,7 +319,7 @@ class Stage:
             return
         for name in self.brokers:
             up = world.states[self.places[name]] >= 0
-            if budget.crashes and up and name in self.rules.mortal:
+            if budget.crashes and up and name in self.mortal(world):
                 yield Crashed(name)
             if budget.returns and not up:
                 yield Returned(name)
