@@ -204,7 +204,7 @@ def why(
         raise typer.Exit(1)
 
 
-class Answer(NamedTuple):
+class Explanation(NamedTuple):
     """What a broker or a repository says of itself; if it says nothing, why that is."""
 
     title: str
@@ -212,7 +212,7 @@ class Answer(NamedTuple):
     silence: str = ""
 
 
-def _asked_here(running: State, name: str) -> Answer:
+def _asked_here(running: State, name: str) -> Explanation:
     """The same of a cluster that was started here."""
     cluster, machines = running.cluster, machines_of(running.cluster)
     if _is_repository(cluster, name):
@@ -223,28 +223,28 @@ def _asked_here(running: State, name: str) -> Answer:
         answer = asyncio.run(broker_status(cluster.broker(name), machines.ask_broker))
         title, reason, said = f"broker {name}", answer.reason, answer.status
     if said:
-        return Answer(title, said)
+        return Explanation(title, said)
     process = next((one for one in running.alive(machines) if one.title == title), None)
     if process is None and machines.lost:
-        return Answer(title, {}, f"{title} does not answer: {reason}; {' '.join(machines.lost.values())}")
+        return Explanation(title, {}, f"{title} does not answer: {reason}; {' '.join(machines.lost.values())}")
     if process is None:
-        return Answer(title, {}, f"{title} is not running; `holdfast restart {name}` starts it again")
+        return Explanation(title, {}, f"{title} is not running; `holdfast restart {name}` starts it again")
     if machines[process.machine].is_frozen(process):
-        return Answer(title, {}, f"{title} is frozen; `holdfast thaw {name}` lets it go on")
-    return Answer(title, {}, f"{title} does not answer: {reason}")
+        return Explanation(title, {}, f"{title} is frozen; `holdfast thaw {name}` lets it go on")
+    return Explanation(title, {}, f"{title} does not answer: {reason}")
 
 
-async def _asked_elsewhere(name: str, places: tuple[Address, ...]) -> Answer:
+async def _asked_elsewhere(name: str, places: tuple[Address, ...]) -> Explanation:
     """The same of a cluster that runs elsewhere."""
     for answer in await asyncio.gather(*map(ask, places)):
         if answer.name == name and answer.said and not answer.is_broker:
-            return Answer(f"repository {name}", answer.said)
+            return Explanation(f"repository {name}", answer.said)
     seen = await remote_status(places)
     for broker in seen.brokers:
         if broker.name == name:
             title = f"broker {name}"
             silence = "" if broker.answers else f"{title} does not answer: {broker.reason}"
-            return Answer(title, broker.status if broker.answers else {}, silence)
+            return Explanation(title, broker.status if broker.answers else {}, silence)
     listed = ", ".join(broker.name for broker in seen.brokers)
     raise ConfigError(
         f"cluster {seen.cluster} has no broker {name} that can be found; there are {listed}. "
