@@ -26,7 +26,7 @@ from holdfast.protocols.locamu import LocamuBroker
 from holdfast.protocols.locamu.copies import Copy
 from holdfast.protocols.locamu.exchange import Exchange
 from holdfast.protocols.locamu.headers import HeaderSize
-from holdfast.protocols.locamu.peers import Peer
+from holdfast.protocols.locamu.peers import LinkedBroker
 from holdfast.simulation.faults import Crash, Publish, Recover, Subscribe
 from holdfast.simulation.latencies import Constant
 from holdfast.simulation.network import NetworkConfig
@@ -50,7 +50,7 @@ def weigh(brokers: int, messages: int, rate: float, tolerance: int, absent: bool
     sizes: list[HeaderSize] = []
 
     class Weighing(Exchange):
-        def weighed(self, peer: Peer, copy: Copy, size: HeaderSize) -> None:
+        def weighed(self, peer: LinkedBroker, copy: Copy, size: HeaderSize) -> None:
             if copy.batch is not None:
                 sizes.append(size)
             super().weighed(peer, copy, size)

@@ -8,7 +8,7 @@ from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.protocols.locamu import LocamuBroker
 from holdfast.protocols.locamu.copies import Copy, Marks, Pair
 from holdfast.protocols.locamu.exchange import Exchange
-from holdfast.protocols.locamu.peers import Peer
+from holdfast.protocols.locamu.peers import LinkedBroker
 from holdfast.simulation.faults import Command, Subscribe
 from holdfast.simulation.latencies import Constant
 from holdfast.simulation.network import NetworkConfig
@@ -45,7 +45,7 @@ class Tree:
         sent, base = self._sent, dict[Pair, int]()
 
         class Watched(Exchange):
-            def _relay(self, peer: Peer, copy: Copy) -> None:
+            def _relay(self, peer: LinkedBroker, copy: Copy) -> None:
                 if copy.notice is None:
                     what = copy.batch.payloads if copy.batch else IDENTIFIERS
                     marks, merged = (_told(one, copy.path, peer, base) for one in (copy.marks, copy.extra))
@@ -101,7 +101,7 @@ class Tree:
         return {client.partition("@")[2]: self.sim.delivered(client) for client in self._clients}
 
 
-def _told(marks: Marks, path: tuple[str, ...], peer: Peer, base: dict[Pair, int]) -> Marks:
+def _told(marks: Marks, path: tuple[str, ...], peer: LinkedBroker, base: dict[Pair, int]) -> Marks:
     """What a header says of these marks: what is too far from either end of the link is left out."""
     found = {
         node: {

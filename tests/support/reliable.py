@@ -7,7 +7,7 @@ from holdfast.model.batches import Batch
 from holdfast.model.reliable import Level
 from holdfast.protocols.narada import Repository, RepositoryConfig, SteeringConfig, SubscriberConfig
 from holdfast.protocols.narada.events import ControlEvent, decode
-from holdfast.protocols.narada.stream_state import StreamState
+from holdfast.protocols.narada.stream_state import RepositoryStream
 from holdfast.protocols.narada.topics import ROOT
 from holdfast.simulation.reliable import ReliableWorld
 from holdfast.simulation.reliable.hosts import PublisherHost
@@ -55,7 +55,7 @@ def numbers(first: int, last: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, last + 1)]
 
 
-def stream_state(world: ReliableWorld, name: str) -> StreamState:
+def stream_state(world: ReliableWorld, name: str) -> RepositoryStream:
     return world.repositories[name].machine.streams[world.stream].stream_state
 
 

@@ -11,7 +11,7 @@ from holdfast.model.reliable import Level
 from holdfast.protocols.narada import Repository, RepositoryConfig
 from holdfast.protocols.narada.participant import Put
 from holdfast.protocols.narada.retention import last_of_each
-from holdfast.protocols.narada.stream_state import StreamState
+from holdfast.protocols.narada.stream_state import RepositoryStream
 from holdfast.runtime.health import Health
 from holdfast.services.lanes import LaneReading
 from holdfast.services.repository import RepositoryService, RepositorySettings
@@ -33,7 +33,7 @@ class Shelf:
         self.stream_state.phase = "serving"
 
     @property
-    def stream_state(self) -> StreamState:
+    def stream_state(self) -> RepositoryStream:
         return self.machine.streams[STREAM].stream_state
 
     async def in_store(self, work: Callable[[Store], T]) -> T:

@@ -15,8 +15,8 @@ from holdfast.protocols.barriers import BarriersBroker
 from holdfast.protocols.barriers.broker import packed, unpacked
 from holdfast.protocols.barriers.dependencies import Barriers, Identity
 from holdfast.protocols.cbcast import CbcastBroker
-from holdfast.protocols.cbcast.queues import Arrival, Arrivals
-from holdfast.protocols.cbcast.stability import Outbox
+from holdfast.protocols.cbcast.queues import Arrivals, CastArrival
+from holdfast.protocols.cbcast.stability import CastOutbox
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.delta_neighbourhood import NeighbourhoodBroker
 from holdfast.protocols.delta_neighbourhood.transits import Path, Transit, Transits
@@ -100,7 +100,7 @@ class Maker(Protocol):
 class Impatient(Arrivals):
     """Nothing waits for what it depends on."""
 
-    def _obstacle(self, sender: str, arrival: Arrival) -> tuple[str, int] | None:
+    def _obstacle(self, sender: str, arrival: CastArrival) -> tuple[str, int] | None:
         super()._obstacle(sender, arrival)
         return None
 
@@ -118,7 +118,7 @@ class NoFlush(CbcastBroker):
     """A member answers before what it has sent is known to have arrived."""
 
     def _note_arrivals(self) -> None:
-        outbox, self.outbox = self.outbox, Outbox()
+        outbox, self.outbox = self.outbox, CastOutbox()
         super()._note_arrivals()
         if not self.outbox:
             self.outbox = outbox

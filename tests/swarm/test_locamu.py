@@ -8,7 +8,7 @@ if a client's session ends. Longer campaigns: `holdfast campaign --protocol loca
 import pytest
 
 from holdfast.protocols.locamu import LocamuBroker, exchange
-from holdfast.protocols.locamu.copies import Copy, Entry, Marks
+from holdfast.protocols.locamu.copies import Copy, KeptCopy, Marks
 from holdfast.protocols.locamu.core import Core
 from holdfast.simulation.failures import FailureClass
 from holdfast.simulation.faults import Command, Crash, Publish, Recover, Subscribe
@@ -79,13 +79,13 @@ class Forgetful(Core):
 
 
 class Reckless(Core):
-    def may_send(self, entry: Entry, target: str) -> bool:
+    def may_send(self, entry: KeptCopy, target: str) -> bool:
         super().may_send(entry, target)
         return True
 
 
 class Unmerging(Core):
-    def merge(self, marks: Marks) -> Entry | None:
+    def merge(self, marks: Marks) -> KeptCopy | None:
         self._note(marks)
         return None
 

@@ -32,7 +32,7 @@ from holdfast.protocols.narada.consumed_position import NOTHING
 from holdfast.protocols.narada.empty_rows import pass_empty_row
 from holdfast.protocols.narada.events import DAMAGED, FORGOTTEN, Row
 from holdfast.protocols.narada.participant import Release
-from holdfast.protocols.narada.stream_state import StreamState
+from holdfast.protocols.narada.stream_state import RepositoryStream
 from holdfast.protocols.trackers import RangeTracker
 from holdfast.simulation.reliable import hosts, repository_hosts
 from holdfast.simulation.reliable.author import ReliableClass
@@ -56,7 +56,7 @@ def _any_message_will_do(patch: Patch) -> None:
 
 
 def _acknowledged_before_it_is_stored(patch: Patch) -> None:
-    take = StreamState.take
+    take = RepositoryStream.take
     patch.setattr(repository_hosts, "COMMIT_S", 0.2)
 
     def hasty(self, chain, number, batch, now, crc=None):
@@ -66,7 +66,7 @@ def _acknowledged_before_it_is_stored(patch: Patch) -> None:
             chain.ack_due = True
         return done
 
-    patch.setattr(StreamState, "take", hasty)
+    patch.setattr(RepositoryStream, "take", hasty)
 
 
 def _announced_before_it_is_stored(patch: Patch) -> None:
@@ -95,7 +95,7 @@ def _no_places(patch: Patch) -> None:
             self._dirty_chains[chain.publisher, chain.life] = None
         return True
 
-    patch.setattr(StreamState, "take", careless)
+    patch.setattr(RepositoryStream, "take", careless)
 
 
 def _a_repository_that_forgets_what_it_has(patch: Patch) -> None:
@@ -165,13 +165,13 @@ def _every_life_is_the_same(patch: Patch) -> None:
 
 
 def _numbers_are_given_again(patch: Patch) -> None:
-    restore = StreamState._restore_head
+    restore = RepositoryStream._restore_head
 
     def careless(self, head, level, now_era):
         head.reserved = 0
         restore(self, head, level, now_era)
 
-    patch.setattr(StreamState, "_restore_head", careless)
+    patch.setattr(RepositoryStream, "_restore_head", careless)
 
 
 def _leaves_at_once(patch: Patch) -> None:
@@ -184,18 +184,18 @@ def _what_comes_is_not_held_back(patch: Patch) -> None:
         return True
 
     patch.setattr(gossip.BundleGossip, "learn", at_once)
-    patch.setattr(StreamState, "_expect", lambda *_: True)
+    patch.setattr(RepositoryStream, "_expect", lambda *_: True)
 
 
 def _gaps_are_skipped_by_themselves(patch: Patch) -> None:
-    set_aside = StreamState.set_aside
+    set_aside = RepositoryStream.set_aside
 
     def careless(self, chain, number_last):
         first = chain.top + 1
         set_aside(self, chain, number_last)
         self.give_up(chain, first, number_last)
 
-    patch.setattr(StreamState, "set_aside", careless)
+    patch.setattr(RepositoryStream, "set_aside", careless)
 
 
 def _memory_after_the_fact(patch: Patch) -> None:
@@ -368,7 +368,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], ReliableClass, set[str]]] = [
 
 def test_earlier_lives_that_are_not_waited_for_are_caught(monkeypatch: pytest.MonkeyPatch):
     assert stored(an_earlier_life_that_was_missed(), "r2") == numbers(1, 6)
-    monkeypatch.setattr(StreamState, "_expect", lambda *_: True)
+    monkeypatch.setattr(RepositoryStream, "_expect", lambda *_: True)
     assert stored(an_earlier_life_that_was_missed(), "r2") != numbers(1, 6)
 
 
@@ -388,7 +388,7 @@ def test_a_repository_that_does_not_say_again_what_it_has_lost_is_caught(monkeyp
 def test_a_harmed_store_that_goes_on_in_its_old_era_is_caught(monkeypatch: pytest.MonkeyPatch):
     # One schedule in a hundred and fifty leads to a reader that is misled by numbers which were given twice.
     assert run_reliable(135, "damage").ok
-    monkeypatch.setattr(StreamState, "begin_anew", lambda _: None)
+    monkeypatch.setattr(RepositoryStream, "begin_anew", lambda _: None)
     assert set(run_reliable(135, "damage").what().split(",")) == {"disorder", "unreleased", "ahead"}
 
 

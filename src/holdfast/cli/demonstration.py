@@ -9,7 +9,7 @@ import typer
 from holdfast.cli.options import AsJson
 from holdfast.cli.output import Advance, console, note, print_json, print_line, progress, table
 from holdfast.cluster.config import load_cluster
-from holdfast.cluster.demo import INTERVAL_MS, OPERATIONS, PAGE, DemoPlan, Summary, run_demo
+from holdfast.cluster.demo import INTERVAL_MS, OPERATIONS, PAGE, DemoPlan, DemoSummary, run_demo
 from holdfast.cluster.evaluation import KILLS, default_cluster
 from holdfast.model.errors import ConfigError
 from holdfast.model.plurals import counted
@@ -93,13 +93,13 @@ def _look_for_java() -> None:
         raise ConfigError(f"{error} Or leave Spark and the page out with --no-spark.") from None
 
 
-def _proved_on_spark(summary: Summary, report: Path, master: str, advance: Advance) -> Summary:
+def _proved_on_spark(summary: DemoSummary, report: Path, master: str, advance: Advance) -> DemoSummary:
     from holdfast.pipeline.report import prove  # noqa: PLC0415
 
     return prove(summary, report, master, advance).summary
 
 
-def _print_summary(summary: Summary, report: Path) -> None:
+def _print_summary(summary: DemoSummary, report: Path) -> None:
     console.print(_latency_table(summary))
     if summary.repairs:
         console.print(_repair_table(summary))
@@ -137,14 +137,14 @@ def _print_summary(summary: Summary, report: Path) -> None:
         print_line(f"open {report / PAGE}")
 
 
-def _repair_table(summary: Summary) -> object:
+def _repair_table(summary: DemoSummary) -> object:
     rows = table("From kill -9 to the next delivery", "broker", "role", "broken paths", "first ms", "all ms")
     for one in summary.repairs:
         rows.add_row(one.broker, one.role, str(one.paths), f"{one.first_ms:.0f}", f"{one.all_ms:.0f}")
     return rows
 
 
-def _latency_table(summary: Summary) -> object:
+def _latency_table(summary: DemoSummary) -> object:
     rows = table("From publish to delivery", "guarantee", "messages", "deliveries", "p50 ms", "p99 ms")
     for one in summary.latencies:
         rows.add_row(

@@ -12,7 +12,7 @@ import typer
 from holdfast.cli.options import AsJson
 from holdfast.cli.output import console, note, print_json, print_line, progress, table
 from holdfast.cli.sweeping import LOCAL_MASTER, Master, OnSpark, Sweep, on_spark, sweeping
-from holdfast.experiments.experiment import Experiment, Report, Table
+from holdfast.experiments.experiment import Experiment, ExperimentReport, ReportTable
 from holdfast.experiments.registry import EXPERIMENTS, find_experiment
 from holdfast.experiments.reports import PAGE, RowLog, cell_text, goal_word, write_report
 from holdfast.experiments.running import OnRow, run_points
@@ -129,7 +129,7 @@ def _run_one(chosen: Experiment, text: str) -> None:
         raise typer.Exit(1)
 
 
-def _as_dict(chosen: Experiment, report: Report, points: int) -> dict[str, Any]:
+def _as_dict(chosen: Experiment, report: ExperimentReport, points: int) -> dict[str, Any]:
     return {
         "ok": not report.broken,
         "experiment": chosen.name,
@@ -141,7 +141,7 @@ def _as_dict(chosen: Experiment, report: Report, points: int) -> dict[str, Any]:
     }
 
 
-def _print_report(report: Report) -> None:
+def _print_report(report: ExperimentReport) -> None:
     for shown in report.tables:
         if shown.rows and not shown.detail:
             console.print(_shown(shown))
@@ -162,7 +162,7 @@ def _print_report(report: Report) -> None:
         print_line(f"... and {len(report.broken) - COMPLAINTS_SHOWN_MAX} more")
 
 
-def _shown(one: Table) -> Any:
+def _shown(one: ReportTable) -> Any:
     rows = table(one.title, *one.columns)
     for row in one.rows:
         rows.add_row(*map(cell_text, row))

@@ -12,9 +12,9 @@ import typer
 from holdfast.cli.options import AsJson
 from holdfast.cli.output import console, note, print_json, print_line, table
 from holdfast.cli.sweeping import LOCAL_MASTER, Master, OnSpark, Sweep, on_spark, sweeping
-from holdfast.cluster.campaign import Kind, Result, run_seed
+from holdfast.cluster.campaign import Kind, RunResult, run_seed
 from holdfast.cluster.compiled import is_outdated
-from holdfast.cluster.nights import BLOCK, Night, Row, Table, commit_of, kinds, over_processes
+from holdfast.cluster.nights import BLOCK, Night, NightRow, NightTable, commit_of, kinds, over_processes
 from holdfast.model.plurals import counted
 
 
@@ -46,7 +46,7 @@ def night(
       holdfast night --protocol ginger --hours 1 --master spark://host:7077
       holdfast night --show
     """
-    rows, every = Table(directory / "table.jsonl"), kinds(protocols or [])
+    rows, every = NightTable(directory / "table.jsonl"), kinds(protocols or [])
     broken = 0
     if not show:
         if is_outdated():
@@ -60,18 +60,18 @@ def night(
         raise typer.Exit(1)
 
 
-def _as_tasks(swept: Sweep, kind: Kind, seeds: range, on_result: Callable[[Result], None]) -> None:
-    swept(partial(run_seed, kind), seeds, Result, lambda _, result: on_result(result))
+def _as_tasks(swept: Sweep, kind: Kind, seeds: range, on_result: Callable[[RunResult], None]) -> None:
+    swept(partial(run_seed, kind), seeds, RunResult, lambda _, result: on_result(result))
 
 
-def _say(row: Row, kept: list[Path]) -> None:
+def _say(row: NightRow, kept: list[Path]) -> None:
     runs = f"{counted(row.runs, 'run')} from seed {row.first} on"
     note(f"{row.kind}: {runs}, {len(row.broken)} broken, {row.seconds:.0f} s")
     for path in kept:
         note(f"  {path} is how to see it again")
 
 
-def _print(rows: Table, *, as_json: bool) -> None:
+def _print(rows: NightTable, *, as_json: bool) -> None:
     summary = rows.summary()
     if as_json:
         names = ("commit", "kind", "runs", "deliveries", "broken")

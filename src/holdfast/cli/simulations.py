@@ -13,7 +13,7 @@ from holdfast.cli.audits import print_verdict
 from holdfast.cli.options import AsJson, ProtocolName, parse_seeds
 from holdfast.cli.output import console, note, print_json, print_line, progress, table
 from holdfast.cli.sweeping import LOCAL_MASTER, Master, OnSpark, Sweep, on_spark, sweeping
-from holdfast.cluster.campaign import Kind, OnResult, Result, Tally, run_campaign, run_seed
+from holdfast.cluster.campaign import CampaignTally, Kind, OnResult, RunResult, run_campaign, run_seed
 from holdfast.cluster.compiled import is_outdated
 from holdfast.model.errors import ConfigError
 from holdfast.model.guarantees import GUARANTEES
@@ -199,11 +199,11 @@ def campaign(
         if is_outdated():
             note("the compiled build is one of other sources, and is not used; `make fast` makes a new one")
         for kind in kinds:
-            tally = Tally(kind.name)
+            tally = CampaignTally(kind.name)
             tallies.append(tally)
             began = monotonic()
 
-            def on_result(result: Result, tally: Tally = tally) -> None:
+            def on_result(result: RunResult, tally: CampaignTally = tally) -> None:
                 tally.add(result)
                 done, broken = sum(one.runs for one in tallies), sum(len(one.broken) for one in tallies)
                 advance("runs", done, len(numbers) * len(kinds))
@@ -221,7 +221,7 @@ def _make_runs(kind: Kind, seeds: range, how: Sweep | int, on_result: OnResult) 
     if isinstance(how, int):
         run_campaign(kind, seeds, how, on_result)
     else:
-        how(partial(run_seed, kind), seeds, Result, lambda _, result: on_result(result))
+        how(partial(run_seed, kind), seeds, RunResult, lambda _, result: on_result(result))
 
 
 def _kinds(protocol: str, faults: list[str], failures: str, tolerance: int, degree_max: int) -> list[Kind]:
@@ -280,7 +280,7 @@ def _fault_kinds(names: list[str]) -> tuple[FaultKind, ...]:
     return tuple(kind for kind in legal if kind in names)
 
 
-def _say_campaign(protocol: str, tallies: list[Tally], *, as_json: bool) -> None:
+def _say_campaign(protocol: str, tallies: list[CampaignTally], *, as_json: bool) -> None:
     broken = [one for tally in tallies for one in sorted(tally.broken, key=lambda one: one.seed)]
     totals = {
         "runs": sum(tally.runs for tally in tallies),
@@ -308,7 +308,7 @@ def _say_campaign(protocol: str, tallies: list[Tally], *, as_json: bool) -> None
     )
 
 
-def _print_classes(tallies: list[Tally]) -> None:
+def _print_classes(tallies: list[CampaignTally]) -> None:
     rows = table("By class of failures", "class", "runs", "publications", "deliveries", "broken", "of which")
     for tally in tallies:
         kinds = ", ".join(f"{what} {count}" for what, count in tally.kinds().items())

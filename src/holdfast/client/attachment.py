@@ -44,7 +44,7 @@ from holdfast.protocols.node import (
 )
 from holdfast.protocols.sesdad import SiteClient
 from holdfast.runtime.driver import Driver
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.runtime.places import SAID_NOTHING
 from holdfast.runtime.tracing import Trace
 
@@ -83,7 +83,7 @@ class Attachment:
         self._renew = renew
         self._chance = Random()
         self._home = Home(f"client {self.name}")
-        self._log = Log("holdfast.client", node=self.name)
+        self._log = ProcessLog("holdfast.client", node=self.name)
         self._requests = Requests()
         # What `publish` consults for every message. Without ranks every publication takes the slow path, which checks.
         self._ranks: dict[str, int] = {}

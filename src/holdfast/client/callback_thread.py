@@ -5,7 +5,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 
 
 class CallbackThread:
@@ -13,7 +13,7 @@ class CallbackThread:
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[tuple[Callable[[Any], object], object] | None] = SimpleQueue()
-        self._log = Log("holdfast.client")
+        self._log = ProcessLog("holdfast.client")
         self._thread = threading.Thread(target=self._run, name="holdfast-callbacks", daemon=True)
         self._thread.start()
 

@@ -13,7 +13,7 @@ from holdfast.model.batches import Batch
 from holdfast.model.errors import HoldfastError
 from holdfast.model.plurals import counted
 from holdfast.protocols.routing import RoutingTable
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 
 PATTERNS_SHOWN_MAX = 10
 """How many subscriptions a line of the log names."""
@@ -31,7 +31,7 @@ class Deliveries:
         consumed: Callable[[Batch], None],
         read: Callable[[Batch], None],
         on_gap: Callable[[Gap], None],
-        log: Log,
+        log: ProcessLog,
     ) -> None:
         self._consumed, self._read, self._on_gap, self._log = consumed, read, on_gap, log
         self._count = 0

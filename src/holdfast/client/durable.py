@@ -39,7 +39,7 @@ from holdfast.protocols.narada import Subscriber, SubscriberConfig
 from holdfast.protocols.narada import participant as effects
 from holdfast.protocols.narada.directory import ASKING_TOPIC, answer_topic, covering, question, read_answer
 from holdfast.protocols.runs import IMPLICIT_KEYS
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.runtime.process import new_incarnation
 
 Start = str | int | datetime
@@ -77,7 +77,7 @@ class DurableSubscription(Subscription):
         *("begin", "batch_taken", "batch_read", "batch_dropped", "end_slow", "end_subscription", "finish"),
     )
 
-    def __init__(self, client: DurableClient, config: SubscriberConfig, log: Log) -> None:
+    def __init__(self, client: DurableClient, config: SubscriberConfig, log: ProcessLog) -> None:
         super().__init__(self, config.pattern, config.where)
         self.name, self.stream = config.name, config.stream
         self.repository, self.position = "", 0
@@ -100,7 +100,7 @@ class DurableSubscription(Subscription):
         return {
             effects.Begun: self._on_begun,
             effects.Release: self._on_release,
-            effects.Gap: self._on_gap,
+            effects.StreamGap: self._on_gap,
             effects.Rejected: lambda effect: self.finish(Refused(effect.reason)),
         }
 
@@ -150,11 +150,11 @@ class DurableSubscription(Subscription):
         self.repository = effect.repository
         self.arrive(effect.entry.batch, _Released(effect.entry.batch, 1, effect.entry))
 
-    def _on_gap(self, effect: effects.Gap) -> None:
+    def _on_gap(self, effect: effects.StreamGap) -> None:
         self._arrived.append((NOTHING, Hole(NOTHING, 0, self._gap_of(effect))))
         self._wake()
 
-    def _gap_of(self, effect: effects.Gap) -> Gap:
+    def _gap_of(self, effect: effects.StreamGap) -> Gap:
         count = effect.last - effect.first + 1
         were, they = ("was", "it") if count == 1 else ("were", "they")
         what = f"{were} given up"
@@ -262,7 +262,7 @@ class Durables:
 
     def __init__(self, client: DurableClient, declared: tuple[str, ...] = ()) -> None:
         self._client, self._declared = client, declared
-        self._log = Log("holdfast.durable", node=client.name)
+        self._log = ProcessLog("holdfast.durable", node=client.name)
         self._publishers: dict[str, DurablePublisher] = {}
         self._subscriptions: list[DurableSubscription] = []
         self._streams: dict[str, str] = {}

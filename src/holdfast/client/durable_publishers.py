@@ -20,7 +20,7 @@ from holdfast.model.filters import Value
 from holdfast.protocols.narada import Publisher, PublisherConfig
 from holdfast.protocols.narada import participant as effects
 from holdfast.protocols.narada.events import LIFE_MAX
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 
 RUNS_MAX = 4096
 """How many of the last batches are remembered, to say which number in the session a publication has."""
@@ -100,7 +100,7 @@ class DurableReceipt(Receipt, gc=False, eq=False, kw_only=True):
 class DurablePublisher:
     """This client's publications to one stream."""
 
-    def __init__(self, client: DurableClient, stream: str, log: Log) -> None:
+    def __init__(self, client: DurableClient, stream: str, log: ProcessLog) -> None:
         self._client, self.stream = client, stream
         self._machine = Publisher(PublisherConfig(client.name, stream), int(time() - LIVES_BEGAN) % LIFE_MAX)
         self.storage = ""

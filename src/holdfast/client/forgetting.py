@@ -6,24 +6,24 @@ from secrets import randbits
 from holdfast.client.errors import SessionLost
 from holdfast.client.participants import ParticipantDriver, Session
 from holdfast.protocols.narada import Forgetter
-from holdfast.protocols.narada.participant import Ended
-from holdfast.runtime.logs import Log
+from holdfast.protocols.narada.participant import SubscriptionEnded
+from holdfast.runtime.logs import ProcessLog
 
 TOKEN_BITS = 62
 
 
 async def forget_subscription(client: Session, client_name: str, stream: str, name: str, timeout_s: float) -> None:
     """Say that the subscription is over until a repository has stored it; the others learn it from that one."""
-    log = Log("holdfast.durable", node=client_name)
+    log = ProcessLog("holdfast.durable", node=client_name)
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     machine = Forgetter(stream, name, client_name, randbits(TOKEN_BITS))
 
-    def on_ended(effect: Ended) -> None:
+    def on_ended(effect: SubscriptionEnded) -> None:
         log.debug("a subscription is over", stream=effect.stream, name=name, repository=effect.repository)
         if not ended.done():
             ended.set_result(None)
 
-    driver = ParticipantDriver(client, machine, {Ended: on_ended}, log)
+    driver = ParticipantDriver(client, machine, {SubscriptionEnded: on_ended}, log)
     driver.start()
     try:
         async with asyncio.timeout(timeout_s):

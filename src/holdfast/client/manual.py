@@ -34,7 +34,7 @@ from holdfast.model.reliable import Entry
 from holdfast.protocols.narada import ManualSubscriber, SubscriberConfig
 from holdfast.protocols.narada import participant as effects
 from holdfast.protocols.narada.handouts import Handout, Identity
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 
 LIST_MAX = 256
 """Messages in one list of `batches`."""
@@ -134,7 +134,7 @@ class ManualSubscription(DurableSubscription):
     _internal: ClassVar[tuple[str, ...]] = ("ack", "nack")
     _machine: ManualSubscriber
 
-    def __init__(self, client: DurableClient, config: SubscriberConfig, log: Log) -> None:
+    def __init__(self, client: DurableClient, config: SubscriberConfig, log: ProcessLog) -> None:
         super().__init__(client, config, log)
         self.replies: Replies = self
         self.message_kind: type[HandedMessage] = ManualMessage
@@ -206,7 +206,7 @@ class ManualSubscription(DurableSubscription):
         )
 
     def _next(self) -> HandedMessage | None:
-        found: list[Handout | effects.Gap | None] = []
+        found: list[Handout | effects.StreamGap | None] = []
 
         def hand_out() -> effects.Effects:
             handout, following = self._machine.hand_out(monotonic())
@@ -215,7 +215,7 @@ class ManualSubscription(DurableSubscription):
 
         self._enter(hand_out)
         one = found[0] if found else None
-        if isinstance(one, effects.Gap):
+        if isinstance(one, effects.StreamGap):
             raise self._gap_of(one)
         return self._message(one.entry, one.count) if one is not None else None
 

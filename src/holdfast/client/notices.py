@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.client.arguments import wrong
 from holdfast.client.errors import Gap
 from holdfast.model.errors import ConfigError
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 
 OnConnected = Callable[[str], object]
 """Called with the name of the broker."""
@@ -37,7 +37,7 @@ class Notices:
         self._on_connected, self._on_disconnected, self._on_gap = on_connected, on_disconnected, on_gap
         self._is_connected = False
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._log = Log("holdfast.client")
+        self._log = ProcessLog("holdfast.client")
 
     def connected(self, broker: str) -> None:
         if not self._is_connected:

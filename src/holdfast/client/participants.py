@@ -18,7 +18,7 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.guarantees import RANKS
 from holdfast.protocols.narada.participant import Effects, Emit, Listen, Participant, Say, Unlisten
 from holdfast.protocols.node import CancelTimer, Report, SetTimer
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.runtime.timers import Timers
 
 EVENTUAL = RANKS["eventual"]
@@ -54,7 +54,7 @@ class ParticipantDriver:
         client: Session,
         machine: Participant,
         handlers: Mapping[type, Callable[[Any], object]],
-        log: Log,
+        log: ProcessLog,
         before: Callable[[], object] | None = None,
     ) -> None:
         self._client, self._machine, self._log, self._before = client, machine, log, before

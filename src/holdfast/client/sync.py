@@ -40,7 +40,7 @@ from holdfast.model.filters import Value
 from holdfast.model.guarantees import Guarantee, GuaranteeName
 from holdfast.model.slow_messages import Slow
 from holdfast.protocols.config import LinkConfig
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.runtime.process import new_event_loop
 from holdfast.runtime.tracing import RUN, TraceTarget
 
@@ -402,7 +402,7 @@ class SyncClient(metaclass=PublicMembers):
             self._close_within(at_exit.CLOSE_S)
         except (HoldfastError, TimeoutError) as error:
             reason = str(error) or f"it could not be closed within {at_exit.CLOSE_S:g} s"
-            Log("holdfast.client", node=self.name).warning(
+            ProcessLog("holdfast.client", node=self.name).warning(
                 "the program ended with a client that was open", reason=reason
             )
 

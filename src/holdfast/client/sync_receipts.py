@@ -17,7 +17,7 @@ from holdfast.model.batches import Attributes
 from holdfast.model.errors import HoldfastError, LocalMisuse, Refused
 
 
-class Outbox(Protocol):
+class ReceiptOutbox(Protocol):
     """What a receipt asks of the synchronous client that made it."""
 
     name: str
@@ -43,7 +43,7 @@ class SyncReceipt(Struct, gc=False, eq=False):
     In a client that also publishes or subscribes durably `seq` is 0 until the message has left.
     """
 
-    client: Outbox
+    client: ReceiptOutbox
     topic: str
     seq: int
     attributes: Attributes = {}

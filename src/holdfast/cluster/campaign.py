@@ -39,7 +39,7 @@ class Kind(Struct, frozen=True):
         return self.reliable or self.trouble.failure or ""
 
 
-class Result(Struct, frozen=True):
+class RunResult(Struct, frozen=True):
     """What one run came to; `complaint` and `replay` matter if it is not `ok`."""
 
     seed: int
@@ -53,16 +53,16 @@ class Result(Struct, frozen=True):
     events: int
 
 
-class Tally:
+class CampaignTally:
     """What the runs of one kind came to, together."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.runs = self.messages = self.deliveries = self.events = 0
         self.seconds = 0.0
-        self.broken: list[Result] = []
+        self.broken: list[RunResult] = []
 
-    def add(self, result: Result) -> None:
+    def add(self, result: RunResult) -> None:
         self.runs += 1
         self.messages += result.messages
         self.deliveries += result.deliveries
@@ -86,15 +86,15 @@ class Tally:
         }
 
 
-OnResult = Callable[[Result], None]
+OnResult = Callable[[RunResult], None]
 
 
-def run_seed(kind: Kind, seed: int) -> Result:
+def run_seed(kind: Kind, seed: int) -> RunResult:
     """Make the run of that seed and judge it."""
     if kind.reliable is not None:
         return _run_reliable(kind.reliable, seed)
     outcome = run_one(seed, kind.protocol, kind.trouble)
-    return Result(
+    return RunResult(
         seed,
         outcome.ok,
         outcome.what(),
@@ -106,9 +106,9 @@ def run_seed(kind: Kind, seed: int) -> Result:
     )
 
 
-def _run_reliable(failure: ReliableClass, seed: int) -> Result:
+def _run_reliable(failure: ReliableClass, seed: int) -> RunResult:
     outcome = run_reliable(seed, failure)
-    return Result(
+    return RunResult(
         seed,
         outcome.ok,
         outcome.what(),
@@ -142,7 +142,7 @@ async def _run_over(
     async def keep_busy(worker: Worker) -> None:
         for chunk in chunks:
             worker.tell(f"{chunk[0]} {chunk[-1]}")
-            await worker.report("idle", CHUNK_S, lambda said: on_result(msgspec.convert(said["result"], Result)))
+            await worker.report("idle", CHUNK_S, lambda said: on_result(msgspec.convert(said["result"], RunResult)))
 
     await share_out(MODULE, kind, workers, keep_busy, environment)
 

@@ -10,19 +10,19 @@ import msgspec
 from holdfast.cluster.broker_process import ATTACHED, follow_starter
 from holdfast.model.errors import HoldfastError
 from holdfast.model.trace import Event
-from holdfast.runtime.logs import Log, install
+from holdfast.runtime.logs import ProcessLog, install
 from holdfast.runtime.process import run
 from holdfast.storage.traces import TraceWriter
 
 
-class Named(Protocol):
+class ClientName(Protocol):
     """Settings of a client."""
 
     @property
     def name(self) -> str: ...
 
 
-T = TypeVar("T", bound=Named)
+T = TypeVar("T", bound=ClientName)
 
 
 def main_of_client(
@@ -36,12 +36,12 @@ def main_of_client(
     try:
         run(serve(settings))
     except HoldfastError as error:
-        Log(log, node=settings.name).warning("ended", reason=str(error))
+        ProcessLog(log, node=settings.name).warning("ended", reason=str(error))
         return 1
     return 0
 
 
-class Record:
+class ClientRecord:
     """A client's trace, up to the moment when everybody was done.
 
     A client that closes takes its subscriptions back, and nothing is owed to a subscription that was taken back: with

@@ -69,7 +69,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from holdfast.cluster.reliable_config import Repository, check_repositories, repositories_of
+from holdfast.cluster.reliable_config import RepositoryEntry, check_repositories, repositories_of
 from holdfast.cluster.sections import converted, listed, meant
 from holdfast.cluster.site_config import Routing, Site, cycle_of, sites_of
 from holdfast.model.errors import ConfigError, LocalMisuse
@@ -166,7 +166,7 @@ class Cluster(Struct, frozen=True):
     suspect_s: float | None = None
     join_s: float | None = None
     state_dir: str = ""
-    repositories: tuple[Repository, ...] = ()
+    repositories: tuple[RepositoryEntry, ...] = ()
     reliable: tuple[Registration, ...] = ()
     degree_max: int = 0
     session_s: float | None = None
@@ -194,7 +194,7 @@ class Cluster(Struct, frozen=True):
         names = [broker.name for broker in self.brokers]
         raise ConfigError(f"cluster {self.name} has no broker {name!r}{meant(name, names)}; it has {listed(names)}.")
 
-    def repository(self, name: str) -> Repository:
+    def repository(self, name: str) -> RepositoryEntry:
         for one in self.repositories:
             if one.name == name:
                 return one

@@ -23,7 +23,7 @@ from holdfast.cluster.config import Client, Cluster
 from holdfast.cluster.demo_client import DemoClientSettings
 from holdfast.cluster.ports import free_port_pairs
 from holdfast.cluster.processes import STATE, Processes
-from holdfast.cluster.repairs import Assassin, Kill, Repair, repairs
+from holdfast.cluster.repairs import Assassin, Kill, RepairMeasurement, repairs
 from holdfast.cluster.status import ClusterStatus
 from holdfast.cluster.workers import Worker
 from holdfast.model.errors import ConfigError
@@ -48,7 +48,7 @@ CLOSED_S = 15.0
 Progress = Callable[[str, int, int], None]
 
 
-class Latency(Struct, frozen=True):
+class DemoLatency(Struct, frozen=True):
     """The messages of one guarantee: how many, delivered how often, and how long a delivery took."""
 
     guarantee: str
@@ -67,7 +67,7 @@ class Tree(Struct, frozen=True):
     """The broker of each client."""
 
 
-class Summary(Struct, frozen=True):
+class DemoSummary(Struct, frozen=True):
     """What the demonstration found."""
 
     ok: bool
@@ -81,9 +81,9 @@ class Summary(Struct, frozen=True):
     deliveries: int
     deliveries_expected: int
     verdict: dict[str, Any]
-    latencies: Sequence[Latency]
+    latencies: Sequence[DemoLatency]
     kills: Sequence[str]
-    repairs: Sequence[Repair]
+    repairs: Sequence[RepairMeasurement]
     balances: dict[str, str]
     replicas_equal: bool
     refused_operations: int
@@ -131,7 +131,7 @@ def _silent(phase: str, done: int, total: int) -> None:
 
 async def run_demo(
     plan: DemoPlan, progress: Progress = _silent, trouble: Callable[..., Assassin] = Assassin
-) -> Summary:
+) -> DemoSummary:
     """Run it on free ports; nothing is left running, whatever happens. `trouble` makes what goes wrong on the way."""
     plan.check()
     cluster = plan.cluster.at_ports(free_port_pairs(len(plan.cluster.brokers)))
@@ -160,7 +160,7 @@ async def run_demo(
     return summary
 
 
-def write_summary(summary: Summary, report: Path) -> None:
+def write_summary(summary: DemoSummary, report: Path) -> None:
     """Keep it beside what it is about."""
     (report / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
 
@@ -290,7 +290,7 @@ def summed_up(
     trace: str,
     seconds: float,
     kills: Sequence[Kill] = (),
-) -> Summary:
+) -> DemoSummary:
     """Judge the trace, and count: a trace that lacks a client's rows altogether would not be at fault by itself."""
     verdict = check(events)
     digests = {client.name: str(results[client.name]["digest"]) for client in plan.cluster.clients}
@@ -298,7 +298,7 @@ def summed_up(
     messages = sum(event.event == "publish" for event in events)
     messages_wanted, deliveries_wanted = plan.operations * len(plan.cluster.clients), deliveries_expected(plan)
     complete = (messages, verdict.deliveries) == (messages_wanted, deliveries_wanted)
-    return Summary(
+    return DemoSummary(
         ok=verdict.ok and equal and complete,
         brokers=len(plan.cluster.brokers),
         clients=len(plan.cluster.clients),
@@ -336,7 +336,7 @@ def replicas_equal(cluster: Cluster, digests: dict[str, str]) -> bool:
     return all(len(different) == 1 for different in by_topic.values())
 
 
-def latencies(events: Sequence[Event]) -> list[Latency]:
+def latencies(events: Sequence[Event]) -> list[DemoLatency]:
     """From each publication to each of its deliveries, by guarantee; all on the clock of one machine."""
     published = {(event.publisher, event.seq): event for event in events if event.event == "publish"}
     messages = Counter(event.guarantee for event in published.values())
@@ -345,7 +345,7 @@ def latencies(events: Sequence[Event]) -> list[Latency]:
         if event.event == "deliver" and (origin := published.get((event.publisher, event.seq))) is not None:
             taken_ms[origin.guarantee].append((event.time - origin.time) / 1e6)
     return [
-        Latency(
+        DemoLatency(
             guarantee.value,
             messages[guarantee],
             len(taken_ms[guarantee]),

@@ -14,12 +14,12 @@ from time import monotonic, time_ns
 from msgspec import Struct
 
 from holdfast.client import Receipt, connect
-from holdfast.cluster.client_main import Record
+from holdfast.cluster.client_main import ClientRecord
 from holdfast.cluster.processes import link_of
 from holdfast.cluster.workers import Orders, say, settings_of_this_process, work
 from holdfast.model.batches import Message
 from holdfast.runtime.tracing import own_file
-from holdfast.services.bank import Outcome, account_numbers, workload
+from holdfast.services.bank import TransferOutcome, account_numbers, workload
 from holdfast.services.replica import Replica, open_replica
 from holdfast.storage.recordings import RecordingWriter
 
@@ -50,7 +50,7 @@ class DemoClient:
     """The replica and how far it is."""
 
     def __init__(
-        self, settings: DemoClientSettings, replica: Replica, record: Record, recording: RecordingWriter | None
+        self, settings: DemoClientSettings, replica: Replica, record: ClientRecord, recording: RecordingWriter | None
     ) -> None:
         self._settings, self._replica, self._record, self._recording = settings, replica, record, recording
         self._complete = asyncio.Event()
@@ -59,7 +59,7 @@ class DemoClient:
         if not self._expected:
             self._complete.set()
 
-    def _watch(self, message: Message, _: Outcome) -> None:
+    def _watch(self, message: Message, _: TransferOutcome) -> None:
         if self._recording is not None:
             self._recording.append((message,), time_ns())
         if self._replica.bank.applied >= self._expected:
@@ -107,7 +107,7 @@ class DemoClient:
 async def serve(settings: DemoClientSettings) -> None:
     orders = Orders()
     orders.listen()
-    record = Record(own_file(Path(settings.trace), settings.name))
+    record = ClientRecord(own_file(Path(settings.trace), settings.name))
     async with connect(
         settings.address,
         name=settings.name,

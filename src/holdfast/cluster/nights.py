@@ -13,7 +13,7 @@ from time import monotonic
 import msgspec
 from msgspec import Struct
 
-from holdfast.cluster.campaign import Kind, Result, run_campaign
+from holdfast.cluster.campaign import Kind, RunResult, run_campaign
 from holdfast.model.errors import ConfigError
 from holdfast.protocols.registry import PROTOCOLS
 from holdfast.simulation.failures import MOVING, TOLERANCE_MIN, classes_for
@@ -31,7 +31,7 @@ BROKEN_BY_DESIGN = ("ginger-locks",)
 SHRINK_ATTEMPTS_MAX = 400
 
 
-class Row(Struct, frozen=True):
+class NightRow(Struct, frozen=True):
     """One block of runs."""
 
     commit: str
@@ -45,7 +45,7 @@ class Row(Struct, frozen=True):
     seconds: float
 
 
-MakeRuns = Callable[[Kind, range, Callable[[Result], None]], None]
+MakeRuns = Callable[[Kind, range, Callable[[RunResult], None]], None]
 
 
 def kinds(protocols: Iterable[str] = ()) -> list[tuple[str, Kind]]:
@@ -94,19 +94,19 @@ def _git(directory: Path, *words: str) -> str:
 # -------------------------------------------------------------------------------------------------------------- table
 
 
-class Table:
+class NightTable:
     """The rows of all nights, in a file of JSON lines."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rows = list(self._read())
 
-    def _read(self) -> Iterator[Row]:
+    def _read(self) -> Iterator[NightRow]:
         if not self.path.exists():
             return
         for number, line in enumerate(self.path.read_bytes().splitlines(), 1):
             try:
-                yield msgspec.json.decode(line, type=Row)
+                yield msgspec.json.decode(line, type=NightRow)
             except msgspec.DecodeError as error:
                 raise ConfigError(f"{self.path}:{number} is no row of a table of nights: {error}.") from None
 
@@ -114,7 +114,7 @@ class Table:
         """The first seed that no run of that kind has had."""
         return max((row.last + 1 for row in self.rows if row.kind == kind), default=FIRST_SEED)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: NightRow) -> None:
         self.rows.append(row)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab") as lines:
@@ -138,11 +138,11 @@ class Night:
 
     def __init__(
         self,
-        table: Table,
+        table: NightTable,
         commit: str,
         found: Path,
         make_runs: MakeRuns,
-        on_row: Callable[[Row, list[Path]], None],
+        on_row: Callable[[NightRow, list[Path]], None],
         block: int = BLOCK,
     ) -> None:
         self._table, self._commit, self._found, self._block = table, commit, found, block
@@ -158,14 +158,14 @@ class Night:
                 broken += len(self.block(name, kind).broken)
         return broken
 
-    def block(self, name: str, kind: Kind) -> Row:
+    def block(self, name: str, kind: Kind) -> NightRow:
         """Make the next runs of one kind, and note what came of them."""
         first = self._table.next_seed(name)
-        results: list[Result] = []
+        results: list[RunResult] = []
         began = monotonic()
         self._make_runs(kind, range(first, first + self._block), results.append)
         bad = sorted((one for one in results if not one.ok), key=lambda one: one.seed)
-        row = Row(
+        row = NightRow(
             self._commit,
             name,
             first,
@@ -179,7 +179,7 @@ class Night:
         self._on_row(row, [self._keep(kind, name, one) for one in bad])
         return row
 
-    def _keep(self, kind: Kind, name: str, result: Result) -> Path:
+    def _keep(self, kind: Kind, name: str, result: RunResult) -> Path:
         """Write down how to see a broken run again; one of a broker protocol is made small first."""
         self._found.mkdir(parents=True, exist_ok=True)
         path = self._found / f"{name.replace(' ', '-').replace('=', '')}-{result.seed}.toml"

@@ -19,7 +19,7 @@ import msgspec
 from holdfast.cluster.agents.remote import RemoteMachine, machines_of
 from holdfast.cluster.config import LOOPBACK, Broker, Client, Cluster
 from holdfast.cluster.machines import HERE, LocalMachine, MachineError, Machines, Running
-from holdfast.cluster.reliable_config import Repository
+from holdfast.cluster.reliable_config import RepositoryEntry
 from holdfast.cluster.status import broker_status
 from holdfast.model.errors import ConfigError, HoldfastError, WorkFailed
 from holdfast.protocols.config import SUBSCRIPTIONS_MAX, LinkConfig
@@ -106,7 +106,7 @@ def broker_settings(
     )
 
 
-def repository_settings(cluster: Cluster, one: Repository, directory: Path | None = None) -> RepositorySettings:
+def repository_settings(cluster: Cluster, one: RepositoryEntry, directory: Path | None = None) -> RepositorySettings:
     """What the process of that repository is told; a store without an absolute path is below that directory."""
     home = cluster.broker(one.broker)
     others = [broker.address for broker in cluster.brokers if broker.name != one.broker]
@@ -132,7 +132,7 @@ def repository_settings(cluster: Cluster, one: Repository, directory: Path | Non
     )
 
 
-def repository_host(cluster: Cluster, one: Repository) -> str:
+def repository_host(cluster: Cluster, one: RepositoryEntry) -> str:
     """Where a repository listens: at the address of its machine, or beside its broker."""
     there = next((machine for machine in cluster.machines if machine.name == one.machine), None)
     return cluster.broker(one.broker).host if there is None else there.place[0]
@@ -212,7 +212,7 @@ class Processes:
         for one in self.cluster.repositories:
             await self.wait_repository(one.name, timeout_s)
 
-    def _start_repository(self, one: Repository) -> None:
+    def _start_repository(self, one: RepositoryEntry) -> None:
         settings = repository_settings(self.cluster, one, self._home(one.machine))
         kind, _, place = settings.store.partition(":")
         if kind in STORES_IN_FILES and not one.machine:

@@ -17,7 +17,7 @@ Bytes = Annotated[int, Meta(ge=1)]
 Pause = Annotated[float, Meta(ge=0)]
 
 
-class Repository(Struct, frozen=True):
+class RepositoryEntry(Struct, frozen=True):
     """One repository of the cluster: where it is attached, what it keeps, and how."""
 
     name: str
@@ -66,7 +66,7 @@ class _ReliableEntry(_Keeping, frozen=True, kw_only=True):
 
 def repositories_of(
     repositories: Mapping[str, Any], reliable: Mapping[str, Any], next_port: int, source: str
-) -> tuple[tuple[Repository, ...], tuple[Registration, ...]]:
+) -> tuple[tuple[RepositoryEntry, ...], tuple[Registration, ...]]:
     """The repositories, from that health port on where they name none, and what owners say of their streams."""
     declared = {
         stream: converted(raw, _ReliableEntry, source, f"reliable.{stream}.") for stream, raw in reliable.items()
@@ -77,7 +77,7 @@ def repositories_of(
         port = entry.health_port or next_port + index
         retention = {stream: entry.over(declared.get(stream)) for stream in entry.streams}
         settings = (entry.store, entry.level, entry.inspect_s, {k: v for k, v in retention.items() if v.bounded})
-        kept.append(Repository(name, entry.broker, entry.streams, port, *settings, entry.machine))
+        kept.append(RepositoryEntry(name, entry.broker, entry.streams, port, *settings, entry.machine))
     known = {stream for one in kept for stream in one.streams}
     for stream, said in declared.items():
         if stream not in known:
@@ -93,7 +93,7 @@ def repositories_of(
 
 
 def check_repositories(
-    repositories: Sequence[Repository], reliable: Sequence[Registration], brokers: list[str], source: str
+    repositories: Sequence[RepositoryEntry], reliable: Sequence[Registration], brokers: list[str], source: str
 ) -> None:
     """Raise `ConfigError` if a repository is nowhere or keeps nothing, or something is said of what nobody keeps."""
     for one in repositories:

@@ -36,7 +36,7 @@ class Kill(Struct, frozen=True):
     paths: tuple[Path, ...]
 
 
-class Repair(Struct, frozen=True):
+class RepairMeasurement(Struct, frozen=True):
     """From a kill to the first delivery on a broken path, and to the last path that had one."""
 
     broker: str
@@ -112,7 +112,7 @@ def _ancestors(parents: Mapping[str, str | None], broker: str) -> list[str]:
 # -------------------------------------------------------------------------------------------------------- measuring
 
 
-def repairs(kills: Sequence[Kill], events: Sequence[Event]) -> list[Repair]:
+def repairs(kills: Sequence[Kill], events: Sequence[Event]) -> list[RepairMeasurement]:
     """How long each kill was felt; all on the clock of one machine."""
     published: dict[tuple[str, int], int] = {}
     delivered: defaultdict[Path, list[tuple[int, int]]] = defaultdict(list)
@@ -129,7 +129,7 @@ def _repair(
     one: Kill,
     published: Mapping[tuple[str, int], int],
     delivered: Mapping[Path, Sequence[tuple[int, int]]],
-) -> Repair | None:
+) -> RepairMeasurement | None:
     waits_ms = []
     for publisher, subscriber in one.paths:
         arrivals = delivered.get((publisher, subscriber), ())
@@ -139,7 +139,7 @@ def _repair(
     if not waits_ms:
         # It broke nothing, or nobody published any more.
         return None
-    return Repair(one.broker, one.role, len(waits_ms), round(min(waits_ms), 1), round(max(waits_ms), 1))
+    return RepairMeasurement(one.broker, one.role, len(waits_ms), round(min(waits_ms), 1), round(max(waits_ms), 1))
 
 
 class Assassin:

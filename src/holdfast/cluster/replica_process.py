@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from holdfast.client import connect
 from holdfast.cluster.client_main import main_of_client
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.runtime.tracing import RUN
 from holdfast.services.bank import account_numbers
 from holdfast.services.replica import open_replica
@@ -28,7 +28,7 @@ class ReplicaSettings(Struct, frozen=True):
 
 async def serve(settings: ReplicaSettings) -> None:
     """Follow every topic until a signal comes."""
-    log = Log("holdfast.replica", node=settings.name)
+    log = ProcessLog("holdfast.replica", node=settings.name)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

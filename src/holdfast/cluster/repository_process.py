@@ -18,7 +18,7 @@ from holdfast.model.errors import HoldfastError, LocalMisuse
 from holdfast.protocols.narada.participant import Effects
 from holdfast.runtime.exposition import exposition
 from holdfast.runtime.health import Health
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.runtime.process import tune_collector
 from holdfast.runtime.serving import EXIT_FAILED, EXIT_MISUSE, EXIT_STOPPED, complainer, main_of, run_server
 from holdfast.services.lanes import LaneReading, asked_text
@@ -55,7 +55,7 @@ class RepositoryCommands:
 
 async def serve(settings: RepositorySettings, complain: Callable[[str], object]) -> int:
     """Take part until a signal ends it; returns the exit code. `complain` gets a sentence if the store fails."""
-    log = Log("holdfast.repository", node=settings.name)
+    log = ProcessLog("holdfast.repository", node=settings.name)
     service = RepositoryService(settings)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -13,7 +13,7 @@ from msgspec import Struct
 Cell = str | int | float | None
 
 
-class Table(Struct, frozen=True):
+class ReportTable(Struct, frozen=True):
     """Figures with a title. `name` is that of the file they are written to."""
 
     name: str
@@ -32,7 +32,7 @@ class Figure(Struct, frozen=True):
     svg: str
 
 
-class Claim(Struct, frozen=True):
+class PaperClaim(Struct, frozen=True):
     """What the paper says of a figure, what our rows say, and why the two differ where they do."""
 
     figure: str
@@ -42,7 +42,7 @@ class Claim(Struct, frozen=True):
     why: str = ""
 
 
-class Reached(Struct, frozen=True):
+class ClaimReached(Struct, frozen=True):
     """What became of a goal that we set ourselves. `met` is null when it was not measured."""
 
     title: str
@@ -51,18 +51,18 @@ class Reached(Struct, frozen=True):
     met: bool | None
 
 
-class Report(Struct, frozen=True):
+class ExperimentReport(Struct, frozen=True):
     """What the rows of an experiment come to."""
 
     title: str
-    tables: tuple[Table, ...]
+    tables: tuple[ReportTable, ...]
     figures: tuple[Figure, ...]
-    claims: tuple[Claim, ...]
+    claims: tuple[PaperClaim, ...]
     broken: tuple[str, ...] = ()
     """Runs that broke a promise, or did not come to rest, each with the command that repeats it."""
     source: str = "thesis"
     """What the claims are taken from."""
-    goals: tuple[Reached, ...] = ()
+    goals: tuple[ClaimReached, ...] = ()
 
 
 class Experiment(Struct, frozen=True):
@@ -77,6 +77,6 @@ class Experiment(Struct, frozen=True):
     run: Callable[[Any], Any]
     point_of: Callable[[Any], Any]
     """The point that a row came of."""
-    report: Callable[[Sequence[Any]], Report]
+    report: Callable[[Sequence[Any]], ExperimentReport]
     timed: bool = False
     """Whether points measure this machine: they run here, one after the other, and not twice with the same result."""

@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 
 from holdfast.cluster.evaluation import default_cluster
 from holdfast.experiments.regions import network
-from holdfast.experiments.repairs import Repair, repairs
+from holdfast.experiments.repairs import RepairTrial, repairs
 from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.simulation.faults import Crash, Subscribe
@@ -54,7 +54,7 @@ SHARE_OF_TOTAL = 0.3
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
-class Trial(Struct, frozen=True, forbid_unknown_fields=True):
+class GingerTrial(Struct, frozen=True, forbid_unknown_fields=True):
     """One run: the thesis' tuple, who dies, and a seed."""
 
     keys: Annotated[int, Meta(ge=1, le=1_000_000)] = THESIS_KEYS
@@ -88,10 +88,10 @@ class Latency(Struct, frozen=True):
     max_ms: float
 
 
-class Row(Struct, frozen=True):
+class GingerRow(Struct, frozen=True):
     """What came of a trial. Latencies are only worth something if every promise was `kept`."""
 
-    trial: Trial
+    trial: GingerTrial
     kept: bool
     """Whether everything was delivered once and in order, as far as the checkers see."""
     complaint: str
@@ -102,36 +102,36 @@ class Row(Struct, frozen=True):
     """By guarantee, over all messages."""
     felt: dict[str, Latency]
     """The same for those published within `FELT_S` after the faults, or after the moment when they would have been."""
-    repairs: list[Repair]
+    repairs: list[RepairTrial]
 
 
 # --------------------------------------------------------------------------------------------------------- points
 
 
-def trials(quick: bool) -> list[Trial]:
+def trials(quick: bool) -> list[GingerTrial]:
     """Every trial, each once (figure 5.4 is a part of 5.5), seed by seed: what has run so far is always a whole."""
     found = list(dict.fromkeys(_trials(quick)))
     return sorted(found, key=lambda trial: trial.seed)
 
 
-def _trials(quick: bool) -> Iterator[Trial]:
+def _trials(quick: bool) -> Iterator[GingerTrial]:
     operations = {THESIS_MS: 100 if quick else 500, APART_MS: 60 if quick else 200}
     seeds = {THESIS_MS: range(1, 2 if quick else 6), APART_MS: range(1, 4 if quick else 11)}
     for seed, victims in product(range(1, 2 if quick else 4), ORPHANING):
-        yield Trial(operations=operations[THESIS_MS], victims=victims, tolerance=len(victims), seed=seed)
+        yield GingerTrial(operations=operations[THESIS_MS], victims=victims, tolerance=len(victims), seed=seed)
     for pace, victims, keys in product(operations, FAULTS, KEYS):
         for seed in seeds[pace]:
-            yield Trial(keys, operations[pace], interval_ms=pace, victims=victims, seed=seed)
+            yield GingerTrial(keys, operations[pace], interval_ms=pace, victims=victims, seed=seed)
     for pace, seed in product(PACES_MS, seeds[THESIS_MS]):
-        yield Trial(operations=operations.get(pace, operations[APART_MS]), interval_ms=pace, seed=seed)
+        yield GingerTrial(operations=operations.get(pace, operations[APART_MS]), interval_ms=pace, seed=seed)
     for seed in seeds[THESIS_MS]:
-        yield Trial(operations=operations[THESIS_MS], eventual=0.55, causal=0.45, total=0.0, seed=seed)
+        yield GingerTrial(operations=operations[THESIS_MS], eventual=0.55, causal=0.45, total=0.0, seed=seed)
 
 
 # ------------------------------------------------------------------------------------------------------------ run
 
 
-def run(trial: Trial) -> Row:
+def run(trial: GingerTrial) -> GingerRow:
     """Make the run and judge it; whatever goes wrong is in the row."""
     sim = scenario(trial).build(replay=trial.replay())
     kept, complaint, deliveries = False, "", 0
@@ -145,7 +145,7 @@ def run(trial: Trial) -> Row:
         complaint = str(error)
     published = list(_waits_s(sim.reports))
     felt = [one for one in published if trial.fault_s <= one[1] < trial.fault_s + FELT_S]
-    return Row(
+    return GingerRow(
         trial,
         kept,
         complaint,
@@ -157,7 +157,7 @@ def run(trial: Trial) -> Row:
     )
 
 
-def scenario(trial: Trial) -> Scenario:
+def scenario(trial: GingerTrial) -> Scenario:
     """The trial on the thesis' tree: who subscribes to what, who publishes, who dies."""
     cluster = default_cluster()
     mix = {"eventual": trial.eventual, "causal": trial.causal, "total": trial.total}
@@ -183,7 +183,7 @@ def scenario(trial: Trial) -> Scenario:
     )
 
 
-def expected_deliveries(trial: Trial) -> int:
+def expected_deliveries(trial: GingerTrial) -> int:
     """Everybody publishes on the topic that it subscribes to, and gets its own messages like the others'."""
     topics = [client.topics[0] for client in default_cluster().clients]
     return trial.operations * sum(topics.count(topic) for topic in topics)

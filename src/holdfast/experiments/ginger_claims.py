@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import mean
 
-from holdfast.experiments.experiment import Claim
-from holdfast.experiments.ginger import APART_MS, FAULTS, FELT_S, KEYS, PACES_MS, THESIS_KEYS, THESIS_MS, Row
+from holdfast.experiments.experiment import PaperClaim
+from holdfast.experiments.ginger import APART_MS, FAULTS, FELT_S, KEYS, PACES_MS, THESIS_KEYS, THESIS_MS, GingerRow
 from holdfast.experiments.ginger_rows import (
     GUARANTEES,
     Pick,
@@ -40,7 +40,7 @@ WHY_FLATTER = (
 )
 
 
-def claims(rows: Sequence[Row]) -> Iterator[Claim]:
+def claims(rows: Sequence[GingerRow]) -> Iterator[PaperClaim]:
     """One after the other, those of which there are rows."""
     yield from _rounds(rows)
     for pace_ms in PACES:
@@ -53,42 +53,44 @@ def claims(rows: Sequence[Row]) -> Iterator[Claim]:
     yield from _follows_the_network(rows)
 
 
-def _rounds(rows: Sequence[Row]) -> Iterator[Claim]:
+def _rounds(rows: Sequence[GingerRow]) -> Iterator[PaperClaim]:
     found = {rounds: mean(one.reconfiguration_ms for one in repairs) for rounds, repairs in by_rounds(rows).items()}
     if len(found) > 1:
         figures = ", ".join(f"{rounds}: {value:,.0f} ms" for rounds, value in found.items())
         grows = _grows(list(found.values()))
-        yield Claim("figure 5.3", "more rounds take longer.", f"by rounds {figures}.", grows, WHY_ROUNDS)
+        yield PaperClaim("figure 5.3", "more rounds take longer.", f"by rounds {figures}.", grows, WHY_ROUNDS)
 
 
-def _total_is_slower(rows: Sequence[Row], pace_ms: float) -> Iterator[Claim]:
+def _total_is_slower(rows: Sequence[GingerRow], pace_ms: float) -> Iterator[PaperClaim]:
     found = averages_ms(matching(rows, pace_ms, THESIS_KEYS, ()))
     if len(found) == len(GUARANTEES):
         agrees = _grows([max(found["eventual"], found["causal"]), found["total"]])
         ours = f"{PACES[pace_ms]}, without faults, {_named(found)}."
-        yield Claim("figure 5.4", "eventual and causal messages are faster than total ones.", ours, agrees, WHY_QUEUE)
+        yield PaperClaim(
+            "figure 5.4", "eventual and causal messages are faster than total ones.", ours, agrees, WHY_QUEUE
+        )
 
 
-def _faults_cost(rows: Sequence[Row], pace_ms: float, pick: Pick, which: str) -> Iterator[Claim]:
+def _faults_cost(rows: Sequence[GingerRow], pace_ms: float, pick: Pick, which: str) -> Iterator[PaperClaim]:
     found = [averages_ms(matching(rows, pace_ms, THESIS_KEYS, victims), pick) for victims in FAULTS]
     if all(len(one) == len(GUARANTEES) for one in found):
         agrees = all(_grows([one[name] for one in found]) for name in GUARANTEES)
         lists = [f"{name} {', '.join(f'{one[name]:,.0f}' for one in found)}" for name in GUARANTEES]
         ours = f"{PACES[pace_ms]}{which}, for 0 to 3 faults, in ms: {'; '.join(lists)}."
-        yield Claim("figure 5.4", "the more faults, the longer messages take.", ours, agrees, WHY_FLATTER)
+        yield PaperClaim("figure 5.4", "the more faults, the longer messages take.", ours, agrees, WHY_FLATTER)
 
 
-def _keys_help(rows: Sequence[Row], pace_ms: float) -> Iterator[Claim]:
+def _keys_help(rows: Sequence[GingerRow], pace_ms: float) -> Iterator[PaperClaim]:
     found = [averages_ms(matching(rows, pace_ms, keys, ())) for keys in KEYS]
     if all(len(one) == len(GUARANTEES) for one in found):
         agrees = all(_grows([one[name] for one in reversed(found)]) for name in GUARANTEES)
         lists = [f"{name} {', '.join(f'{one[name]:,.0f}' for one in found)}" for name in GUARANTEES]
         ours = f"{PACES[pace_ms]}, without faults, for {', '.join(map(str, KEYS))} keys, in ms: {'; '.join(lists)}."
         why = "with so few messages on a key, those of different publishers hardly ever meet, and chance decides."
-        yield Claim("figure 5.5", "the more keys, the faster.", ours, agrees, why)
+        yield PaperClaim("figure 5.5", "the more keys, the faster.", ours, agrees, why)
 
 
-def _follows_the_network(rows: Sequence[Row]) -> Iterator[Claim]:
+def _follows_the_network(rows: Sequence[GingerRow]) -> Iterator[PaperClaim]:
     calmest_ms = PACES_MS[-1]
     found = averages_ms(matching(rows, calmest_ms, THESIS_KEYS, ()))
     if "eventual" in found:
@@ -97,7 +99,7 @@ def _follows_the_network(rows: Sequence[Row]) -> Iterator[Claim]:
             f"at {calmest_ms / 1000:g} s {_named(found)}; the paths of the tree alone take {path:,.0f} ms on average."
         )
         agrees = abs(found["eventual"] - path) < 0.1 * path
-        yield Claim("section 6", "latency follows that between the brokers.", ours, agrees, WHY_QUEUE)
+        yield PaperClaim("section 6", "latency follows that between the brokers.", ours, agrees, WHY_QUEUE)
 
 
 def _named(found: dict[str, float]) -> str:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from holdfast.experiments.locamu_worlds import World, client
+from holdfast.experiments.locamu_worlds import LocamuWorld, client
 from holdfast.model.errors import HoldfastError
 from holdfast.simulation.faults import Crash, Publish, Recover
 from holdfast.simulation.hosts import Reports
@@ -38,7 +38,7 @@ SATURATING_BYTES = 16
 Mbps = Annotated[float, Meta(gt=0, le=1e6)]
 
 
-class Load(Struct, frozen=True, forbid_unknown_fields=True):
+class LocamuLoad(Struct, frozen=True, forbid_unknown_fields=True):
     """What is published, and with which bandwidth."""
 
     publishers: Annotated[int, Meta(ge=1)] = 1
@@ -64,7 +64,7 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True):
         return self.publishers * (self.payload_bytes + SATURATING_BYTES) / self.bytes_per_s
 
 
-class Point(Struct, frozen=True, forbid_unknown_fields=True):
+class LocamuPoint(Struct, frozen=True, forbid_unknown_fields=True):
     """One world and its loads."""
 
     protocol: str = "locamu"
@@ -73,7 +73,7 @@ class Point(Struct, frozen=True, forbid_unknown_fields=True):
     tolerance: Annotated[int, Meta(ge=1, le=4)] = 1
     subtrees: bool = False
     """Whether there is a group for every subtree, instead of one for all."""
-    loads: tuple[Load, ...] = (Load(),)
+    loads: tuple[LocamuLoad, ...] = (LocamuLoad(),)
     absent: bool = False
     """Whether a broker is away for a second in the midst of each load."""
     seed: int = 1
@@ -94,10 +94,10 @@ class Point(Struct, frozen=True, forbid_unknown_fields=True):
         return f"holdfast experiment locamu --point '{msgspec.json.encode(self).decode()}'"
 
 
-class Result(Struct, frozen=True):
+class LocamuResult(Struct, frozen=True):
     """What came of one load."""
 
-    load: Load
+    load: LocamuLoad
     deliveries: int
     per_s: float
     """Deliveries a second, of all nodes together."""
@@ -123,23 +123,23 @@ class Result(Struct, frozen=True):
         return min(offered, self.deliveries * mbps * 1e6 / 8 / self.busiest_bytes) if self.busiest_bytes else offered
 
 
-class Row(Struct, frozen=True):
+class LocamuRow(Struct, frozen=True):
     """What came of a point; results are worth something only if every promise was `kept`."""
 
-    point: Point
+    point: LocamuPoint
     kept: bool
     complaint: str
-    results: list[Result]
+    results: list[LocamuResult]
     events: int
     virtual_s: float
 
 
-def run(point: Point) -> Row:
+def run(point: LocamuPoint) -> LocamuRow:
     """Make the run and judge it; whatever goes wrong is in the row."""
-    results: list[Result] = []
+    results: list[LocamuResult] = []
     kept, complaint, events, virtual_s = False, "", 0, 0.0
     try:
-        world = World(
+        world = LocamuWorld(
             point.protocol, point.brokers, point.fan_out, point.tolerance, point.subtrees, point.seed, point.absent
         )
         expected = 0
@@ -158,10 +158,10 @@ def run(point: Point) -> Row:
     except (HoldfastError, AssertionError, LookupError, TypeError, ValueError, AttributeError) as broken:
         # One point that cannot be run is no reason to lose all others.
         complaint = f"{type(broken).__name__}: {broken}"
-    return Row(point, kept, complaint, results, events, virtual_s)
+    return LocamuRow(point, kept, complaint, results, events, virtual_s)
 
 
-def _carry(world: World, point: Point, load: Load) -> tuple[Result, int]:
+def _carry(world: LocamuWorld, point: LocamuPoint, load: LocamuLoad) -> tuple[LocamuResult, int]:
     """Put the load on the world; the result, and how many deliveries there should be."""
     sim, scale, expected = world.sim, world.scale, 0
     world.limit(load.bytes_per_s, load.as_thesis)
@@ -181,7 +181,7 @@ def _carry(world: World, point: Point, load: Load) -> tuple[Result, int]:
     every = sorted(time_s for one in times.values() for time_s in one)
     gaps = [1000 * max(b - a for a, b in pairwise(one)) for one in times.values() if len(one) > 1]
     copies = max(1, scale.copies)
-    result = Result(
+    result = LocamuResult(
         load,
         len(every),
         round(_alone(list(times.values())) if load.publishers == 1 else _rate(every), 1),
@@ -196,7 +196,7 @@ def _carry(world: World, point: Point, load: Load) -> tuple[Result, int]:
     return result, expected
 
 
-def _publish(world: World, point: Point, load: Load, begin_s: float) -> int:
+def _publish(world: LocamuWorld, point: LocamuPoint, load: LocamuLoad, begin_s: float) -> int:
     """Ask the clients to publish; how many deliveries that makes."""
     guarantee = "fifo" if point.protocol == "delta-neighbourhood" else "causal"
     chance, payload, expected = Random(f"{point.seed} groups"), b"x" * load.payload_bytes, 0

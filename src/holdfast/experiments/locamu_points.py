@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from holdfast.experiments.locamu import Load, Point
+from holdfast.experiments.locamu import LocamuLoad, LocamuPoint
 from holdfast.protocols.registry import find_protocol
 
 LOCALIZED = ("locamu", "delta-neighbourhood", "ginger")
@@ -90,43 +90,43 @@ def shape(quick: bool) -> Shape:
     return QUICK if quick else FULL
 
 
-def points(quick: bool) -> list[Point]:
+def points(quick: bool) -> list[LocamuPoint]:
     """Every world with its loads; the largest first, so that nobody is left to wait for one of them at the end."""
     found = list(dict.fromkeys(_points(shape(quick))))
     return sorted(found, key=lambda point: -_work(point))
 
 
-def _work(point: Point) -> int:
+def _work(point: LocamuPoint) -> int:
     """About how much there is to do: messages everywhere and, in a mesh, everybody's greetings and interests."""
     meeting = point.brokers * (8 if point.subtrees else 1) if find_protocol(point.protocol).meshed else 0
     return point.brokers * (meeting + sum(load.publishers * load.messages for load in point.loads))
 
 
-def _points(of: Shape) -> Iterator[Point]:
+def _points(of: Shape) -> Iterator[LocamuPoint]:
     for protocol in LOCALIZED:
         yield from _localized(of, protocol)
     for protocol in CAUSAL:
         yield from _causal(of, protocol)
     for protocol in ("locamu", "ginger"):
         for absent in (False, True):
-            yield Point(protocol, of.brokers, loads=steady(), absent=absent)
+            yield LocamuPoint(protocol, of.brokers, loads=steady(), absent=absent)
 
 
-def _localized(of: Shape, protocol: str) -> Iterator[Point]:
+def _localized(of: Shape, protocol: str) -> Iterator[LocamuPoint]:
     """Figure 5.1."""
     for brokers in of.sizes:
-        yield Point(protocol, brokers, loads=alone(of))
+        yield LocamuPoint(protocol, brokers, loads=alone(of))
     for as_thesis in BOTH:
-        yield Point(protocol, of.brokers, loads=tuple(crowd(of, as_thesis)))
-    yield Point(protocol, of.brokers, loads=bandwidths(of))
-    yield Point(protocol, of.brokers, loads=payloads(of))
+        yield LocamuPoint(protocol, of.brokers, loads=tuple(crowd(of, as_thesis)))
+    yield LocamuPoint(protocol, of.brokers, loads=bandwidths(of))
+    yield LocamuPoint(protocol, of.brokers, loads=payloads(of))
     for tolerance in of.tolerances:
-        yield Point(protocol, of.tolerance_brokers, tolerance=tolerance, loads=alone(of))
+        yield LocamuPoint(protocol, of.tolerance_brokers, tolerance=tolerance, loads=alone(of))
     for fan_out, brokers in of.degrees:
-        yield Point(protocol, brokers, fan_out, loads=alone(of))
+        yield LocamuPoint(protocol, brokers, fan_out, loads=alone(of))
 
 
-def _causal(of: Shape, protocol: str) -> Iterator[Point]:
+def _causal(of: Shape, protocol: str) -> Iterator[LocamuPoint]:
     """Figures 5.2 and 5.3, and what is measured beside 5.4."""
     most = of.barred if protocol == "barriers" else of.publishers[-1]
     for subtrees in (False, True):
@@ -135,62 +135,67 @@ def _causal(of: Shape, protocol: str) -> Iterator[Point]:
         loads = [load for load in loads if load.publishers <= most]
         if find_protocol(protocol).meshed:
             # Everybody has to meet everybody before anything can be published: that is done once for all.
-            yield Point(protocol, of.brokers, subtrees=subtrees, loads=tuple(loads))
+            yield LocamuPoint(protocol, of.brokers, subtrees=subtrees, loads=tuple(loads))
         else:
             for some in (loads[:-2], loads[-2:]):
-                yield Point(protocol, of.brokers, subtrees=subtrees, loads=tuple(some))
+                yield LocamuPoint(protocol, of.brokers, subtrees=subtrees, loads=tuple(some))
         both = [load for pair in zip(pressed(False), pressed(True), strict=True) for load in pair]
-        yield Point(protocol, PRESSED_BROKERS, subtrees=subtrees, loads=tuple(both))
+        yield LocamuPoint(protocol, PRESSED_BROKERS, subtrees=subtrees, loads=tuple(both))
     for brokers in of.everybody:
         if brokers < of.everybody[-1] or protocol != "barriers":
-            yield Point(protocol, brokers, loads=everybody(brokers))
+            yield LocamuPoint(protocol, brokers, loads=everybody(brokers))
 
 
 # ------------------------------------------------------------------------------------------------------------ loads
 
 
-def alone(of: Shape) -> tuple[Load, ...]:
+def alone(of: Shape) -> tuple[LocamuLoad, ...]:
     """One publisher, as fast as possible."""
-    return tuple(Load(messages=of.alone, as_thesis=as_thesis) for as_thesis in BOTH)
+    return tuple(LocamuLoad(messages=of.alone, as_thesis=as_thesis) for as_thesis in BOTH)
 
 
-def crowd(of: Shape, as_thesis: bool) -> list[Load]:
+def crowd(of: Shape, as_thesis: bool) -> list[LocamuLoad]:
     """More and more publishers, as fast as possible; with 100 Mbps it would take thousands of messages to fill it."""
-    return [Load(one, max(2, of.crowd_messages // one), mbps=CROWD_MBPS, as_thesis=as_thesis) for one in of.crowd]
+    return [LocamuLoad(one, max(2, of.crowd_messages // one), mbps=CROWD_MBPS, as_thesis=as_thesis) for one in of.crowd]
 
 
-def bandwidths(of: Shape) -> tuple[Load, ...]:
-    return tuple(Load(messages=of.alone, mbps=mbps, as_thesis=as_thesis) for mbps in of.mbps for as_thesis in BOTH)
-
-
-def payloads(of: Shape) -> tuple[Load, ...]:
+def bandwidths(of: Shape) -> tuple[LocamuLoad, ...]:
     return tuple(
-        Load(messages=of.alone, payload_bytes=payload, as_thesis=as_thesis)
+        LocamuLoad(messages=of.alone, mbps=mbps, as_thesis=as_thesis) for mbps in of.mbps for as_thesis in BOTH
+    )
+
+
+def payloads(of: Shape) -> tuple[LocamuLoad, ...]:
+    return tuple(
+        LocamuLoad(messages=of.alone, payload_bytes=payload, as_thesis=as_thesis)
         for payload in of.payloads
         for as_thesis in BOTH
     )
 
 
-def pace(of: Shape, as_thesis: bool) -> list[Load]:
+def pace(of: Shape, as_thesis: bool) -> list[LocamuLoad]:
     """More and more publishers, at 100 messages a second each. What is weighed as on our wire is run first."""
     return [
-        Load(one, 4 if one < 64 else 2, PACE_MS, WIDE_MBPS, as_thesis=as_thesis, warm=not as_thesis)
+        LocamuLoad(one, 4 if one < 64 else 2, PACE_MS, WIDE_MBPS, as_thesis=as_thesis, warm=not as_thesis)
         for one in of.publishers
     ]
 
 
-def pressed(as_thesis: bool) -> list[Load]:
+def pressed(as_thesis: bool) -> list[LocamuLoad]:
     """The same with the bandwidth that there is, whether they fit into it or not."""
     return [
-        Load(one, PRESSED_MESSAGES, PACE_MS, PRESSED_MBPS, as_thesis=as_thesis, warm=not as_thesis) for one in PRESSED
+        LocamuLoad(one, PRESSED_MESSAGES, PACE_MS, PRESSED_MBPS, as_thesis=as_thesis, warm=not as_thesis)
+        for one in PRESSED
     ]
 
 
-def everybody(brokers: int) -> tuple[Load, ...]:
+def everybody(brokers: int) -> tuple[LocamuLoad, ...]:
     """Everybody publishes, at 100 messages a second."""
-    return tuple(Load(brokers, 2, PACE_MS, WIDE_MBPS, as_thesis=as_thesis, warm=not as_thesis) for as_thesis in BOTH)
+    return tuple(
+        LocamuLoad(brokers, 2, PACE_MS, WIDE_MBPS, as_thesis=as_thesis, warm=not as_thesis) for as_thesis in BOTH
+    )
 
 
-def steady() -> tuple[Load, ...]:
+def steady() -> tuple[LocamuLoad, ...]:
     """Four publishers that say somewhat more than 1 Mbps carries: whatever a broker's absence costs is seen."""
-    return (Load(4, 64, 5.0, 1.0),)
+    return (LocamuLoad(4, 64, 5.0, 1.0),)

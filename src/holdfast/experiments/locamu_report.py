@@ -7,8 +7,8 @@ shown twice: with frames as our wire writes them, and with frames that weigh wha
 from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.experiments.charts import Chart, Series, draw
-from holdfast.experiments.experiment import Cell, Figure, Report, Table
-from holdfast.experiments.locamu import Load, Result, Row
+from holdfast.experiments.experiment import Cell, ExperimentReport, Figure, ReportTable
+from holdfast.experiments.locamu import LocamuLoad, LocamuResult, LocamuRow
 from holdfast.experiments.locamu_bounds import DEGREES, SIZES, TOLERANCES, header_bytes, locamu_bound, memory_bytes
 from holdfast.experiments.locamu_claims import claims
 from holdfast.experiments.locamu_points import (
@@ -42,7 +42,7 @@ SCALES = {False: "our wire", True: "as the thesis counts"}
 METADATA = "bytes of metadata a message"
 DEPICTED = {"5.2": (False, "one group"), "5.3": (True, "a group a subtree")}
 
-Measure = Callable[[Result], float]
+Measure = Callable[[LocamuResult], float]
 Values = Callable[[str, bool], list[float | None]]
 """By protocol and scale, a value for each place."""
 
@@ -67,13 +67,13 @@ class Panel:
     def is_empty(self) -> bool:
         return not any(value for one in self.values.values() for value in one)
 
-    def table(self) -> Table:
+    def table(self) -> ReportTable:
         columns = [f"{protocol}, {SCALES[scale]}" for scale in self.scales for protocol in self.protocols]
         rows: list[tuple[Cell, ...]] = []
         for at, place in enumerate(self.places):
             cells = [self.values[protocol, scale][at] for scale in self.scales for protocol in self.protocols]
             rows.append((place, *cells))
-        return Table(
+        return ReportTable(
             f"figure-{self.name}", f"{self.title} (figure {self.name}): {self.y}", (self.x, *columns), tuple(rows)
         )
 
@@ -90,7 +90,7 @@ class Panel:
         return found
 
 
-def report(rows: Sequence[Row]) -> Report:
+def report(rows: Sequence[LocamuRow]) -> ExperimentReport:
     """Tables, drawings and claims of the rows that are in order, and a complaint for every one that is not."""
     found = Found(rows)
     of = FULL if found.brokers == FULL.brokers else QUICK
@@ -98,7 +98,7 @@ def report(rows: Sequence[Row]) -> Report:
         panel for panel in (*_localized(found, of), *_causal(found, of), *_sizes(found, of)) if not panel.is_empty
     ]
     bounds = _bounds()
-    return Report(
+    return ExperimentReport(
         "LoCaMu and its rivals: the experiments of the thesis' chapter 5 in the simulator",
         (*(panel.table() for panel in (*panels, *bounds)), *_ratio_tables(found, of), _details(rows)),
         tuple(_figures([*panels, *bounds])),
@@ -114,10 +114,10 @@ def _localized(found: Found, of: Shape) -> Iterable[Panel]:
     """Figure 5.1: one publisher is as fast as possible, and something is varied."""
     one = of.alone
 
-    def alone(as_thesis: bool) -> Load:
-        return Load(messages=one, as_thesis=as_thesis)
+    def alone(as_thesis: bool) -> LocamuLoad:
+        return LocamuLoad(messages=one, as_thesis=as_thesis)
 
-    def single(protocol: str, load: Load, **world: int | bool) -> float | None:
+    def single(protocol: str, load: LocamuLoad, **world: int | bool) -> float | None:
         result = found.get(protocol, load, **world)
         return round(result.per_s / (world.get("brokers") or found.brokers), 1) if result else None
 
@@ -129,11 +129,14 @@ def _localized(found: Found, of: Shape) -> Iterable[Panel]:
         lambda protocol, scale: found.per_s(protocol, crowd(of, scale))
     )
     yield _individual(Panel("5.1c", "Bandwidth", "Mbps", of.mbps, LOCALIZED)).fill(
-        lambda protocol, scale: [single(protocol, Load(messages=one, mbps=mbps, as_thesis=scale)) for mbps in of.mbps]
+        lambda protocol, scale: [
+            single(protocol, LocamuLoad(messages=one, mbps=mbps, as_thesis=scale)) for mbps in of.mbps
+        ]
     )
     yield _individual(Panel("5.1d", "Payload", "bytes", of.payloads, LOCALIZED)).fill(
         lambda protocol, scale: [
-            single(protocol, Load(messages=one, payload_bytes=payload, as_thesis=scale)) for payload in of.payloads
+            single(protocol, LocamuLoad(messages=one, payload_bytes=payload, as_thesis=scale))
+            for payload in of.payloads
         ]
     )
     yield _individual(Panel("5.1e", f"Tolerance, {of.tolerance_brokers} brokers", "f", of.tolerances, LOCALIZED)).fill(
@@ -237,9 +240,9 @@ def _bounds() -> list[Panel]:
 # ---------------------------------------------------------------------------------------------- tables and drawings
 
 
-def _ratio_tables(found: Found, of: Shape) -> Iterable[Table]:
+def _ratio_tables(found: Found, of: Shape) -> Iterable[ReportTable]:
     """Ginger beside LoCaMu under one load, with and without a broker that is away for a second."""
-    asked: list[tuple[str, Load, bool, Sequence[tuple[str, Measure]]]] = [
+    asked: list[tuple[str, LocamuLoad, bool, Sequence[tuple[str, Measure]]]] = [
         ("1 Mbps, nobody is away", steady()[0], False, RATIOS),
         ("1 Mbps, a child of the root is away for a second", steady()[0], True, RATIOS),
     ]
@@ -257,7 +260,7 @@ def _ratio_tables(found: Found, of: Shape) -> Iterable[Table]:
     if rows:
         columns = ("load", "measure", "locamu", "ginger", "ginger / locamu")
         title = f"Causal order of Ginger and of LoCaMu under the same load, {found.brokers} brokers"
-        yield Table("ratio", title, columns, tuple(rows))
+        yield ReportTable("ratio", title, columns, tuple(rows))
 
 
 RATIOS: tuple[tuple[str, Measure], ...] = (
@@ -270,7 +273,7 @@ RATIOS: tuple[tuple[str, Measure], ...] = (
 )
 
 
-def _details(rows: Sequence[Row]) -> Table:
+def _details(rows: Sequence[LocamuRow]) -> ReportTable:
     columns = (
         *("protocol", "brokers", "fan_out", "tolerance", "subtrees", "absent", "publishers", "messages", "interval_ms"),
         *("mbps", "payload_bytes", "as_thesis", "warm", "deliveries", "per_s", "header_bytes", "header_bytes_max"),
@@ -289,7 +292,7 @@ def _details(rows: Sequence[Row]) -> Table:
             spans = (one.span_s, one.gap_ms, one.gap_ms_max, one.busiest_bytes)
             judged = (point.seed, row.kept, row.complaint, row.events, row.virtual_s)
             lines.append((*world, *asked, *how, *came, *spans, *judged))
-    return Table("results", "Every load of every point", columns, tuple(lines), detail=True)
+    return ReportTable("results", "Every load of every point", columns, tuple(lines), detail=True)
 
 
 def _figures(panels: Sequence[Panel]) -> Iterable[Figure]:

@@ -12,7 +12,7 @@ from holdfast.protocols.locamu.copies import Copy
 from holdfast.protocols.locamu.exchange import Exchange
 from holdfast.protocols.locamu.groups import GroupsImage, Want
 from holdfast.protocols.locamu.headers import HeaderSize
-from holdfast.protocols.locamu.peers import Peer
+from holdfast.protocols.locamu.peers import LinkedBroker
 from holdfast.protocols.neighbourhoods import children_of
 from holdfast.protocols.registry import find_protocol
 from holdfast.simulation.carriers import Underlay, spans, wire_weight
@@ -59,7 +59,7 @@ Span = tuple[int, int]
 """Where the brokers of a subtree stand when the tree is walked."""
 
 
-class World:
+class LocamuWorld:
     """A simulated world that has come to rest."""
 
     def __init__(
@@ -116,7 +116,7 @@ class World:
         world, scale = self, self.scale
 
         class Weighed(Exchange):
-            def weighed(self, peer: Peer, copy: Copy, size: HeaderSize) -> None:
+            def weighed(self, peer: LinkedBroker, copy: Copy, size: HeaderSize) -> None:
                 if copy.batch is not None:
                     scale.note(self.name, peer.name, size.thesis_bytes)
 

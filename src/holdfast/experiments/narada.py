@@ -28,7 +28,7 @@ LEVELS = (Level.WRITTEN, Level.FSYNCED)
 STORES = ("sqlite", "segments")
 
 
-class Trial(Struct, frozen=True, forbid_unknown_fields=True):
+class NaradaTrial(Struct, frozen=True, forbid_unknown_fields=True):
     """One measurement."""
 
     kind: Kind
@@ -52,7 +52,7 @@ class Trial(Struct, frozen=True, forbid_unknown_fields=True):
         return f"holdfast experiment narada --point '{msgspec.json.encode(self).decode()}'"
 
 
-class Summary(Struct, frozen=True):
+class NaradaSummary(Struct, frozen=True):
     """Microseconds: of how many samples, and what they come to."""
 
     count: int
@@ -64,19 +64,19 @@ class Summary(Struct, frozen=True):
     p99_us: float
 
 
-class Row(Struct, frozen=True):
+class NaradaRow(Struct, frozen=True):
     """What came of a trial: summaries by name, such as `reliable 8192`."""
 
-    trial: Trial
+    trial: NaradaTrial
     complaint: str
-    figures: dict[str, Summary]
+    figures: dict[str, NaradaSummary]
 
 
-def summed_up(samples_us: Sequence[float]) -> Summary:
+def summed_up(samples_us: Sequence[float]) -> NaradaSummary:
     """What some samples come to."""
     many, ordered = len(samples_us), sorted(samples_us)
     deviation = stdev(ordered) if many > 1 else 0.0
-    return Summary(
+    return NaradaSummary(
         many,
         round(mean(ordered), 2),
         round(deviation, 2),
@@ -86,15 +86,17 @@ def summed_up(samples_us: Sequence[float]) -> Summary:
     )
 
 
-def trials(quick: bool) -> list[Trial]:
+def trials(quick: bool) -> list[NaradaTrial]:
     """Every trial; quick ones have fewer sizes and samples."""
     sizes, samples = (QUICK_SIZES, 50) if quick else (SIZES, 200)
     repeats = 2 if quick else 5
     found = [
-        Trial("delivery", topology, level, sizes=sizes, samples=samples) for level in LEVELS for topology in TOPOLOGIES
+        NaradaTrial("delivery", topology, level, sizes=sizes, samples=samples)
+        for level in LEVELS
+        for topology in TOPOLOGIES
     ]
-    found += [Trial("storage", level=level, store=store, samples=samples) for store in STORES for level in LEVELS]
-    found += [Trial("responses", samples=samples)]
-    found += [Trial("restart", samples=repeats)]
-    found += [Trial("recovery", "C", level, store, samples=repeats) for store in STORES for level in LEVELS]
+    found += [NaradaTrial("storage", level=level, store=store, samples=samples) for store in STORES for level in LEVELS]
+    found += [NaradaTrial("responses", samples=samples)]
+    found += [NaradaTrial("restart", samples=repeats)]
+    found += [NaradaTrial("recovery", "C", level, store, samples=repeats) for store in STORES for level in LEVELS]
     return [one for one in found if not (quick and one.kind == "recovery" and one.store == "segments")]

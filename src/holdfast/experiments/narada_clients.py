@@ -21,7 +21,7 @@ STREAM, PLAIN = "narada/reliable", "narada/best-effort"
 STAMP = Layout(">QI")
 
 
-class Settings(Struct, frozen=True):
+class NaradaClientsSettings(Struct, frozen=True):
     role: Literal["publisher", "subscribers"]
     addresses: tuple[str, ...]
     """Where each of them is attached; the n-th is called `NAME-n`."""
@@ -63,14 +63,14 @@ async def publish(client: Client, settings: list[str]) -> None:
     say("published", number=int(number))
 
 
-async def publisher(settings: Settings, orders: Orders) -> None:
+async def publisher(settings: NaradaClientsSettings, orders: Orders) -> None:
     async with connect(settings.addresses[0], name=f"{settings.name}-0") as client:
         say("ready")
         while (words := (await orders.next()).split())[0] != "stop":
             await publish(client, words)
 
 
-async def subscribers(settings: Settings, orders: Orders) -> None:
+async def subscribers(settings: NaradaClientsSettings, orders: Orders) -> None:
     phases, tasks = [Phases() for _ in settings.addresses], []
     clients = []
     for at, address in enumerate(settings.addresses):
@@ -96,7 +96,7 @@ async def follow(messages: Subscription, phases: Phases) -> None:
 
 
 async def main() -> None:
-    settings = settings_of_this_process(Settings)
+    settings = settings_of_this_process(NaradaClientsSettings)
     orders = Orders()
     orders.listen()
     await (publisher if settings.role == "publisher" else subscribers)(settings, orders)

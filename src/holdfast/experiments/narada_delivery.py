@@ -7,9 +7,9 @@ from pathlib import Path
 from holdfast.cluster.config import LOOPBACK, Broker, Cluster
 from holdfast.cluster.ports import free_port_pairs
 from holdfast.cluster.processes import Processes
-from holdfast.cluster.reliable_config import Repository
+from holdfast.cluster.reliable_config import RepositoryEntry
 from holdfast.cluster.workers import Worker
-from holdfast.experiments.narada import CLIENTS, Summary, Trial, summed_up
+from holdfast.experiments.narada import CLIENTS, NaradaSummary, NaradaTrial, summed_up
 from holdfast.experiments.narada_clients import STREAM
 
 MODULE = "holdfast.experiments.narada_clients"
@@ -20,7 +20,7 @@ SHAPES = {"A": (1, 1), "B": (3, 1), "C": (3, 3)}
 """Brokers and repositories of each topology (figure 2)."""
 
 
-def cluster_of(trial: Trial) -> Cluster:
+def cluster_of(trial: NaradaTrial) -> Cluster:
     """The topology on free ports: a root with two brokers below it, repositories from the root on."""
     many, kept = SHAPES[trial.topology]
     pairs = free_port_pairs(many + kept)
@@ -28,7 +28,7 @@ def cluster_of(trial: Trial) -> Cluster:
         Broker(f"b{at}", "b0" if at else None, LOOPBACK, port, health) for at, (port, health) in enumerate(pairs[:many])
     )
     repositories = tuple(
-        Repository(f"r{at}", f"b{at}", (STREAM,), health, _store(trial.store, at), trial.level)
+        RepositoryEntry(f"r{at}", f"b{at}", (STREAM,), health, _store(trial.store, at), trial.level)
         for at, (_, health) in enumerate(pairs[many:])
     )
     return Cluster("holdfast", "ginger", brokers, repositories=repositories)
@@ -39,7 +39,7 @@ def _store(kind: str, at: int) -> str:
 
 
 @asynccontextmanager
-async def running(trial: Trial, directory: Path) -> AsyncIterator[Processes]:
+async def running(trial: NaradaTrial, directory: Path) -> AsyncIterator[Processes]:
     """The brokers and repositories of a topology, for as long as the block lasts."""
     processes = Processes(cluster_of(trial), directory, attached=True)
     async with AsyncExitStack() as stack:
@@ -73,9 +73,9 @@ async def clients_of(
     return found[0], found[1], found[2]
 
 
-async def deliveries(trial: Trial, directory: Path) -> dict[str, Summary]:
+async def deliveries(trial: NaradaTrial, directory: Path) -> dict[str, NaradaSummary]:
     """Latencies by mode and size: from the publication to the hands of the application."""
-    figures: dict[str, Summary] = {}
+    figures: dict[str, NaradaSummary] = {}
     async with running(trial, directory) as processes, AsyncExitStack() as stack:
         workers = await clients_of(processes.cluster, stack, directory, trial.clients)
         number = 0
@@ -87,7 +87,7 @@ async def deliveries(trial: Trial, directory: Path) -> dict[str, Summary]:
     return figures
 
 
-async def _phase(trial: Trial, workers: tuple[Worker, ...], number: int, mode: str, size: int) -> list[float]:
+async def _phase(trial: NaradaTrial, workers: tuple[Worker, ...], number: int, mode: str, size: int) -> list[float]:
     publisher, measuring, others = workers
     count = trial.samples + WARM_UP
     publisher.tell(f"{number} {mode} {size} {count} {trial.interval_ms}")

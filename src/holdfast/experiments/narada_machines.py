@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic, perf_counter_ns, time_ns
 from typing import Any
 
-from holdfast.experiments.narada import CLIENTS, MISSED, PAPER_BYTES, Summary, Trial, summed_up
+from holdfast.experiments.narada import CLIENTS, MISSED, PAPER_BYTES, NaradaSummary, NaradaTrial, summed_up
 from holdfast.experiments.narada_clients import STREAM
 from holdfast.model.batches import Batch, make_batch
 from holdfast.model.reliable import Entry, Level
@@ -41,7 +41,7 @@ LEARN_S = 3600.0
 # ------------------------------------------------------------------------------------------------------------ storing
 
 
-def storage(trial: Trial, directory: Path) -> dict[str, Summary]:
+def storage(trial: NaradaTrial, directory: Path) -> dict[str, NaradaSummary]:
     """Microseconds a message of 8 KiB: one at a time, and in commits and reads of 64."""
     url = f"sqlite:{directory / 'store.db'}" if trial.store == "sqlite" else f"segments:{directory / 'store'}"
     payload = bytes(PAPER_BYTES)
@@ -53,7 +53,7 @@ def storage(trial: Trial, directory: Path) -> dict[str, Summary]:
 
     with open_store(url) as store:
         next_one = 1
-        figures: dict[str, Summary] = {}
+        figures: dict[str, NaradaSummary] = {}
         for count, name in ((1, "storing"), (AMORTISED, "storing amortised")):
             prepared = [entries(next_one + at * count, count) for at in range(trial.samples)]
             next_one += trial.samples * count
@@ -80,7 +80,7 @@ def _found_us(store: Store, first: int, count: int) -> float:
 # ---------------------------------------------------------------------------------------------------------- answering
 
 
-class Kept:
+class KeptCosts:
     """A repository's machine and its store, without a process around them."""
 
     def __init__(self, name: str, url: str) -> None:
@@ -135,9 +135,9 @@ class Kept:
         self.store.close()
 
 
-def responses(trial: Trial, directory: Path) -> dict[str, Summary]:
+def responses(trial: NaradaTrial, directory: Path) -> dict[str, NaradaSummary]:
     """Microseconds to answer clients and repositories, with a thousand messages that they missed, and to gossip."""
-    one, other = (Kept(name, f"sqlite:{directory / name}.db") for name in ("r0", "r1"))
+    one, other = (KeptCosts(name, f"sqlite:{directory / name}.db") for name in ("r0", "r1"))
     payload = bytes(PAPER_BYTES)
     for number in range(MISSED):
         one.publish(f"c{number % CLIENTS}", number // CLIENTS + 1, payload)
@@ -157,7 +157,7 @@ def responses(trial: Trial, directory: Path) -> dict[str, Summary]:
     return figures
 
 
-def _answers_us(one: Kept, topic: str, questions: Sequence[ControlEvent]) -> Summary:
+def _answers_us(one: KeptCosts, topic: str, questions: Sequence[ControlEvent]) -> NaradaSummary:
     return summed_up([_timed_us(partial(one.tell, topic, [asked])) for asked in questions])
 
 
@@ -167,7 +167,7 @@ def _timed_us(work: Callable[[], Any]) -> float:
     return (perf_counter_ns() - begin) / 1000
 
 
-def _explained_us(one: Kept) -> float:
+def _explained_us(one: KeptCosts) -> float:
     """Another repository has missed everything: say what there is, and send it, however many portions that takes."""
     inbox, total = inbox_topic(STREAM, "r0"), 0.0
     total += _timed_us(partial(one.tell, inbox, [Explain(STREAM, "r0", "r9", 1)]))
@@ -182,7 +182,7 @@ def _explained_us(one: Kept) -> float:
     return total
 
 
-def _gossips(one: Kept, other: Kept, samples: int, payload: bytes) -> dict[str, Summary]:
+def _gossips(one: KeptCosts, other: KeptCosts, samples: int, payload: bytes) -> dict[str, NaradaSummary]:
     """Gossip after every twenty messages, one of each client: made by one repository, and heard by the other."""
     made, heard = [], []
     before = MISSED // CLIENTS

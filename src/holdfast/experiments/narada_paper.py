@@ -37,7 +37,7 @@ TABLE: tuple[Printed, ...] = (
 )
 
 
-class Goal(Struct, frozen=True):
+class PaperGoal(Struct, frozen=True):
     """What the median of a figure is to be at most."""
 
     title: str
@@ -49,13 +49,13 @@ class Goal(Struct, frozen=True):
     """Which acknowledgements it is meant for; `None` if every one counts."""
 
 
-GOALS: tuple[Goal, ...] = (
-    Goal(
+GOALS: tuple[PaperGoal, ...] = (
+    PaperGoal(
         "reliable delivery in topology C, 8 KiB, without fsync", 2_000, "delivery", "reliable 8192", "C", Level.WRITTEN
     ),
-    Goal("storing a message, amortised, without fsync", 100, "storage", "storing amortised", level=Level.WRITTEN),
-    Goal("retrieving a message, amortised", 100, "storage", "finding amortised"),
-    Goal("recovery response to a subscriber", 1_000, "responses", "subscriber response"),
-    Goal("the same over the broker and back", 1_000, "restart", "subscriber answer"),
-    Goal("recovery of a repository, 1,000 missed, 20 clients", 250_000, "recovery", "recovery"),
+    PaperGoal("storing a message, amortised, without fsync", 100, "storage", "storing amortised", level=Level.WRITTEN),
+    PaperGoal("retrieving a message, amortised", 100, "storage", "finding amortised"),
+    PaperGoal("recovery response to a subscriber", 1_000, "responses", "subscriber response"),
+    PaperGoal("the same over the broker and back", 1_000, "restart", "subscriber answer"),
+    PaperGoal("recovery of a repository, 1,000 missed, 20 clients", 250_000, "recovery", "recovery"),
 )

@@ -14,7 +14,7 @@ from holdfast.cluster.config import LOOPBACK
 from holdfast.cluster.processes import Processes
 from holdfast.cluster.status import health_of
 from holdfast.cluster.workers import WorkerError
-from holdfast.experiments.narada import CLIENTS, MISSED, PAPER_BYTES, Summary, Trial, summed_up
+from holdfast.experiments.narada import CLIENTS, MISSED, PAPER_BYTES, NaradaSummary, NaradaTrial, summed_up
 from holdfast.experiments.narada_clients import STREAM
 from holdfast.experiments.narada_delivery import running
 from holdfast.model.batches import Batch
@@ -30,7 +30,7 @@ ASKER, ASKED = "asker", 20
 LIFE = 1
 
 
-async def restarts(trial: Trial, directory: Path) -> dict[str, Summary]:
+async def restarts(trial: NaradaTrial, directory: Path) -> dict[str, NaradaSummary]:
     """The only repository is killed and comes back to twenty clients and a thousand messages; how long until it serves.
 
     And before that: how long the answer to a publisher, and to a subscriber that missed the thousand, is under way.
@@ -43,7 +43,7 @@ async def restarts(trial: Trial, directory: Path) -> dict[str, Summary]:
     return {"restart": summed_up(spent), **asked}
 
 
-async def recoveries(trial: Trial, directory: Path) -> dict[str, Summary]:
+async def recoveries(trial: NaradaTrial, directory: Path) -> dict[str, NaradaSummary]:
     """One repository of three is away while a thousand messages are published: how long until it has them."""
     spent: list[float] = []
     async with running(trial, directory) as processes, AsyncExitStack() as stack:
@@ -129,7 +129,7 @@ async def _publish(clients: list[Client], count: int) -> None:
 # ------------------------------------------------------------------------------------------------------------ answers
 
 
-async def _asked(address: str, samples: int) -> dict[str, Summary]:
+async def _asked(address: str, samples: int) -> dict[str, NaradaSummary]:
     """How long the repository's answers to a publisher and to a subscriber take, over the broker and back."""
     async with connect(address, name=ASKER) as client:
         answers: asyncio.Queue[ControlEvent | None] = asyncio.Queue()

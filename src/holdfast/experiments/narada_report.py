@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import astuple
 
 from holdfast.experiments.charts import Chart, Series, draw
-from holdfast.experiments.experiment import Cell, Claim, Figure, Reached, Report, Table
-from holdfast.experiments.narada import LEVELS, PAPER_BYTES, TOPOLOGIES, Row, Summary
-from holdfast.experiments.narada_paper import GOALS, TABLE, Goal, Printed
+from holdfast.experiments.experiment import Cell, ClaimReached, ExperimentReport, Figure, PaperClaim, ReportTable
+from holdfast.experiments.narada import LEVELS, PAPER_BYTES, TOPOLOGIES, NaradaRow, NaradaSummary
+from holdfast.experiments.narada_paper import GOALS, TABLE, PaperGoal, Printed
 from holdfast.model.reliable import Level
 
 COLORS = {"best effort": "#6b7785", "reliable, written": "#0b5394", "reliable, fsynced": "#d9822b"}
@@ -16,10 +16,10 @@ TABLE_COLUMNS = ("operation", "with", "paper", "± paper", "mean", "±", "median
 DELIVERY_COLUMNS = ("topology", "level", "bytes", "best effort", "reliable", "overhead", "p99", "reliable p99")
 
 
-def report(rows: Sequence[Row]) -> Report:
+def report(rows: Sequence[NaradaRow]) -> ExperimentReport:
     """Tables, drawings and goals of the rows that are in order, and a complaint for every one that is not."""
     good = [row for row in rows if not row.complaint]
-    return Report(
+    return ExperimentReport(
         "Reliable delivery: Table 1 and figures 3 to 6 of the NaradaBrokering paper, on processes of this machine",
         tuple(_tables(good)),
         tuple(_figures(good)),
@@ -33,16 +33,18 @@ def report(rows: Sequence[Row]) -> Report:
 # ----------------------------------------------------------------------------------------------------------- tables
 
 
-def _tables(rows: Sequence[Row]) -> Iterable[Table]:
+def _tables(rows: Sequence[NaradaRow]) -> Iterable[ReportTable]:
     lines = [line for printed in TABLE for line in _beside(printed, rows)]
-    yield Table("table-1", "Table 1: the paper's means and standard deviations, and ours", TABLE_COLUMNS, tuple(lines))
-    yield Table(
+    yield ReportTable(
+        "table-1", "Table 1: the paper's means and standard deviations, and ours", TABLE_COLUMNS, tuple(lines)
+    )
+    yield ReportTable(
         "delivery",
         "End-to-end delivery, medians in microseconds (figures 3 to 6)",
         DELIVERY_COLUMNS,
         tuple(_delivery_lines(rows)),
     )
-    yield Table(
+    yield ReportTable(
         "amortised",
         "Storing and retrieving in commits and reads of 64 messages of 8 KiB, microseconds a message",
         ("store", "level", "storing", "retrieving"),
@@ -51,7 +53,7 @@ def _tables(rows: Sequence[Row]) -> Iterable[Table]:
     yield _details(rows)
 
 
-def _beside(printed: Printed, rows: Sequence[Row]) -> Iterable[tuple[Cell, ...]]:
+def _beside(printed: Printed, rows: Sequence[NaradaRow]) -> Iterable[tuple[Cell, ...]]:
     for row in rows:
         trial, found = row.trial, row.figures.get(printed.figure)
         if found is None or trial.kind != printed.kind or printed.topology not in ("", trial.topology):
@@ -66,7 +68,7 @@ def _beside(printed: Printed, rows: Sequence[Row]) -> Iterable[tuple[Cell, ...]]
         )
 
 
-def _delivery_lines(rows: Sequence[Row]) -> Iterable[tuple[Cell, ...]]:
+def _delivery_lines(rows: Sequence[NaradaRow]) -> Iterable[tuple[Cell, ...]]:
     for row in _rows_with(rows, "delivery"):
         for size in row.trial.sizes:
             plain, kept = row.figures[f"best-effort {size}"], row.figures[f"reliable {size}"]
@@ -75,13 +77,13 @@ def _delivery_lines(rows: Sequence[Row]) -> Iterable[tuple[Cell, ...]]:
             yield (*place, plain.p50_us, kept.p50_us, overhead, plain.p99_us, kept.p99_us)
 
 
-def _amortised_lines(rows: Sequence[Row]) -> Iterable[tuple[Cell, ...]]:
+def _amortised_lines(rows: Sequence[NaradaRow]) -> Iterable[tuple[Cell, ...]]:
     for row in _rows_with(rows, "storage"):
         figures = (row.figures["storing amortised"].p50_us, row.figures["finding amortised"].p50_us)
         yield (row.trial.store, row.trial.level.value, *figures)
 
 
-def _details(rows: Sequence[Row]) -> Table:
+def _details(rows: Sequence[NaradaRow]) -> ReportTable:
     columns = ("kind", "topology", "store", "level", "figure", "count", "mean", "deviation", "error", "p50", "p99")
     lines = [
         (trial.kind, trial.topology, trial.store, trial.level.value, name, *astuple(one))
@@ -89,13 +91,13 @@ def _details(rows: Sequence[Row]) -> Table:
         for trial in (row.trial,)
         for name, one in row.figures.items()
     ]
-    return Table("all", "Everything that was measured, in microseconds", columns, tuple(lines), detail=True)
+    return ReportTable("all", "Everything that was measured, in microseconds", columns, tuple(lines), detail=True)
 
 
 # --------------------------------------------------------------------------------------------------------- drawings
 
 
-def _figures(rows: Sequence[Row]) -> Iterable[Figure]:
+def _figures(rows: Sequence[NaradaRow]) -> Iterable[Figure]:
     for topology in TOPOLOGIES:
         found = _by_mode(rows, topology)
         if found:
@@ -112,9 +114,9 @@ def _figures(rows: Sequence[Row]) -> Iterable[Figure]:
         yield Figure("figure-6", title, draw([_chart(title, overhead)]))
 
 
-def _by_mode(rows: Sequence[Row], topology: str) -> dict[str, dict[int, Summary]]:
+def _by_mode(rows: Sequence[NaradaRow], topology: str) -> dict[str, dict[int, NaradaSummary]]:
     """Summaries by size, for best effort and for both levels of reliable delivery."""
-    found: dict[str, dict[int, Summary]] = {}
+    found: dict[str, dict[int, NaradaSummary]] = {}
     for level in LEVELS:
         for row in _rows_with(rows, "delivery", topology, level):
             for size in row.trial.sizes:
@@ -123,7 +125,7 @@ def _by_mode(rows: Sequence[Row], topology: str) -> dict[str, dict[int, Summary]
     return found
 
 
-def _chart(title: str, found: dict[str, dict[int, Summary]]) -> Chart:
+def _chart(title: str, found: dict[str, dict[int, NaradaSummary]]) -> Chart:
     sizes = sorted({size for one in found.values() for size in one})
     series = tuple(
         Series(
@@ -139,7 +141,7 @@ def _chart(title: str, found: dict[str, dict[int, Summary]]) -> Chart:
 # ------------------------------------------------------------------------------------------------- claims and goals
 
 
-def _claims(rows: Sequence[Row]) -> Iterable[Claim]:
+def _claims(rows: Sequence[NaradaRow]) -> Iterable[PaperClaim]:
     medians = {
         (topology, mode): one[PAPER_BYTES].p50_us / 1000
         for topology in TOPOLOGIES
@@ -151,7 +153,7 @@ def _claims(rows: Sequence[Row]) -> Iterable[Claim]:
     if None in kept or None in plain:
         return
     a, b, c = (one or 0.0 for one in kept)
-    yield Claim(
+    yield PaperClaim(
         "figures 3 to 5",
         "reliable delivery costs more than best effort: the storing, and the waiting for it.",
         "; ".join(
@@ -159,7 +161,7 @@ def _claims(rows: Sequence[Row]) -> Iterable[Claim]:
         ),
         all((one or 0) > (best or 0) for best, one in zip(plain, kept, strict=True)),
     )
-    yield Claim(
+    yield PaperClaim(
         "figure 6",
         "costs grow with the number of brokers and repositories, slightly from one repository to three.",
         f"A {a:.2f}, B {b:.2f}, C {c:.2f} ms",
@@ -168,7 +170,7 @@ def _claims(rows: Sequence[Row]) -> Iterable[Claim]:
     )
 
 
-def _reached(goal: Goal, rows: Sequence[Row]) -> Reached:
+def _reached(goal: PaperGoal, rows: Sequence[NaradaRow]) -> ClaimReached:
     """The worst of the trials that the goal is meant for."""
     found = [
         row.figures[goal.figure].p50_us
@@ -180,7 +182,9 @@ def _reached(goal: Goal, rows: Sequence[Row]) -> Reached:
     ]
     worst = max(found, default=None)
     shown = "" if worst is None else _time_text(worst)
-    return Reached(goal.title, f"≤ {_time_text(goal.most_us)}", shown, None if worst is None else worst <= goal.most_us)
+    return ClaimReached(
+        goal.title, f"≤ {_time_text(goal.most_us)}", shown, None if worst is None else worst <= goal.most_us
+    )
 
 
 def _time_text(micros: float) -> str:
@@ -189,7 +193,7 @@ def _time_text(micros: float) -> str:
     return f"{micros / 1000:.3g} ms" if micros < 1_000_000 else f"{micros / 1000:,.0f} ms"
 
 
-def _rows_with(rows: Sequence[Row], kind: str, topology: str = "", level: Level | None = None) -> list[Row]:
+def _rows_with(rows: Sequence[NaradaRow], kind: str, topology: str = "", level: Level | None = None) -> list[NaradaRow]:
     return [
         row
         for row in rows

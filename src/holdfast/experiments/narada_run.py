@@ -4,23 +4,23 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from holdfast.experiments.narada import Row, Summary, Trial
+from holdfast.experiments.narada import NaradaRow, NaradaSummary, NaradaTrial
 from holdfast.experiments.narada_delivery import deliveries
 from holdfast.experiments.narada_machines import responses, storage
 from holdfast.experiments.narada_recovery import recoveries, restarts
 from holdfast.model.errors import HoldfastError
 
 
-def run(trial: Trial) -> Row:
+def run(trial: NaradaTrial) -> NaradaRow:
     """Carry a trial out; everything that it started has ended when this returns."""
     try:
         with tempfile.TemporaryDirectory(prefix="holdfast-narada-") as place:
-            return Row(trial, "", _figures(trial, Path(place)))
+            return NaradaRow(trial, "", _figures(trial, Path(place)))
     except HoldfastError as error:
-        return Row(trial, f"{trial.title}: {error}", {})
+        return NaradaRow(trial, f"{trial.title}: {error}", {})
 
 
-def _figures(trial: Trial, directory: Path) -> dict[str, Summary]:
+def _figures(trial: NaradaTrial, directory: Path) -> dict[str, NaradaSummary]:
     match trial.kind:
         case "storage":
             return storage(trial, directory)

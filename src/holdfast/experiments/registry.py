@@ -18,8 +18,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "ginger",
             "reconfiguration time by rounds, latency by guarantee, keys and faults (thesis, figures 5.3 to 5.5)",
-            ginger.Trial,
-            ginger.Row,
+            ginger.GingerTrial,
+            ginger.GingerRow,
             ginger.trials,
             ginger.run,
             attrgetter("trial"),
@@ -28,8 +28,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "narada",
             "costs of reliable delivery on real processes of this machine (paper, Table 1 and figures 3 to 6)",
-            narada.Trial,
-            narada.Row,
+            narada.NaradaTrial,
+            narada.NaradaRow,
             narada.trials,
             run_narada,
             attrgetter("trial"),
@@ -39,8 +39,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "locamu",
             "throughput and metadata of LoCaMu, its rivals and Ginger (thesis, figures 5.1 to 5.4)",
-            locamu.Point,
-            locamu.Row,
+            locamu.LocamuPoint,
+            locamu.LocamuRow,
             locamu_points,
             locamu.run,
             attrgetter("point"),

@@ -12,7 +12,7 @@ from msgspec import Struct
 from holdfast.simulation.hosts import Reports
 
 
-class Repair(Struct, frozen=True):
+class RepairTrial(Struct, frozen=True):
     """One broker's way to a new parent."""
 
     broker: str
@@ -39,7 +39,7 @@ class _Way:
         self.asked_s, self.rounds = now_s, 0
 
 
-def repairs(reports: Reports, brokers: Iterable[str], fault_s: float) -> list[Repair]:
+def repairs(reports: Reports, brokers: Iterable[str], fault_s: float) -> list[RepairTrial]:
     """The repairs after a fault, in the order in which they ended. A broker that became the root had none."""
     known, found = frozenset(brokers), []
     lost_s: dict[tuple[str, str], float] = {}
@@ -60,8 +60,8 @@ def repairs(reports: Reports, brokers: Iterable[str], fault_s: float) -> list[Re
     return found
 
 
-def _ended(name: str, parent: str, way: _Way, now_s: float, fault_s: float) -> Repair:
-    return Repair(
+def _ended(name: str, parent: str, way: _Way, now_s: float, fault_s: float) -> RepairTrial:
+    return RepairTrial(
         name,
         parent,
         way.rounds,

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.experiments.experiment import Cell, Report, Table
+from holdfast.experiments.experiment import Cell, ExperimentReport, ReportTable
 from holdfast.model.errors import ConfigError
 
 PAGE, ROWS = "report.md", "rows.jsonl"
 
 
-def write_report(directory: Path, report: Report, rows: Sequence[Any]) -> list[Path]:
+def write_report(directory: Path, report: ExperimentReport, rows: Sequence[Any]) -> list[Path]:
     """Write everything into the directory, which is made if need be; returns what was written."""
     texts = {f"{table.name}.csv": csv_text(table) for table in report.tables}
     texts |= {f"{figure.name}.svg": figure.svg for figure in report.figures}
@@ -31,7 +31,7 @@ def write_report(directory: Path, report: Report, rows: Sequence[Any]) -> list[P
     return [*(directory / name for name in texts), *written]
 
 
-def _write_parquet(path: Path, table: Table) -> Path:
+def _write_parquet(path: Path, table: ReportTable) -> Path:
     # Only whoever writes a report waits until this is loaded.
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import parquet  # noqa: PLC0415
@@ -75,7 +75,7 @@ class RowLog:
             file.write(row_line(row))
 
 
-def csv_text(table: Table) -> str:
+def csv_text(table: ReportTable) -> str:
     """The table with its columns in the first line; what is unknown is empty."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -84,7 +84,7 @@ def csv_text(table: Table) -> str:
     return out.getvalue()
 
 
-def markdown(report: Report) -> str:
+def markdown(report: ExperimentReport) -> str:
     """The whole report as one page, with links to its drawings."""
     parts = [f"# {report.title}"]
     parts += [f"![{figure.title}]({figure.name}.svg)" for figure in report.figures]
@@ -99,12 +99,12 @@ def goal_word(met: bool | None) -> str:
     return "not measured" if met is None else "met" if met else "missed"
 
 
-def _goals_text(report: Report) -> str:
+def _goals_text(report: ExperimentReport) -> str:
     lines = tuple((one.title, one.wanted, one.ours, goal_word(one.met)) for one in report.goals)
-    return "## Goals\n\n" + markdown_table(Table("goals", "Goals", ("", "wanted", "here", ""), lines))
+    return "## Goals\n\n" + markdown_table(ReportTable("goals", "Goals", ("", "wanted", "here", ""), lines))
 
 
-def _claims_text(report: Report) -> str:
+def _claims_text(report: ExperimentReport) -> str:
     source = report.source
     lines = [f"## Beside the {source}", ""]
     for claim in report.claims:
@@ -115,12 +115,12 @@ def _claims_text(report: Report) -> str:
     return "\n".join(lines)
 
 
-def markdown_table(table: Table) -> str:
+def markdown_table(table: ReportTable) -> str:
     """The table as Markdown knows it."""
     return "\n".join(_lines(table))
 
 
-def _lines(table: Table) -> Iterator[str]:
+def _lines(table: ReportTable) -> Iterator[str]:
     yield f"| {' | '.join(table.columns)} |"
     yield f"|{' --- |' * len(table.columns)}"
     for row in table.rows:

@@ -24,7 +24,7 @@ OnRow = Callable[[int, Any], None]
 """Called when a point is done: its position, and its row."""
 
 
-class Settings(Struct, frozen=True):
+class RunningSettings(Struct, frozen=True):
     """What a process is told when it is started."""
 
     experiment: str
@@ -56,11 +56,11 @@ async def _run_over(experiment: Experiment, points: Sequence[Any], workers: int,
             said = await worker.report("row", POINT_S)
             done(at, msgspec.convert(said["row"], experiment.row_kind))
 
-    await share_out(MODULE, Settings(experiment.name), workers, keep_busy)
+    await share_out(MODULE, RunningSettings(experiment.name), workers, keep_busy)
 
 
 def main() -> None:
-    experiment = find_experiment(settings_of_this_process(Settings).experiment)
+    experiment = find_experiment(settings_of_this_process(RunningSettings).experiment)
     for line in sys.stdin:
         point = msgspec.json.decode(line.encode(), type=experiment.point_kind)
         say("row", row=experiment.run(point))

@@ -4,18 +4,18 @@ from collections.abc import Callable, Sequence
 from statistics import mean, median
 
 from holdfast.experiments.charts import Chart, Series, draw
-from holdfast.experiments.experiment import Claim, Figure, Report, Table
+from holdfast.experiments.experiment import ExperimentReport, Figure, PaperClaim, ReportTable
 from holdfast.experiments.sesdad import SITES, Row
 
 POLICIES = ("flooding", "filtering")
 
 
-def report(rows: Sequence[Row]) -> Report:
+def report(rows: Sequence[Row]) -> ExperimentReport:
     """Tables, drawings, and what the report claims in words held against them."""
     routing = [row for row in rows if row.point.what == "routing"]
     recovery = [row for row in rows if row.point.what == "recovery"]
     broken = tuple(f"{row.complaint}: {row.point.replay()}" for row in rows if not row.kept)
-    return Report(
+    return ExperimentReport(
         "SESDAD: sites of three brokers",
         (_routing_table(routing), _load_table(routing), _recovery_table(recovery)),
         _figures(routing, recovery),
@@ -37,7 +37,7 @@ def _shares(rows: Sequence[Row]) -> list[int]:
     return sorted({row.point.interested for row in rows})
 
 
-def _routing_table(rows: Sequence[Row]) -> Table:
+def _routing_table(rows: Sequence[Row]) -> ReportTable:
     lines = tuple(
         (
             f"{interested} of {len(SITES)}",
@@ -49,24 +49,24 @@ def _routing_table(rows: Sequence[Row]) -> Table:
         for policy in POLICIES
     )
     columns = ("interested sites", "routing", "messages a delivery", "mean latency, ms")
-    return Table("routing", "Flooding against filtering", columns, lines)
+    return ReportTable("routing", "Flooding against filtering", columns, lines)
 
 
-def _load_table(rows: Sequence[Row]) -> Table:
+def _load_table(rows: Sequence[Row]) -> ReportTable:
     lines = tuple(
         (f"a.{number + 1}", _mean(rows, lambda row, at=number: 100 * row.shares[at]))  # type: ignore[misc]
         for number in range(3)
     )
-    return Table("load", "Load over the three brokers of the root site", ("broker", "sent on by it, %"), lines)
+    return ReportTable("load", "Load over the three brokers of the root site", ("broker", "sent on by it, %"), lines)
 
 
-def _recovery_table(rows: Sequence[Row]) -> Table:
+def _recovery_table(rows: Sequence[Row]) -> ReportTable:
     lines = []
     for timers in ("report", "adaptive"):
         took = [row.recovery_ms for row in rows if row.point.timers == timers]
         lines.append((timers, len(took), round(median(took), 1) if took else None, round(max(took, default=0.0), 1)))
     columns = ("timers", "runs", "median, ms", "longest, ms")
-    return Table("recovery", "How long a last message took, two of three links silent", columns, tuple(lines))
+    return ReportTable("recovery", "How long a last message took, two of three links silent", columns, tuple(lines))
 
 
 def _figures(routing: Sequence[Row], recovery: Sequence[Row]) -> tuple[Figure, ...]:
@@ -87,7 +87,7 @@ def _figures(routing: Sequence[Row], recovery: Sequence[Row]) -> tuple[Figure, .
     return (Figure("sesdad", "Routing and recovery", draw(charts)),)
 
 
-def _claims(routing: Sequence[Row], recovery: Sequence[Row]) -> list[Claim]:
+def _claims(routing: Sequence[Row], recovery: Sequence[Row]) -> list[PaperClaim]:
     copies = _mean(routing, lambda row: row.replicate_per_unit)
     few = _shares(routing)[0] if routing else 0
     flooding, filtering = (
@@ -97,15 +97,19 @@ def _claims(routing: Sequence[Row], recovery: Sequence[Row]) -> list[Claim]:
     report_ms = max((row.recovery_ms for row in recovery if row.point.timers == "report"), default=0.0)
     adaptive_ms = max((row.recovery_ms for row in recovery if row.point.timers == "adaptive"), default=0.0)
     return [
-        Claim("section 8", "two copies of a publication in a site of three", f"{copies:g} copies", 1.9 < copies < 2.3),
-        Claim(
+        PaperClaim(
+            "section 8", "two copies of a publication in a site of three", f"{copies:g} copies", 1.9 < copies < 2.3
+        ),
+        PaperClaim(
             "section 3",
             "filtering sends less than flooding",
             f"{filtering:g} against {flooding:g} messages a delivery with {few} interested sites",
             filtering < flooding,
         ),
-        Claim("section 8", "the load is spread", ", ".join(f"{100 * one:.0f} %" for one in spread), min(spread) > 0.2),
-        Claim(
+        PaperClaim(
+            "section 8", "the load is spread", ", ".join(f"{100 * one:.0f} %" for one in spread), min(spread) > 0.2
+        ),
+        PaperClaim(
             "section 6",
             "waits may be set; 1.5 s and 3 s are the report's",
             f"a last message takes up to {report_ms:.0f} ms with these, {adaptive_ms:.0f} ms with ours",

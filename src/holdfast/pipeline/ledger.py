@@ -19,7 +19,7 @@ from holdfast.pipeline.logs import LogError
 FILE_NAME = "ledger.json"
 
 
-class Entry(Struct, frozen=True):
+class LedgerEntry(Struct, frozen=True):
     """A publisher's last micro-batch: its rows have the numbers after `before`, up to `last`."""
 
     batch: int
@@ -31,7 +31,7 @@ class Ledger(Struct, frozen=True):
     """One query's publishers, by partition."""
 
     query: str = ""
-    entries: dict[str, Entry] = {}
+    entries: dict[str, LedgerEntry] = {}
 
     def before(self, query: str, partition: int, batch: int) -> int:
         """After which number the rows of this partition of this micro-batch are numbered."""
@@ -53,7 +53,7 @@ class Ledger(Struct, frozen=True):
             "checkpoint is older than its ledger; put the right one back, or begin a new query."
         )
 
-    def with_batch(self, query: str, entries: dict[str, Entry]) -> "Ledger":
+    def with_batch(self, query: str, entries: dict[str, LedgerEntry]) -> "Ledger":
         return Ledger(query, {**self.entries, **entries})
 
 

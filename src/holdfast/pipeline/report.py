@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 from pyspark import StorageLevel
 
-from holdfast.cluster.demo import PAGE, Summary, write_summary
+from holdfast.cluster.demo import PAGE, DemoSummary, write_summary
 from holdfast.model.verdicts import Verdict
 from holdfast.pipeline.audit import audit
 from holdfast.pipeline.errors import spoken_plainly
@@ -28,7 +28,7 @@ Progress = Callable[[str, int, int], None]
 class Proof(Struct, frozen=True):
     """What Spark found, the summary with it, and the page that shows it."""
 
-    summary: Summary
+    summary: DemoSummary
     verdict: Verdict
     page: Path
 
@@ -37,7 +37,7 @@ def _silent(phase: str, done: int, total: int) -> None:
     """Shows nothing."""
 
 
-def prove(summary: Summary, directory: Path, master: str = LOCAL_MASTER, progress: Progress = _silent) -> Proof:
+def prove(summary: DemoSummary, directory: Path, master: str = LOCAL_MASTER, progress: Progress = _silent) -> Proof:
     """Judge the demonstration that left its trace and recordings in `directory`, and write the page beside them."""
     settings = {"spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS)}
     progress("Spark starts", 0, 1)
@@ -58,7 +58,7 @@ def _titled(title: str, progress: Progress) -> Progress:
     return lambda _, done, total: progress(title, done, total)
 
 
-def with_audit(summary: Summary, verdict: Verdict) -> Summary:
+def with_audit(summary: DemoSummary, verdict: Verdict) -> DemoSummary:
     """The summary with Spark's verdict; it is in order only if both judges say so and counted the same."""
     complete = verdict.deliveries == summary.deliveries_expected
     return structs.replace(summary, ok=summary.ok and verdict.ok and complete, audit=verdict.as_dict())

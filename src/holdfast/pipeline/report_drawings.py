@@ -6,7 +6,15 @@ from typing import NamedTuple
 
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.pipeline.metrics import CALM
-from holdfast.pipeline.report_findings import BrokerRepair, Fault, HopSpread, Load, Rate, Replica, Spread
+from holdfast.pipeline.report_findings import (
+    BrokerRepair,
+    Fault,
+    HopSpread,
+    LoadFindings,
+    Rate,
+    ReplicaFindings,
+    Spread,
+)
 from holdfast.pipeline.report_marks import (
     COLORS,
     FAULT_COLOR,
@@ -38,7 +46,7 @@ def in_order(spreads: Sequence[Spread]) -> list[Spread]:
     return sorted(spreads, key=lambda one: (ranks.get(one.guarantee, len(ranks)), one.phase != CALM))
 
 
-class Row(NamedTuple):
+class DrawingRow(NamedTuple):
     """One line of a drawing of latencies."""
 
     name: str
@@ -52,18 +60,18 @@ class Row(NamedTuple):
 
 def latency_drawing(spreads: Sequence[Spread]) -> str:
     """A box from the first to the third quartile for each guarantee and phase, on an axis of factors."""
-    rows = [Row(one.guarantee, COLORS.get(one.guarantee, OTHER_COLOR), one) for one in in_order(spreads)]
+    rows = [DrawingRow(one.guarantee, COLORS.get(one.guarantee, OTHER_COLOR), one) for one in in_order(spreads)]
     return _boxes(rows, "How long deliveries took, by guarantee")
 
 
 def hops_drawing(spreads: Sequence[HopSpread]) -> str:
     """The same for each number of brokers on the way."""
     by_hops = sorted(spreads, key=lambda one: (one.hops, one.phase != CALM))
-    rows = [Row(f"{one.hops} broker{'' if one.hops == 1 else 's'}", HOPS_COLOR, one) for one in by_hops]
+    rows = [DrawingRow(f"{one.hops} broker{'' if one.hops == 1 else 's'}", HOPS_COLOR, one) for one in by_hops]
     return _boxes(rows, "How long deliveries took, by the number of brokers on the way")
 
 
-def _boxes(rows: Sequence[Row], label: str) -> str:
+def _boxes(rows: Sequence[DrawingRow], label: str) -> str:
     fastest, slowest = min(row.spread.low for row in rows), max(row.spread.highest for row in rows)
     ticks = factor_ticks(max(fastest, LATENCY_MS_MIN), max(slowest, LATENCY_MS_MIN))
     low, span = log10(ticks[0]), log10(ticks[-1]) - log10(ticks[0])
@@ -88,7 +96,7 @@ def _boxes(rows: Sequence[Row], label: str) -> str:
     return svg(WIDTH, bottom + 56, label, parts)
 
 
-def _box_row(row: Row, y: float, x: Callable[[float], float]) -> list[str]:
+def _box_row(row: DrawingRow, y: float, x: Callable[[float], float]) -> list[str]:
     one, color, calm = row.spread, row.color, row.is_calm
     said = (
         f"{row.name}, {PHASES.get(one.phase, one.phase)}: {one.deliveries:,} deliveries; median {one.p50:.2f} ms, "
@@ -221,7 +229,7 @@ ACCOUNTS_SHOWN_MAX = 200
 STRIP_PX = 24
 
 
-def balances_drawing(replicas: Sequence[Replica]) -> str:
+def balances_drawing(replicas: Sequence[ReplicaFindings]) -> str:
     """One bank: a strip for each replica, a cell for each account, stronger where there is more money.
 
     Equal strips are equal banks; an account on which the replicas differ gets a mark below it.
@@ -249,7 +257,7 @@ def balances_drawing(replicas: Sequence[Replica]) -> str:
     return svg(WIDTH, bottom + 36, f"Balances of {replicas[0].topic} at every replica", parts)
 
 
-def diverged(replicas: Sequence[Replica]) -> set[str]:
+def diverged(replicas: Sequence[ReplicaFindings]) -> set[str]:
     """The accounts whose balance is not the same at all these replicas."""
     accounts = {account for one in replicas for account in one.balances}
     return {account for account in accounts if len({one.balances.get(account) for one in replicas}) > 1}
@@ -268,7 +276,7 @@ LOAD_PARTS = (
 )
 
 
-def load_drawing(loads: Sequence[Load]) -> str:
+def load_drawing(loads: Sequence[LoadFindings]) -> str:
     """A bar for each broker: deliveries whose way led over it, and among these those to its own clients."""
     rows = sorted(loads, key=lambda one: (len(one.broker), one.broker))
     ticks = even_ticks(float(max([max(one.routed, one.deliveries) for one in rows], default=1)))

@@ -10,7 +10,7 @@ from msgspec import Struct, convert
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls them
 
-from holdfast.cluster.demo import RECORDINGS, Summary
+from holdfast.cluster.demo import RECORDINGS, DemoSummary
 from holdfast.model.verdicts import Verdict
 from holdfast.pipeline import metrics, state
 
@@ -57,7 +57,7 @@ class HopSpread(Struct, frozen=True):
     highest: float
 
 
-class Load(Struct, frozen=True):
+class LoadFindings(Struct, frozen=True):
     """What one broker had to do: for its own clients, and for deliveries anywhere whose way led over it."""
 
     broker: str
@@ -93,7 +93,7 @@ class BrokerRepair(Struct, frozen=True):
     end_s: float | None
 
 
-class Replica(Struct, frozen=True):
+class ReplicaFindings(Struct, frozen=True):
     """A bank as one replica has it."""
 
     topic: str
@@ -113,10 +113,10 @@ class Overhead(Struct, frozen=True):
     header_bytes_each: float
 
 
-class Findings(Struct, frozen=True):
+class ReportFindings(Struct, frozen=True):
     """All that a page shows."""
 
-    summary: Summary
+    summary: DemoSummary
     verdict: Verdict
     """Of the Spark audit; that of the checkers in memory is in the summary."""
     spreads: Sequence[Spread]
@@ -124,23 +124,25 @@ class Findings(Struct, frozen=True):
     rates: Sequence[Rate]
     faults: Sequence[Fault]
     repairs: Sequence[BrokerRepair]
-    replicas: Sequence[Replica]
+    replicas: Sequence[ReplicaFindings]
     overheads: Sequence[Overhead]
     versions: dict[str, str]
     hops: Sequence[HopSpread] = ()
-    loads: Sequence[Load] = ()
+    loads: Sequence[LoadFindings] = ()
 
     @property
     def ok(self) -> bool:
         return self.summary.ok and self.verdict.ok
 
 
-def gather(spark: SparkSession, events: DataFrame, summary: Summary, verdict: Verdict, directory: Path) -> Findings:
+def gather(
+    spark: SparkSession, events: DataFrame, summary: DemoSummary, verdict: Verdict, directory: Path
+) -> ReportFindings:
     """Compute the figures of a demonstration from its trace (`events`) and the recordings in its directory."""
     began_ns, ended_ns = _published(events)
     every_s = interval_s((ended_ns - began_ns) / metrics.NS_PER_S)
     timed = metrics.timed_deliveries(events).persist()
-    found = Findings(
+    found = ReportFindings(
         summary,
         verdict,
         spreads(timed),
@@ -152,7 +154,7 @@ def gather(spark: SparkSession, events: DataFrame, summary: Summary, verdict: Ve
         _rows(metrics.overheads(events), Overhead, 10),
         versions(spark),
         hop_spreads(timed),
-        _rows(metrics.broker_load(events, timed), Load, BROKERS_MAX),
+        _rows(metrics.broker_load(events, timed), LoadFindings, BROKERS_MAX),
     )
     timed.unpersist()
     return found
@@ -193,7 +195,7 @@ def _rates(events: DataFrame, every_s: float) -> list[Rate]:
     return [Rate(row["at_s"], row["publications"] / every_s, row["deliveries"] / every_s) for row in rows]
 
 
-def _faults(summary: Summary, began_ns: int) -> list[Fault]:
+def _faults(summary: DemoSummary, began_ns: int) -> list[Fault]:
     repaired = {one.broker: one for one in summary.repairs}
     found = []
     for broker, time in zip(summary.kills, summary.kill_times_ns, strict=True):
@@ -221,13 +223,13 @@ def _repairs(events: DataFrame, killed: set[str], began_ns: int) -> list[BrokerR
     ]
 
 
-def _replicas(spark: SparkSession, recordings: Path) -> list[Replica]:
+def _replicas(spark: SparkSession, recordings: Path) -> list[ReplicaFindings]:
     rows = metrics.rows_of(state.balances(state.read_replicas(spark, recordings)), BALANCES_MAX)
     by_replica: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         by_replica.setdefault((row["topic"], row["replica"]), []).append(row)
     return [
-        Replica(topic, name, of[0]["applied"], of[0]["refused"], {row["account"]: row["cents"] for row in of})
+        ReplicaFindings(topic, name, of[0]["applied"], of[0]["refused"], {row["account"]: row["cents"] for row in of})
         for (topic, name), of in sorted(by_replica.items())
     ]
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from holdfast.cluster.demo import Summary
+from holdfast.cluster.demo import DemoSummary
 from holdfast.model.verdicts import KINDS
 from holdfast.pipeline.report_drawings import (
     LOAD_PARTS,
@@ -19,7 +19,7 @@ from holdfast.pipeline.report_drawings import (
     load_drawing,
     timeline_drawing,
 )
-from holdfast.pipeline.report_findings import Findings, Replica
+from holdfast.pipeline.report_findings import ReplicaFindings, ReportFindings
 from holdfast.pipeline.report_marks import COLORS
 from holdfast.pipeline.report_tree import tree_drawing
 
@@ -34,7 +34,7 @@ PROMISES = {
 }
 
 
-def page(findings: Findings, written: datetime | None = None) -> str:
+def page(findings: ReportFindings, written: datetime | None = None) -> str:
     """The whole page; `written` is when."""
     at = (written or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     sections = [
@@ -99,7 +99,7 @@ def _many(count: int, noun: str) -> str:
 # ---------------------------------------------------------------------------------------------------------- sections
 
 
-def _banner(findings: Findings) -> str:
+def _banner(findings: ReportFindings) -> str:
     summary = findings.summary
     kept = f"Every promise was kept: {findings.verdict.deliveries:,} deliveries, none lost, repeated or out of order"
     title = kept if findings.ok else "A promise was broken: the tables below say which"
@@ -122,7 +122,7 @@ def _banner(findings: Findings) -> str:
     return _section("", f"<h1>{escape(title)}</h1>", f"<p>{escape(story)}</p>", _facts(facts), kind=kind)
 
 
-def _trees(summary: Summary) -> str:
+def _trees(summary: DemoSummary) -> str:
     if not summary.trees:
         return ""
     before, after = summary.trees[0], summary.trees[-1]
@@ -141,7 +141,7 @@ def _trees(summary: Summary) -> str:
     return _section("The tree", f'<div class="pair">{pair}</div>', _table(columns, rows, texts=(0, 1)) if rows else "")
 
 
-def _verdict(findings: Findings) -> str:
+def _verdict(findings: ReportFindings) -> str:
     summary, spark = findings.summary, findings.verdict.faults
     rows: list[Sequence[object]] = []
     faulty = []
@@ -167,7 +167,7 @@ def _verdict(findings: Findings) -> str:
     )
 
 
-def _latencies(findings: Findings) -> str:
+def _latencies(findings: ReportFindings) -> str:
     if not findings.spreads:
         return ""
     rows = [
@@ -197,7 +197,7 @@ def _latencies(findings: Findings) -> str:
     )
 
 
-def _ways(findings: Findings) -> str:
+def _ways(findings: ReportFindings) -> str:
     """How far deliveries had to go, and over whom."""
     parts = []
     known = sum(one.deliveries for one in findings.hops)
@@ -219,7 +219,7 @@ def _ways(findings: Findings) -> str:
     return _section("How far, and over whom", *parts) if parts else ""
 
 
-def _timeline(findings: Findings) -> str:
+def _timeline(findings: ReportFindings) -> str:
     if not findings.rates:
         return ""
     drawing = timeline_drawing(findings.rates, findings.every_s, findings.faults, findings.repairs)
@@ -236,8 +236,8 @@ def _timeline(findings: Findings) -> str:
     )
 
 
-def _banks(findings: Findings) -> str:
-    banks: dict[str, list[Replica]] = {}
+def _banks(findings: ReportFindings) -> str:
+    banks: dict[str, list[ReplicaFindings]] = {}
     for one in findings.replicas:
         banks.setdefault(one.topic, []).append(one)
     story = (
@@ -263,7 +263,7 @@ def _banks(findings: Findings) -> str:
     return _section("The banks", *parts) if banks else ""
 
 
-def _footer(findings: Findings, at: str) -> str:
+def _footer(findings: ReportFindings, at: str) -> str:
     made = ", ".join(f"{name} {number}" for name, number in findings.versions.items())
     summary = findings.summary
     again = (

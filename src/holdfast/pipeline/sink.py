@@ -59,7 +59,7 @@ class SinkError(Indefinite):
 
 
 @dataclass(frozen=True)
-class Published(WriterCommitMessage):
+class PublishedRow(WriterCommitMessage):
     """What one task has published: its rows are the numbers after `before`, up to `last`, of its publisher."""
 
     query: str
@@ -69,7 +69,7 @@ class Published(WriterCommitMessage):
     last: int
 
 
-class Publications:
+class PublishedRows:
     """From Arrow batches to publications of one publisher. It is pickled on its way to the workers."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -164,13 +164,13 @@ class BatchSink(DataSourceArrowWriter):
     """`frame.write`: one write, whose tasks may be repeated."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self._publications = Publications(options, schema)
+        self._publications = PublishedRows(options, schema)
         self._write_id = options.get("id") or uuid4().hex
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> PublishedRow:
         partition = _context().partitionId()
         name = f"{self._publications.prefix}-{self._write_id}-{partition}"
-        return Published(self._write_id, 0, partition, 0, self._publications.publish(name, 0, iterator))
+        return PublishedRow(self._write_id, 0, partition, 0, self._publications.publish(name, 0, iterator))
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -179,11 +179,11 @@ class StreamSink(DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         if options.get("durable", "false").lower() == "true":
             raise LogError("a stream is not written durably: write each of its micro-batches, with foreachBatch.")
-        self._publications = Publications(options, schema)
+        self._publications = PublishedRows(options, schema)
         self._directory = _ledger_directory(options)
         self._ledger = ledgers.load(self._directory)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> PublishedRow:
         context = _context()
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         if query is None or batch is None:
@@ -191,16 +191,16 @@ class StreamSink(DataSourceStreamArrowWriter):
         partition = context.partitionId()
         before = self._ledger.before(query, partition, int(batch))
         name = f"{self._publications.prefix}-{query}-{partition}"
-        return Published(query, int(batch), partition, before, self._publications.publish(name, before, iterator))
+        return PublishedRow(query, int(batch), partition, before, self._publications.publish(name, before, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Every task is done. Written down before Spark does: of the two the ledger must not be the older one."""
         entries = {
-            str(each.partition): ledgers.Entry(batchId, each.before, each.last)
+            str(each.partition): ledgers.LedgerEntry(batchId, each.before, each.last)
             for each in messages
-            if isinstance(each, Published)
+            if isinstance(each, PublishedRow)
         }
-        query = next((each.query for each in messages if isinstance(each, Published)), "")
+        query = next((each.query for each in messages if isinstance(each, PublishedRow)), "")
         if query:
             ledgers.save(self._directory, self._ledger.with_batch(query, entries))
 

@@ -36,7 +36,7 @@ from holdfast.model.messages import (
 )
 from holdfast.protocols.by_kind import ByKind
 from holdfast.protocols.config import LinkConfig
-from holdfast.protocols.hub_owner import Owner
+from holdfast.protocols.hub_owner import HubOwner
 from holdfast.protocols.links import Link, LinkError, LinkState
 from holdfast.protocols.node import CancelTimer, Connect, Disconnect, Effects, Report, Send, SetTimer
 
@@ -55,7 +55,9 @@ READY_SOON_S = 0.05
 class Hub:
     """The links of one node. Effects are appended to `out`, which the node's entry points hand over."""
 
-    def __init__(self, owner: Owner, name: str, kind: Kind, cluster: str, config: LinkConfig, incarnation: int) -> None:
+    def __init__(
+        self, owner: HubOwner, name: str, kind: Kind, cluster: str, config: LinkConfig, incarnation: int
+    ) -> None:
         self.owner, self.name, self.kind, self.cluster, self.config = owner, name, kind, cluster, config
         self.incarnation = incarnation
         self.links: ByKind[Link] = ByKind()

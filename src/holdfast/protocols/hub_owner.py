@@ -6,7 +6,7 @@ from holdfast.model.messages import Hello, Levels, Refusal, SessionMessage
 from holdfast.protocols.links import Link
 
 
-class Owner(Protocol):
+class HubOwner(Protocol):
     """What a hub asks of the node that it belongs to."""
 
     def admit(self, hello: Hello) -> Refusal | None:

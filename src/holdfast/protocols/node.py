@@ -240,7 +240,7 @@ class Doorkeeper(Protocol):
 
 
 @runtime_checkable
-class Keeping(Protocol):
+class KeepsLog(Protocol):
     """A node that keeps what it passed until that is stable."""
 
     log: Sized

@@ -37,7 +37,7 @@ from holdfast.runtime.exposition import exposition
 from holdfast.runtime.health import Health
 from holdfast.runtime.introducing import Introduction, introduction_of, who_is_there
 from holdfast.runtime.joining import Candidates
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.runtime.open_files import allow_connections
 from holdfast.runtime.places import place_of
 from holdfast.runtime.process import new_incarnation, tune_collector
@@ -65,7 +65,7 @@ class BrokerProcess:
         self._may_begin = settings.newcomer is None and settings.parent is None
         """Whether it may be the root of a new tree if it finds nobody."""
         self._ssl_server = ssl_server
-        self._log = Log("holdfast.broker", node=settings.name)
+        self._log = ProcessLog("holdfast.broker", node=settings.name)
         self._state = _state_of(settings)
         self._restore()
         self._candidates = self._new_candidates()
@@ -393,7 +393,7 @@ def _below(twigs: Iterable[Twig]) -> dict[str, object]:
 async def _serve(settings: BrokerSettings) -> int:
     allowed = allow_connections(SESSIONS_MAX)
     if allowed < SESSIONS_MAX:
-        log = Log("holdfast.broker", node=settings.name)
+        log = ProcessLog("holdfast.broker", node=settings.name)
         log.warning("open files", connections_max=allowed, reason="raise the limit of open files (ulimit -n) for more")
     broker = BrokerProcess(settings)
     loop = asyncio.get_running_loop()

@@ -35,7 +35,7 @@ class ConnectionLimits(Struct, frozen=True):
     """What may lie unsent for a peer that does not read; beyond it the connection is cut, the session goes on."""
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """Whoever a connection belongs to. Nothing is called after `connection_ended`."""
 
     def connection_opened(self, connection: "Connection") -> None: ...
@@ -64,7 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         "peer",
     )
 
-    def __init__(self, owner: Owner, peer: str | None, limits: ConnectionLimits, buffer: ReadBuffer) -> None:
+    def __init__(self, owner: ConnectionOwner, peer: str | None, limits: ConnectionLimits, buffer: ReadBuffer) -> None:
         self._owner, self.peer, self._limits = owner, peer, limits
         self._stream = FrameStream(buffer)
         self._transport: asyncio.Transport | None = None

@@ -34,7 +34,7 @@ from holdfast.protocols.node import (
     SetTimer,
 )
 from holdfast.runtime.connection import Connection, ConnectionLimits
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.runtime.places import Address, listen_error, place_of, sentence_of, wordless
 from holdfast.runtime.reading import ReadBuffer
 from holdfast.runtime.timers import Timers
@@ -64,7 +64,7 @@ class Driver:
         handlers: Mapping[type[Effect], Handler] | None = None,
         sinks: Sequence[Sink] = (),
         limits: ConnectionLimits | None = None,
-        log: Log | None = None,
+        log: ProcessLog | None = None,
         ssl_client: SSLContext | None = None,
         on_dial_failed: Callable[[str, str], None] | None = None,
         on_no_broker: Callable[[str, str], None] | None = None,
@@ -73,7 +73,7 @@ class Driver:
         self._node, self._address_of = node, address_of
         self._loop = asyncio.get_running_loop()
         self._limits = limits or ConnectionLimits()
-        self._log = log or Log("holdfast.driver", node=node.name)
+        self._log = log or ProcessLog("holdfast.driver", node=node.name)
         self._sinks = tuple(sinks)
         self._ssl_client = ssl_client
         self._on_dial_failed, self._on_no_broker = on_dial_failed, on_no_broker

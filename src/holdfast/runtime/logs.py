@@ -19,7 +19,7 @@ from holdfast.runtime.repeats import Repeats
 LEVELS = ("debug", "info", "warning", "error")
 
 
-class Log:
+class ProcessLog:
     """A logger that takes an event and its fields; `fields` given here stand in every line.
 
     Warnings that repeat are counted, not repeated: see `runtime.repeats`.

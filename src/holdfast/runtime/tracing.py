@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from holdfast.model.trace import Event, Recorder
 from holdfast.protocols.node import Report
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.storage.traces import SUFFIX, TraceWriter, go_on
 
 RUN = "live"
@@ -30,7 +30,7 @@ class Trace:
         self._recorder = Recorder(run, node)
         self._writer: TraceWriter | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
-        self._log = Log("holdfast.trace", node=node)
+        self._log = ProcessLog("holdfast.trace", node=node)
         if callable(target):
             self._take = target
         else:

@@ -103,7 +103,7 @@ def encode(operation: Operation) -> bytes:
     return _encoder.encode(operation)
 
 
-class Outcome(Struct, frozen=True):
+class TransferOutcome(Struct, frozen=True):
     """What one operation came to: the account's balance afterwards, or why it was refused."""
 
     balance_cents: int | None
@@ -124,30 +124,30 @@ class Bank:
         if not self.balances:
             raise LocalMisuse("A bank needs at least one account.")
 
-    def apply(self, message: Message) -> Outcome:
+    def apply(self, message: Message) -> TransferOutcome:
         """Apply a delivered message; what it cannot be is refused in the same way at every replica."""
         outcome = self._applied(message)
         self.applied += 1
         self.refused += outcome.refused
         return outcome
 
-    def _applied(self, message: Message) -> Outcome:
+    def _applied(self, message: Message) -> TransferOutcome:
         try:
             operation = _decoder.decode(message.payload)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return Outcome(None, "the payload is no operation of this bank")
+            return TransferOutcome(None, "the payload is no operation of this bank")
         required = guarantee_of(operation)
         if message.guarantee.rank < required.rank:
-            return Outcome(None, f"published as {message.guarantee}, which is weaker than {required}")
+            return TransferOutcome(None, f"published as {message.guarantee}, which is weaker than {required}")
         keys = keys_of(operation)
         for account in keys:
             if account not in message.keys:
-                return Outcome(None, f"published without the key {account}")
+                return TransferOutcome(None, f"published without the key {account}")
             if account not in self.balances:
-                return Outcome(None, f"there is no account {account}")
+                return TransferOutcome(None, f"there is no account {account}")
         return self._performed(operation)
 
-    def _performed(self, operation: Operation) -> Outcome:
+    def _performed(self, operation: Operation) -> TransferOutcome:
         balances, account = self.balances, operation.account
         match operation:
             case GetBalance():
@@ -157,13 +157,13 @@ class Bank:
             case ApplyInterest():
                 balances[account] += balances[account] * INTEREST_PER_MYRIAD // MYRIAD
             case Withdraw(cents=cents) | Transfer(cents=cents) if balances[account] < cents:
-                return Outcome(balances[account], f"{balances[account]} cents are less than {cents}")
+                return TransferOutcome(balances[account], f"{balances[account]} cents are less than {cents}")
             case Withdraw(cents=cents):
                 balances[account] -= cents
             case Transfer(to=to, cents=cents):
                 balances[account] -= cents
                 balances[to] += cents
-        return Outcome(balances[account])
+        return TransferOutcome(balances[account])
 
     def digest(self) -> str:
         """A fingerprint of all balances: equal at replicas that are equal."""

@@ -12,7 +12,7 @@ from time import time
 from holdfast.model.errors import HoldfastError
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.damaged_messages import Harm
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.storage.stores import Damage, Store, StoreAway, open_store
 
 FIRST_S_MAX = 30.0
@@ -28,7 +28,7 @@ Tell = Callable[[str, list[Harm]], None]
 class Inspection:
     """The looks at one store. `tell` gets what is damaged of each stream."""
 
-    def __init__(self, url: str, every_s: float, streams: tuple[str, ...], tell: Tell, log: Log) -> None:
+    def __init__(self, url: str, every_s: float, streams: tuple[str, ...], tell: Tell, log: ProcessLog) -> None:
         self._url, self._every_s, self._streams, self._tell, self._log = url, every_s, streams, tell, log
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="inspection")
         self._asked = asyncio.Event()

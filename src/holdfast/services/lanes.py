@@ -15,7 +15,7 @@ from holdfast.model.reliable import Entry
 from holdfast.model.topics import check_pattern, matches
 from holdfast.protocols.narada.events import LIFE_MAX, NUMBER_MAX, catenation, number_of
 from holdfast.protocols.narada.publisher_lives import Settled
-from holdfast.protocols.narada.stream_state import StreamState
+from holdfast.protocols.narada.stream_state import RepositoryStream
 from holdfast.services.repository import RepositoryService
 from holdfast.storage.stores import Store
 from holdfast.storage.stores.spans import Span, joined, without
@@ -76,7 +76,7 @@ class LaneReading:
 
     # -------------------------------------------------------------------------------------------------------- helpers
 
-    def _asked_stream(self, query: Query) -> StreamState:
+    def _asked_stream(self, query: Query) -> RepositoryStream:
         stream = asked_text(query, "stream")
         managed = self._service.machine.streams.get(stream)
         name = self._service.settings.name
@@ -89,7 +89,7 @@ class LaneReading:
         return managed.stream_state
 
 
-def lanes_of(stream_state: StreamState) -> list[Lane]:
+def lanes_of(stream_state: RepositoryStream) -> list[Lane]:
     """The lanes of which there is anything, and what of each there is."""
     return [
         Lane(publisher, life, known.first, known.upto + 1)
@@ -102,7 +102,13 @@ def lanes_of(stream_state: StreamState) -> list[Lane]:
 
 
 def read_block(
-    store: Store, stream_state: StreamState, publisher: str, life: int, settled: Settled, wanted: Span, topic: str = "#"
+    store: Store,
+    stream_state: RepositoryStream,
+    publisher: str,
+    life: int,
+    settled: Settled,
+    wanted: Span,
+    topic: str = "#",
 ) -> Block:
     """What a store has of the numbers `wanted` of a lane, from the first on, up to about the bounds of a block."""
     first, end = wanted[0], settled.upto + 1

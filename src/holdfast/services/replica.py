@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 
 from holdfast.client import Client, Receipt, Subscription
 from holdfast.model.batches import Message
-from holdfast.services.bank import OPENING_CENTS, Bank, Operation, Outcome, encode, guarantee_of, keys_of
+from holdfast.services.bank import OPENING_CENTS, Bank, Operation, TransferOutcome, encode, guarantee_of, keys_of
 
-Watcher = Callable[[Message, Outcome], None]
+Watcher = Callable[[Message, TransferOutcome], None]
 
 
 class Replica:

@@ -25,7 +25,7 @@ from holdfast.protocols.narada import Registration, Repository, RepositoryConfig
 from holdfast.protocols.narada import participant as effects
 from holdfast.protocols.narada.damaged_messages import Harm
 from holdfast.protocols.narada.directory import ASKING_TOPIC, answer
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.runtime.process import new_incarnation
 from holdfast.services.housekeeping import Housekeeping
 from holdfast.services.inspection import Inspection, entries_of, settle_lost
@@ -82,7 +82,7 @@ class RepositoryService:
         if not settings.streams:
             raise LocalMisuse(f"repository {settings.name} is to keep nothing: name at least one stream.")
         self.settings = settings
-        self._log = Log("holdfast.repository", node=settings.name)
+        self._log = ProcessLog("holdfast.repository", node=settings.name)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._loop = asyncio.get_running_loop()
         self._writes: list[Callable[[Store], None]] = []

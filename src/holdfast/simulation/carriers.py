@@ -18,7 +18,7 @@ from holdfast.protocols.neighbourhoods import children_of
 from holdfast.simulation.kernel import Kernel
 
 if TYPE_CHECKING:
-    from holdfast.simulation.network import Stream
+    from holdfast.simulation.network import NetworkStream
 
 Weigh = Callable[[str, str, Frame], int]
 """What a frame from one broker to another weighs, in bytes."""
@@ -52,7 +52,7 @@ class _Parcel:
 
     def __init__(self, at: str) -> None:
         self.at = at
-        self.copies: dict[str, tuple[Stream, Frame, int]] = {}
+        self.copies: dict[str, tuple[NetworkStream, Frame, int]] = {}
 
 
 class Underlay:
@@ -70,7 +70,7 @@ class Underlay:
         """What each broker may send in a second from now on."""
         self.ports = {name: Port(bytes_per_s) for name in self._parents}
 
-    def send(self, stream: "Stream", frame: Frame) -> None:
+    def send(self, stream: "NetworkStream", frame: Frame) -> None:
         """Put a frame under way. Acknowledgements and the like weigh nothing: on a tree there would be few of them.
 
         As long as nobody has a limit nothing weighs anything: a mesh comes up by frames that nobody has to pass on.

@@ -21,7 +21,7 @@ from holdfast.protocols.node import (
     Disconnect,
     Effect,
     Effects,
-    Keeping,
+    KeepsLog,
     Node,
     Persist,
     Report,
@@ -33,7 +33,7 @@ from holdfast.protocols.node import (
 )
 from holdfast.simulation.disk import Disk
 from holdfast.simulation.kernel import Action
-from holdfast.simulation.network import Network, Stream
+from holdfast.simulation.network import Network, NetworkStream
 
 TIMER_S_MIN = 1e-9
 """Time moves before a timer fires, whatever it was set to."""
@@ -108,8 +108,8 @@ class Host:
         self._kept: Sized | None = None
         self.up = self.paused = self.frozen = self.writing = self.touched = False
         self.skew_s = chance_for("clock").uniform(0.0, SKEW_S_MAX)
-        self.inputs: dict[Stream, None] = {}
-        self.streams: dict[str, Stream] = {}
+        self.inputs: dict[NetworkStream, None] = {}
+        self.streams: dict[str, NetworkStream] = {}
         self.dialing: dict[str, int] = {}
         self.inbox: deque[tuple[Action, Any]] = deque()
         self._overdue: list[tuple[str, int]] = []
@@ -133,7 +133,7 @@ class Host:
         chance = self._chance_for(f"life {self._lives}")
         self.node = self._make_node((self._lives << CHANCE_BITS) | chance.getrandbits(CHANCE_BITS))
         self.receive = self.node.receive
-        self._kept = self.node.log if isinstance(self.node, Keeping) else None
+        self._kept = self.node.log if isinstance(self.node, KeepsLog) else None
         if self._disk.pairs and isinstance(self.node, Restorable):
             self.node.restore(dict(self._disk.pairs))
         self.enter(self.node.start(self.now))
@@ -227,7 +227,7 @@ class Host:
     def hand_down(self, peer: str) -> None:
         self.enter(self.node.peer_down(peer, self.now))
 
-    def adopt(self, peer: str, outgoing: Stream) -> None:
+    def adopt(self, peer: str, outgoing: NetworkStream) -> None:
         """A new connection with that peer takes the place of an older one, which is reported down first."""
         older = self.streams.get(peer)
         self.streams[peer] = outgoing

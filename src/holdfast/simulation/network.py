@@ -1,8 +1,8 @@
 """Connections between hosts: lossless FIFO streams that may be slow, held up, or end with a loss.
 
 A `Path` is one direction between two hosts: how long frames take, how fast it is, whether it is cut. A connection is
-two `Stream`s over the two paths between its ends. A stream belongs to one connection and delivers in order; when the
-connection ends, its receiver learns so behind everything that survived.
+two `NetworkStream`s over the two paths between its ends. A stream belongs to one connection and delivers in order; when
+the connection ends, its receiver learns so behind everything that survived.
 
 What faults mean here
 - cut: frames are held and connection attempts hang, then fail. After the heal what was held arrives, in order, unless
@@ -30,7 +30,7 @@ from holdfast.simulation.network_settings import LinkSettings, NetworkConfig
 if TYPE_CHECKING:
     from holdfast.simulation.hosts import Host
 
-__all__ = ["LinkSettings", "Network", "NetworkConfig", "Path", "Stream"]
+__all__ = ["LinkSettings", "Network", "NetworkConfig", "NetworkStream", "Path"]
 
 
 class Path:
@@ -48,7 +48,7 @@ class Path:
         return self.factor * self.sample()
 
 
-class Stream:
+class NetworkStream:
     """One direction of one connection, from `sender` to `receiver`, who knows the sender as `peer`.
 
     The accepting side does not know whom it talks to before the first frame, so `peer` is empty until then. `clear` is
@@ -72,7 +72,7 @@ class Stream:
         "sent",
         "shut",
     )
-    reverse: "Stream"
+    reverse: "NetworkStream"
 
     def __init__(self, network: "Network", sender: "Host", receiver: "Host", peer: str) -> None:
         self.network, self.kernel, self.sent = network, network.kernel, network.sent
@@ -398,8 +398,8 @@ class Network:
         elif not target.up:
             self.kernel.after(back.delay_s(), self.failed, (host, peer, attempt))
         else:
-            outgoing = Stream(self, host, target, "")
-            incoming = Stream(self, target, host, peer)
+            outgoing = NetworkStream(self, host, target, "")
+            incoming = NetworkStream(self, target, host, peer)
             outgoing.reverse, incoming.reverse = incoming, outgoing
             incoming.last_s = self.kernel.now + back.delay_s()
             self.kernel.at(incoming.last_s, incoming.opened, attempt)
@@ -470,7 +470,7 @@ class Network:
             incoming.close()
 
 
-def _between(sender: "Host", receiver: "Host") -> list[Stream]:
+def _between(sender: "Host", receiver: "Host") -> list[NetworkStream]:
     return [incoming for incoming in receiver.inputs if incoming.sender is sender]
 
 

@@ -40,7 +40,7 @@ from holdfast.simulation.disk import Disk, DiskConfig
 from holdfast.simulation.faults import ClientCommand, Command, LinkFault, NodeFault, When
 from holdfast.simulation.hosts import Host, Reports, Watch
 from holdfast.simulation.kernel import Kernel, stream
-from holdfast.simulation.network import Network, NetworkConfig, Stream
+from holdfast.simulation.network import Network, NetworkConfig, NetworkStream
 from holdfast.simulation.sites import REPLICAS_USUALLY, Sites
 from holdfast.simulation.summaries import summarize
 from holdfast.simulation.trees import Parents, below_themselves, parse_tree
@@ -434,7 +434,9 @@ class Simulation:
         """When the next thing happens that is neither a timer, nor an idle frame, nor an attempt to reach the dead."""
         vain = self.network.is_vain
         untimed = (one for one in self.kernel.queue if not Host.is_timer(one[2]) and not vain(one[2], one[3]))
-        return min((entry[0] for entry in untimed if not isinstance(Stream.frame_of(entry), IDLE_FRAMES)), default=None)
+        return min(
+            (entry[0] for entry in untimed if not isinstance(NetworkStream.frame_of(entry), IDLE_FRAMES)), default=None
+        )
 
     def _frames_said(self) -> int:
         return sum(count for kind, count in self.network.sent.items() if kind not in IDLE_FRAMES)

@@ -27,7 +27,7 @@ GIVEN = {
     "PrinterError": "type[Exception]",
     "spark": "pyspark.sql.SparkSession",
     "stream": "pyspark.sql.DataFrame",
-    "summary": "holdfast.cluster.demo.Summary",
+    "summary": "holdfast.cluster.demo.DemoSummary",
     "yesterday_ns": "int",
 }
 """What the names are that pieces of programs use."""

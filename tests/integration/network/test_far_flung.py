@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cluster.demo import DemoPlan, Summary, run_demo
+from holdfast.cluster.demo import DemoPlan, DemoSummary, run_demo
 from holdfast.cluster.repairs import Assassin
 from holdfast.model.identities import name_of
 from holdfast.storage.traces import read_trace
@@ -29,7 +29,7 @@ CUT, UNPLUGGED = "the wire to America is cut", "Asia's interface goes down"
 
 def played(
     directory: Path, kills: tuple[str, ...] = (), trouble: Callable[[Network], Callable[..., Assassin]] | None = None
-) -> Summary:
+) -> DemoSummary:
     """The bank's workload over the tree; the trace is judged by `holdfast audit`, too."""
     with network_of(far_flung()) as (network, cluster):
         plan = DemoPlan(cluster, directory, OPERATIONS, INTERVAL_MS, 20, 1, kills, launchers(network, cluster))

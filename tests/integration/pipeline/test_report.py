@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
-from holdfast.cluster.demo import RECORDINGS, Summary
+from holdfast.cluster.demo import RECORDINGS, DemoSummary
 from holdfast.model.batches import Message
 from holdfast.model.trace import Event
 from holdfast.model.verdicts import Verdict
@@ -77,6 +77,6 @@ def test_a_loss_makes_the_run_broken_in_the_summary_and_on_the_page(spark: Spark
     stages: list[str] = []
     proof = prove(RUN, tmp_path, progress=lambda stage, *_: stages.append(stage))
     assert (proof.summary.ok, proof.verdict.lost, proof.verdict.deliveries) == (False, 1, 3)
-    assert msgspec.json.decode((tmp_path / "summary.json").read_bytes(), type=Summary) == proof.summary
+    assert msgspec.json.decode((tmp_path / "summary.json").read_bytes(), type=DemoSummary) == proof.summary
     assert "alice never delivered bob#1" in proof.page.read_text()
     assert list(dict.fromkeys(stages)) == ["Spark starts", "Spark audit", "report"]

@@ -117,7 +117,7 @@ def test_a_micro_batch_that_spark_repeats_is_published_once(
     if ledger_is_older:
         place = checkpoint / "holdfast-sink"
         kept = ledger.load(place)
-        ledger.save(place, kept.with_batch(kept.query, {"0": ledger.Entry(1, 40, 80)}))
+        ledger.save(place, kept.with_batch(kept.query, {"0": ledger.LedgerEntry(1, 40, 80)}))
     record(tmp_path / "bank", 100, 5)
     stream(spark, tmp_path / "bank", hall, checkpoint)
     assert [each.payload for each in hall.heard()] == [message(number).payload for number in range(105)]

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from holdfast.cluster.campaign import Kind, Result, run_seed
+from holdfast.cluster.campaign import Kind, RunResult, run_seed
 from holdfast.experiments import locamu
 from holdfast.experiments.registry import EXPERIMENTS
 from holdfast.pipeline.errors import PipelineError
@@ -19,8 +19,8 @@ SEEDS = range(1, 6)
 
 def test_a_campaign_gives_the_same_results_as_tasks_as_one_run_after_the_other(spark: SparkSession):
     kind = Kind("ginger")
-    found: list[tuple[int, Result]] = []
-    run_sweep(spark, partial(run_seed, kind), SEEDS, Result, lambda at, result: found.append((at, result)))
+    found: list[tuple[int, RunResult]] = []
+    run_sweep(spark, partial(run_seed, kind), SEEDS, RunResult, lambda at, result: found.append((at, result)))
     assert found == [(at, run_seed(kind, seed)) for at, seed in enumerate(SEEDS)]
     assert all(result.deliveries for _, result in found)
 
@@ -45,7 +45,9 @@ def test_nothing_to_run_is_no_error(spark: SparkSession):
 def few_points(name: str) -> list[object]:
     """Some points of an experiment, as small as they can be."""
     if name == "locamu":
-        return [locamu.Point(protocol, 7, loads=(locamu.Load(7, 2, 10.0),)) for protocol in locamu.PROTOCOLS]
+        return [
+            locamu.LocamuPoint(protocol, 7, loads=(locamu.LocamuLoad(7, 2, 10.0),)) for protocol in locamu.PROTOCOLS
+        ]
     return [replace(point, operations=6) for point in EXPERIMENTS[name].points(True)[:3]]
 
 

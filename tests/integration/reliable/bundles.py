@@ -13,7 +13,7 @@ from holdfast.client.opening import Opening
 from holdfast.cluster.config import LOOPBACK, Broker, Cluster, checked
 from holdfast.cluster.ports import free_port_pairs
 from holdfast.cluster.processes import Processes
-from holdfast.cluster.reliable_config import Repository
+from holdfast.cluster.reliable_config import RepositoryEntry
 from holdfast.cluster.status import health_of
 from holdfast.model.reliable import Level
 from holdfast.runtime.broker import BrokerProcess
@@ -34,7 +34,7 @@ async def bundle_of_processes(directory: Path, stores: dict[str, str], **setting
         for index, (name, parent) in enumerate({"0": None, "1": "0", "2": "0"}.items())
     )
     repositories = tuple(
-        replace(Repository(name, home, (STREAM,), ports[3 + index][1], store, Level.FSYNCED), **settings)
+        replace(RepositoryEntry(name, home, (STREAM,), ports[3 + index][1], store, Level.FSYNCED), **settings)
         for index, (home, (name, store)) in enumerate(zip(("1", "2"), stores.items(), strict=False))
     )
     cluster = checked(Cluster("kept", "ginger", brokers, (), 1, repositories=repositories), "the test")

@@ -16,7 +16,7 @@ import pytest
 import holdfast
 from holdfast.model.messages import Kind
 from holdfast.runtime.driver import Driver
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from tests.integration.support_brokers import BrokerChild, address_of, serving_child
 from tests.support.forgeries import Forger
 from tests.support.intruders import Intruder, learn_words
@@ -46,7 +46,7 @@ def intruder_of(kind: Kind, protocol: str, tolerance: int, seed: int) -> Intrude
 
 async def intrude(intruder: Intruder, brokers: list[BrokerChild]) -> None:
     places = {name: ("127.0.0.1", broker.port) for name, broker in zip(NAMES, brokers, strict=True)}
-    silent = Log("holdfast.intruder", node="mallory")
+    silent = ProcessLog("holdfast.intruder", node="mallory")
     logging.getLogger("holdfast.intruder").setLevel(logging.CRITICAL)
     driver = Driver(intruder, places.get, log=silent)
     driver.start()

@@ -6,7 +6,7 @@ from holdfast.client.deliveries import Deliveries
 from holdfast.client.subscriptions import Subscription
 from holdfast.model.batches import Batch, make_batch
 from holdfast.model.errors import TopicError
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 
 
 class NoClient:
@@ -35,7 +35,7 @@ class Stage:
         self.consumed: list[Batch] = []
         self.read: list[Batch] = []
         self.arrived: list[tuple[str, str, list[int], int]] = []
-        self.deliveries = Deliveries(self.consumed.append, self.read.append, lambda _: None, Log("client"))
+        self.deliveries = Deliveries(self.consumed.append, self.read.append, lambda _: None, ProcessLog("client"))
 
     def subscribe(self, pattern, where=""):
         stage = self

@@ -9,7 +9,7 @@ from holdfast.client.errors import ClientClosed, Gap, SessionLost
 from holdfast.client.listening import Listener
 from holdfast.client.subscriptions import Delivery, Subscription
 from holdfast.model.batches import Batch
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 
 
 class Source:
@@ -27,7 +27,7 @@ class Source:
 
 
 def deliveries_of(count: int) -> Deliveries:
-    made = Deliveries(lambda _: None, lambda _: None, lambda _: None, Log("holdfast.client", node="alice"))
+    made = Deliveries(lambda _: None, lambda _: None, lambda _: None, ProcessLog("holdfast.client", node="alice"))
     for number in range(count):
         made.add(Subscription(Source(), f"t/{number}/+", ""))
     return made

@@ -13,7 +13,7 @@ from holdfast.client.subscriptions import Delivery, Subscription
 from holdfast.model.batches import Batch, make_batch
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.slow_messages import Slow
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 
 PAYLOAD = b"x" * 36
 COST = make_batch("ann", 1, "t", 0, [PAYLOAD]).cost_bytes
@@ -35,7 +35,7 @@ class Client:
             lambda batch: self.consumed.append(batch.first),
             lambda batch: self.read.append(batch.first),
             lambda _: None,
-            Log("test"),
+            ProcessLog("test"),
         )
         self.batch_taken, self.batch_read = self.deliveries.taken, self.deliveries.read
         self._published = 0

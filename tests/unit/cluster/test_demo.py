@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.cluster.config import Cluster
-from holdfast.cluster.demo import DemoPlan, Latency, Summary, latencies, replicas_equal, summed_up
+from holdfast.cluster.demo import DemoLatency, DemoPlan, DemoSummary, latencies, replicas_equal, summed_up
 from holdfast.cluster.evaluation import default_cluster
 from holdfast.model.errors import ConfigError
 from holdfast.model.trace import Event
@@ -27,7 +27,7 @@ def test_latency_is_the_time_from_a_publication_to_each_of_its_deliveries():
         row("a", 1, 20, "publish", "total", 2),
         row("b", 1, 24.5, "deliver", "total", 2),
     ]
-    assert latencies(events) == [Latency("causal", 1, 2, 5.0, 5.0), Latency("total", 1, 1, 4.5, 4.5)]
+    assert latencies(events) == [DemoLatency("causal", 1, 2, 5.0, 5.0), DemoLatency("total", 1, 1, 4.5, 4.5)]
 
 
 def test_a_delivery_of_what_nobody_published_has_no_latency():
@@ -69,7 +69,7 @@ def demo_trace() -> list[Event]:
     return events
 
 
-def judged(events: list[Event]) -> Summary:
+def judged(events: list[Event]) -> DemoSummary:
     results = {one.name: {"digest": one.topics[0], "refused": 0} for one in CLUSTER.clients}
     return summed_up(DemoPlan(CLUSTER, Path("report"), OPERATIONS), results, events, "trace", 1.0)
 

@@ -5,24 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cluster.campaign import Kind, Result, run_seed
-from holdfast.cluster.nights import FIRST_SEED, Night, Row, Table, commit_of, kinds
+from holdfast.cluster.campaign import Kind, RunResult, run_seed
+from holdfast.cluster.nights import FIRST_SEED, Night, NightRow, NightTable, commit_of, kinds
 from holdfast.model.errors import ConfigError
 from holdfast.simulation.scenarios import load_scenario
 from holdfast.simulation.workloads import judge
 
 
-def alone(kind: Kind, seeds: range, on_result: Callable[[Result], None]) -> None:
+def alone(kind: Kind, seeds: range, on_result: Callable[[RunResult], None]) -> None:
     for seed in seeds:
         on_result(run_seed(kind, seed))
 
 
-def result(seed: int, ok: bool = True) -> Result:
-    return Result(seed, ok, "", "" if ok else "lost", f"replay {seed}", 1, 2, 3)
+def result(seed: int, ok: bool = True) -> RunResult:
+    return RunResult(seed, ok, "", "" if ok else "lost", f"replay {seed}", 1, 2, 3)
 
 
-def night(table: Table, directory: Path, make_runs: Callable[..., None], block: int = 2) -> tuple[Night, list[Row]]:
-    rows: list[Row] = []
+def night(
+    table: NightTable, directory: Path, make_runs: Callable[..., None], block: int = 2
+) -> tuple[Night, list[NightRow]]:
+    rows: list[NightRow] = []
     return Night(table, "abc", directory / "found", make_runs, lambda row, _: rows.append(row), block), rows
 
 
@@ -43,29 +45,29 @@ def test_an_unknown_protocol_is_refused():
 def test_seeds_go_on_where_the_table_ends(tmp_path: Path):
     asked: list[range] = []
 
-    def make_runs(_: Kind, seeds: range, on_result: Callable[[Result], None]) -> None:
+    def make_runs(_: Kind, seeds: range, on_result: Callable[[RunResult], None]) -> None:
         asked.append(seeds)
         for seed in seeds:
             on_result(result(seed))
 
     path = tmp_path / "nights" / "table.jsonl"
-    made, _ = night(Table(path), tmp_path, make_runs)
+    made, _ = night(NightTable(path), tmp_path, make_runs)
     made.block("ginger calm", Kind("ginger"))
-    again, _ = night(Table(path), tmp_path, make_runs)
+    again, _ = night(NightTable(path), tmp_path, make_runs)
     again.block("ginger calm", Kind("ginger"))
     again.block("ginger links", Kind("ginger"))
     assert [seeds[0] for seeds in asked] == [FIRST_SEED, FIRST_SEED + 2, FIRST_SEED]
-    assert Table(path).summary() == [("abc", "ginger calm", 4, 8, 0), ("abc", "ginger links", 2, 4, 0)]
+    assert NightTable(path).summary() == [("abc", "ginger calm", 4, 8, 0), ("abc", "ginger links", 2, 4, 0)]
 
 
 def test_a_night_of_no_hours_makes_no_runs(tmp_path: Path):
-    made, rows = night(Table(tmp_path / "table"), tmp_path, alone)
+    made, rows = night(NightTable(tmp_path / "table"), tmp_path, alone)
     assert made.run(kinds(["ginger"]), 0) == 0
     assert rows == []
 
 
 def test_a_broken_run_is_kept_as_a_small_scenario_that_is_still_broken(tmp_path: Path):
-    made, _ = night(Table(tmp_path / "table"), tmp_path, alone, block=12)
+    made, _ = night(NightTable(tmp_path / "table"), tmp_path, alone, block=12)
     row = made.block("ginger-locks calm", Kind("ginger-locks"))
     assert row.broken
     for seed in row.broken:
@@ -78,7 +80,7 @@ def test_a_table_with_a_line_that_is_no_row_is_refused_with_its_number(tmp_path:
     path = tmp_path / "table"
     path.write_text("{}\n")
     with pytest.raises(ConfigError, match=r"table:1 is no row"):
-        Table(path)
+        NightTable(path)
 
 
 def test_the_commit_outside_of_a_checkout_is_unknown(tmp_path: Path):

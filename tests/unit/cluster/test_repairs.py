@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.cluster.repairs import Kill, Repair, between, repairs, role_of
+from holdfast.cluster.repairs import Kill, RepairMeasurement, between, repairs, role_of
 from holdfast.model.trace import Event
 
 MS = 1_000_000
@@ -41,7 +41,7 @@ def test_a_path_works_again_with_the_first_delivery_of_what_was_published_after_
         row("b", 150, "deliver", 3),
         row("c", 170, "deliver", 3),
     ]
-    assert repairs([kill], events) == [Repair("1", "inner", 2, 50.0, 70.0)]
+    assert repairs([kill], events) == [RepairMeasurement("1", "inner", 2, 50.0, 70.0)]
 
 
 def test_a_kill_that_broke_nothing_needed_no_repair():

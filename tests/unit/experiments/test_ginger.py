@@ -12,8 +12,8 @@ from holdfast.experiments.ginger import (
     KEYS,
     ORPHANING,
     THESIS_MS,
-    Row,
-    Trial,
+    GingerRow,
+    GingerTrial,
     expected_deliveries,
     run,
     scenario,
@@ -52,29 +52,29 @@ def test_a_full_run_has_the_operations_and_repetitions_of_the_thesis():
 def test_a_trial_survives_the_way_to_another_process():
     assert pickle.loads(pickle.dumps(run)) is run
     for trial in trials(quick=True):
-        assert msgspec.json.decode(msgspec.json.encode(trial), type=Trial) == trial
+        assert msgspec.json.decode(msgspec.json.encode(trial), type=GingerTrial) == trial
         assert pickle.loads(pickle.dumps(trial)) == trial
 
 
 def test_a_trial_that_cannot_be_is_refused():
     with pytest.raises(ConfigError, match="all 0"):
-        run(Trial(eventual=0.0, causal=0.0, total=0.0))
+        run(GingerTrial(eventual=0.0, causal=0.0, total=0.0))
     with pytest.raises(ConfigError, match="no broker or client 'nobody'"):
-        run(Trial(victims=("nobody",)))
+        run(GingerTrial(victims=("nobody",)))
 
 
 def test_the_victims_die_together_in_the_middle_of_the_publishing():
-    trial = Trial(operations=100, interval_ms=1000, victims=("1", "2"))
+    trial = GingerTrial(operations=100, interval_ms=1000, victims=("1", "2"))
     crashes = [timed for timed in scenario(trial).timetable if isinstance(timed.command, Crash)]
     assert crashes == [Timed(BEGIN_S + 50, Crash("1")), Timed(BEGIN_S + 50, Crash("2"))]
 
 
 def test_everybody_on_a_topic_gets_what_anybody_on_it_publishes():
-    assert expected_deliveries(Trial(operations=10)) == 10 * (3 * 3 + 2 * 2)
+    assert expected_deliveries(GingerTrial(operations=10)) == 10 * (3 * 3 + 2 * 2)
 
 
 def test_a_small_run_without_faults_takes_as_long_as_the_paths():
-    row = run(Trial(operations=4, interval_ms=2000.0, eventual=0.5, causal=0.5, total=0.0))
+    row = run(GingerTrial(operations=4, interval_ms=2000.0, eventual=0.5, causal=0.5, total=0.0))
     assert (row.kept, row.complaint, row.deliveries) == (True, "", 4 * 13)
     assert row.repairs == []
     assert sum(one.count for one in row.latency.values()) == 4 * 13
@@ -83,7 +83,7 @@ def test_a_small_run_without_faults_takes_as_long_as_the_paths():
 
 
 def test_a_small_run_with_a_fault_measures_its_repair_and_is_the_same_every_time():
-    trial = Trial(operations=6, interval_ms=500.0, victims=("1",))
+    trial = GingerTrial(operations=6, interval_ms=500.0, victims=("1",))
     row = run(trial)
     assert (row.kept, row.complaint, row.deliveries) == (True, "", 6 * 13)
     assert sorted((one.broker, one.parent, one.rounds) for one in row.repairs) == [("4", "0", 1), ("5", "0", 1)]
@@ -92,4 +92,4 @@ def test_a_small_run_with_a_fault_measures_its_repair_and_is_the_same_every_time
         assert one.reconfiguration_ms >= 2 * 115
         assert one.since_fault_ms >= one.doubt_ms + one.reconfiguration_ms
     assert run(trial) == row
-    assert msgspec.json.decode(msgspec.json.encode(row), type=Row) == row
+    assert msgspec.json.decode(msgspec.json.encode(row), type=GingerRow) == row

@@ -2,15 +2,15 @@
 
 import pytest
 
-from holdfast.experiments.experiment import Claim
-from holdfast.experiments.ginger import APART_MS, FAULTS, KEYS, THESIS_MS, Row, Trial
+from holdfast.experiments.experiment import PaperClaim
+from holdfast.experiments.ginger import APART_MS, FAULTS, KEYS, THESIS_MS, GingerRow, GingerTrial
 from holdfast.experiments.ginger_claims import claims
 from holdfast.experiments.ginger_report import report
 from holdfast.experiments.ginger_rows import by_rounds, matching
 from tests.unit.experiments.rows import all_rows, broken, latency, repaired, row
 
 
-def claim(rows: list[Row], figure: str, says: str, ours: str = "") -> Claim:
+def claim(rows: list[GingerRow], figure: str, says: str, ours: str = "") -> PaperClaim:
     [found] = [one for one in claims(rows) if one.figure == figure and says in one.says and one.ours.startswith(ours)]
     return found
 
@@ -29,10 +29,10 @@ def test_every_figure_has_a_table_and_a_drawing():
 
 def test_averages_are_over_the_runs_that_share_everything_but_the_seed():
     rows = [
-        row(Trial(interval_ms=APART_MS, seed=1), total=700.0),
-        row(Trial(interval_ms=APART_MS, seed=2), total=900.0),
+        row(GingerTrial(interval_ms=APART_MS, seed=1), total=700.0),
+        row(GingerTrial(interval_ms=APART_MS, seed=2), total=900.0),
     ]
-    rows.append(row(Trial(interval_ms=APART_MS, victims=("1",)), total=5000.0))
+    rows.append(row(GingerTrial(interval_ms=APART_MS, victims=("1",)), total=5000.0))
     [table] = [one for one in report(rows).tables if one.name == "figure-5.4"]
     by_faults = {line[2]: dict(zip(table.columns, line, strict=True)) for line in table.rows}
     assert (by_faults[0]["runs"], by_faults[0]["total"]) == (2, 800.0)
@@ -40,14 +40,18 @@ def test_averages_are_over_the_runs_that_share_everything_but_the_seed():
 
 
 def test_trials_of_a_higher_tolerance_belong_to_figure_5_3_alone():
-    rows = [row(Trial(victims=("1",))), row(Trial(victims=("1", "0"), tolerance=2)), row(Trial(victims=("1", "2")))]
+    rows = [
+        row(GingerTrial(victims=("1",))),
+        row(GingerTrial(victims=("1", "0"), tolerance=2)),
+        row(GingerTrial(victims=("1", "2"))),
+    ]
     assert matching(rows, THESIS_MS, 100, ("1",)) == rows[:1]
     assert matching(rows, THESIS_MS, 100, ("1", "0")) == []
     assert {rounds: len(repairs) for rounds, repairs in by_rounds(rows).items()} == {1: 1, 2: 1}
 
 
 def test_a_run_that_broke_a_promise_is_in_no_figure_and_has_a_command_that_repeats_it():
-    good, bad = row(Trial(seed=1), total=800.0), broken(row(Trial(seed=2), total=9999.0))
+    good, bad = row(GingerTrial(seed=1), total=800.0), broken(row(GingerTrial(seed=2), total=9999.0))
     found = report([good, bad])
     [table] = [one for one in found.tables if one.name == "figure-5.4"]
     assert [line[table.columns.index("total")] for line in table.rows] == [800.0]
@@ -66,7 +70,7 @@ def test_more_rounds_taking_longer_is_as_in_the_thesis():
 
 
 def test_more_rounds_taking_shorter_is_a_difference():
-    rows = [row(Trial(victims=("1",))), row(Trial(victims=("1", "0"), tolerance=2))]
+    rows = [row(GingerTrial(victims=("1",))), row(GingerTrial(victims=("1", "0"), tolerance=2))]
     rows[1].repairs[:] = [repaired(2, settling_ms=100.0)]
     found = claim(rows, "figure 5.3", "more rounds")
     assert not found.agrees
@@ -76,7 +80,7 @@ def test_more_rounds_taking_shorter_is_a_difference():
 
 @pytest.mark.parametrize(("total", "agrees"), [(800.0, True), (220.0, False), (100.0, False)])
 def test_whether_total_messages_are_slower_is_read_from_the_rows(total: float, agrees: bool):
-    rows = [row(Trial(interval_ms=APART_MS), total=total)]
+    rows = [row(GingerTrial(interval_ms=APART_MS), total=total)]
     assert claim(rows, "figure 5.4", "faster than total", "at 1 s").agrees is agrees
 
 
@@ -85,19 +89,19 @@ def test_whether_faults_cost_is_read_from_the_rows(step: float, agrees: bool):
     rows = []
     for faults, victims in enumerate(FAULTS):
         means = [200.0 + faults * step, 220.0 + faults * step, 800.0 + faults * step]
-        rows.append(row(Trial(interval_ms=APART_MS, victims=victims), *means))
+        rows.append(row(GingerTrial(interval_ms=APART_MS, victims=victims), *means))
     assert claim(rows, "figure 5.4", "more faults", "at 1 s, for").agrees is agrees
     assert claim(rows, "figure 5.4", "more faults", "at 1 s, published").agrees is agrees
 
 
 @pytest.mark.parametrize(("means", "agrees"), [((900, 850, 820, 800), True), ((800, 820, 850, 900), False)])
 def test_whether_keys_help_is_read_from_the_rows(means: tuple[float, ...], agrees: bool):
-    rows = [row(Trial(keys, interval_ms=APART_MS), one, one, one) for keys, one in zip(KEYS, means, strict=True)]
+    rows = [row(GingerTrial(keys, interval_ms=APART_MS), one, one, one) for keys, one in zip(KEYS, means, strict=True)]
     assert claim(rows, "figure 5.5", "more keys").agrees is agrees
 
 
 def test_a_missing_guarantee_leaves_an_empty_cell():
-    lone = row(Trial())
+    lone = row(GingerTrial())
     lone.latency.clear()
     lone.latency["causal"] = latency(5.0)
     [table] = [one for one in report([lone]).tables if one.name == "figure-5.5"]

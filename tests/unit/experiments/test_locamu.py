@@ -6,25 +6,25 @@ from functools import cache
 import msgspec
 import pytest
 
-from holdfast.experiments.locamu import PROTOCOLS, Load, Point, Result, Row, run
+from holdfast.experiments.locamu import PROTOCOLS, LocamuLoad, LocamuPoint, LocamuResult, LocamuRow, run
 from holdfast.experiments.locamu_bounds import SIZES, group_sizes, header_bytes, locamu_bound, memory_bytes
 from holdfast.experiments.locamu_points import CAUSAL, FULL, LOCALIZED, QUICK, Shape, pace, points, pressed, shape
 from holdfast.experiments.locamu_report import report
-from holdfast.experiments.locamu_worlds import World, groups_of
+from holdfast.experiments.locamu_worlds import LocamuWorld, groups_of
 from holdfast.experiments.scales import GINGER_BYTES
 
 SMALL = 15
-PACED = (Load(SMALL, 2, 10.0), Load(SMALL, 2, 10.0, as_thesis=True))
+PACED = (LocamuLoad(SMALL, 2, 10.0), LocamuLoad(SMALL, 2, 10.0, as_thesis=True))
 
 
 @cache
-def paced(protocol: str, subtrees: bool) -> Row:
-    return run(Point(protocol, SMALL, subtrees=subtrees, loads=PACED))
+def paced(protocol: str, subtrees: bool) -> LocamuRow:
+    return run(LocamuPoint(protocol, SMALL, subtrees=subtrees, loads=PACED))
 
 
 @cache
-def alone(protocol: str, brokers: int = SMALL, fan_out: int = 2, tolerance: int = 1) -> Result:
-    row = run(Point(protocol, brokers, fan_out, tolerance, loads=(Load(messages=8, as_thesis=True),)))
+def alone(protocol: str, brokers: int = SMALL, fan_out: int = 2, tolerance: int = 1) -> LocamuResult:
+    row = run(LocamuPoint(protocol, brokers, fan_out, tolerance, loads=(LocamuLoad(messages=8, as_thesis=True),)))
     assert (row.kept, row.complaint) == (True, "")
     return row.results[0]
 
@@ -37,7 +37,7 @@ def test_no_point_is_run_twice_and_each_survives_the_way_to_another_process(quic
     found = points(quick)
     assert len(set(found)) == len(found)
     for point in found:
-        assert msgspec.json.decode(msgspec.json.encode(point), type=Point) == point
+        assert msgspec.json.decode(msgspec.json.encode(point), type=LocamuPoint) == point
     assert pickle.loads(pickle.dumps(run)) is run
 
 
@@ -45,8 +45,8 @@ def test_a_full_run_has_the_settings_of_the_thesis():
     found = [point for point in points(quick=False) if point.loads[0] not in pressed(as_thesis=False)]
     assert {point.brokers for point in found if point.subtrees} == {511}
     assert {load.interval_ms for point in found if point.subtrees for load in point.loads} == {10.0}
-    default = Load()
-    assert (default.payload_bytes, default.mbps, Point().tolerance, Point().fan_out) == (32, 100.0, 1, 2)
+    default = LocamuLoad()
+    assert (default.payload_bytes, default.mbps, LocamuPoint().tolerance, LocamuPoint().fan_out) == (32, 100.0, 1, 2)
 
 
 @pytest.mark.parametrize("of", [FULL, QUICK])
@@ -99,16 +99,16 @@ def test_locamu_is_slower_with_a_higher_tolerance_or_degree():
 
 
 def test_more_bandwidth_helps_locamu_and_not_delta():
-    loads = (Load(messages=8, mbps=1.0), Load(messages=8, mbps=100.0))
-    slow, fast = run(Point("locamu", SMALL, loads=loads)).results
+    loads = (LocamuLoad(messages=8, mbps=1.0), LocamuLoad(messages=8, mbps=100.0))
+    slow, fast = run(LocamuPoint("locamu", SMALL, loads=loads)).results
     assert fast.per_s > 50 * slow.per_s
-    slow, fast = run(Point("delta-neighbourhood", SMALL, loads=loads)).results
+    slow, fast = run(LocamuPoint("delta-neighbourhood", SMALL, loads=loads)).results
     assert fast.per_s < 2 * slow.per_s
 
 
 def test_what_can_be_gone_on_with_is_what_the_busiest_broker_can_send():
-    load = Load(SMALL, 4, 10.0, 1000.0, as_thesis=True)
-    result = run(Point("ginger", SMALL, loads=(load,))).results[0]
+    load = LocamuLoad(SMALL, 4, 10.0, 1000.0, as_thesis=True)
+    result = run(LocamuPoint("ginger", SMALL, loads=(load,))).results[0]
     # Whoever has three neighbours passes each message on to two of them, and its own to all: 44 bytes a copy.
     assert result.busiest_bytes == 44 * (2 * 4 * SMALL + 4)
     offered = result.deliveries / 0.04
@@ -117,26 +117,28 @@ def test_what_can_be_gone_on_with_is_what_the_busiest_broker_can_send():
 
 
 def test_a_warm_load_counts_what_comes_after_the_first_round():
-    cold, warm = (run(Point("cbcast", 7, loads=(Load(7, 2, 10.0, warm=warm),))).results[0] for warm in (False, True))
+    cold, warm = (
+        run(LocamuPoint("cbcast", 7, loads=(LocamuLoad(7, 2, 10.0, warm=warm),))).results[0] for warm in (False, True)
+    )
     assert cold.deliveries == warm.deliveries == 7 * 2 * 7
     assert warm.header_bytes > cold.header_bytes
 
 
 def test_the_same_point_gives_the_same_row():
-    assert run(Point("locamu", 7)) == run(Point("locamu", 7))
+    assert run(LocamuPoint("locamu", 7)) == run(LocamuPoint("locamu", 7))
 
 
 @pytest.mark.parametrize("protocol", ["locamu", "ginger"])
 def test_a_broker_that_is_away_for_a_second_makes_subscribers_wait_and_loses_nothing(protocol):
-    row = run(Point(protocol, SMALL, loads=(Load(2, 20, 20.0),), absent=True))
+    row = run(LocamuPoint(protocol, SMALL, loads=(LocamuLoad(2, 20, 20.0),), absent=True))
     assert (row.kept, row.complaint) == (True, "")
     assert row.results[0].deliveries == 2 * 20 * SMALL
     assert row.results[0].gap_ms_max > 60
 
 
 def test_locamu_that_is_told_of_groups_knows_what_it_would_have_heard():
-    told = World("locamu", 7, 2, 1, subtrees=True, seed=1)
-    heard = World("locamu", 7, 2, 1, subtrees=True, seed=1, standing=False)
+    told = LocamuWorld("locamu", 7, 2, 1, subtrees=True, seed=1)
+    heard = LocamuWorld("locamu", 7, 2, 1, subtrees=True, seed=1, standing=False)
     for name in told.tree:
         one, other = (world.sim.node(name).durable.core.groups.image() for world in (told, heard))  # type: ignore[union-attr]
         assert dict(one.counts) == dict(other.counts)
@@ -144,17 +146,17 @@ def test_locamu_that_is_told_of_groups_knows_what_it_would_have_heard():
 
 
 def test_a_point_that_cannot_be_run_is_a_row_that_says_why(monkeypatch):
-    def world(*_: object) -> World:
+    def world(*_: object) -> LocamuWorld:
         raise LookupError("no room")
 
-    monkeypatch.setattr("holdfast.experiments.locamu.World", world)
-    row = run(Point("ginger", SMALL))
+    monkeypatch.setattr("holdfast.experiments.locamu.LocamuWorld", world)
+    row = run(LocamuPoint("ginger", SMALL))
     assert (row.kept, row.results, row.complaint) == (False, [], "LookupError: no room")
 
 
 def test_a_run_in_which_somebody_failed_counts_for_nothing(monkeypatch):
     monkeypatch.setattr("holdfast.simulation.world.Simulation.failures", lambda _: ["broker 3 was not quiet"])
-    row = run(Point("ginger", 3, loads=(Load(messages=2),)))
+    row = run(LocamuPoint("ginger", 3, loads=(LocamuLoad(messages=2),)))
     assert (row.kept, row.complaint) == (False, "broker 3 was not quiet")
 
 
@@ -169,7 +171,7 @@ def test_a_run_in_which_somebody_failed_counts_for_nothing(monkeypatch):
 )
 def test_a_point_that_makes_no_sense_is_none(wrong, why):
     with pytest.raises(msgspec.ValidationError, match=why):
-        msgspec.json.decode(wrong, type=Point)
+        msgspec.json.decode(wrong, type=LocamuPoint)
 
 
 # ------------------------------------------------------------------------------------------------------------ bounds
@@ -222,12 +224,12 @@ def test_a_report_shows_ginger_beside_the_others_and_says_what_agrees():
     assert [(claim.figure, claim.agrees) for claim in made.claims] == [("5.4a", True)]
 
 
-def made_up(protocol: str, subtrees: bool, speeds: list[float]) -> Row:
+def made_up(protocol: str, subtrees: bool, speeds: list[float]) -> LocamuRow:
     """A row of somebody who published more than fits, with these deliveries a second."""
     loads = [load for pair in zip(pressed(False), pressed(True), strict=True) for load in pair]
     some = paced(protocol, subtrees).results[0]
     results = [msgspec.structs.replace(some, load=load, per_s=speed) for load, speed in zip(loads, speeds, strict=True)]
-    return Row(Point(protocol, 63, subtrees=subtrees, loads=tuple(loads)), True, "", results, 1, 1.0)
+    return LocamuRow(LocamuPoint(protocol, 63, subtrees=subtrees, loads=tuple(loads)), True, "", results, 1, 1.0)
 
 
 def test_what_was_run_with_more_than_fits_is_shown_and_judged_beside_what_can_be_gone_on_with():

@@ -2,24 +2,24 @@
 
 from itertools import pairwise
 
-from holdfast.experiments.narada import Row, Summary, Trial, summed_up, trials
+from holdfast.experiments.narada import NaradaRow, NaradaSummary, NaradaTrial, summed_up, trials
 from holdfast.experiments.narada_report import report
 from holdfast.experiments.reports import markdown
 from holdfast.model.reliable import Level
 
 
-def some(p50_us: float) -> Summary:
-    return Summary(10, p50_us, 1.0, 0.3, p50_us, 2 * p50_us)
+def some(p50_us: float) -> NaradaSummary:
+    return NaradaSummary(10, p50_us, 1.0, 0.3, p50_us, 2 * p50_us)
 
 
-def row(kind: str, topology: str = "A", level: Level = Level.WRITTEN, **figures: float) -> Row:
-    trial = Trial(kind, topology, level)  # type: ignore[arg-type]
-    return Row(trial, "", {name.replace("_", " "): some(value) for name, value in figures.items()})
+def row(kind: str, topology: str = "A", level: Level = Level.WRITTEN, **figures: float) -> NaradaRow:
+    trial = NaradaTrial(kind, topology, level)  # type: ignore[arg-type]
+    return NaradaRow(trial, "", {name.replace("_", " "): some(value) for name, value in figures.items()})
 
 
-def delivery(topology: str, plain: float, kept: float, level: Level = Level.WRITTEN) -> Row:
+def delivery(topology: str, plain: float, kept: float, level: Level = Level.WRITTEN) -> NaradaRow:
     made = row("delivery", topology, level)
-    return Row(made.trial, "", {"best-effort 8192": some(plain), "reliable 8192": some(kept)})
+    return NaradaRow(made.trial, "", {"best-effort 8192": some(plain), "reliable 8192": some(kept)})
 
 
 def test_a_summary_has_the_standard_error_of_its_mean():
@@ -63,7 +63,7 @@ def test_the_papers_claims_are_held_against_all_three_topologies():
 
 
 def test_a_trial_that_failed_is_told_with_the_command_that_repeats_it_and_is_in_no_table():
-    failed = Row(Trial("restart"), "broker b0 ended", {})
+    failed = NaradaRow(NaradaTrial("restart"), "broker b0 ended", {})
     made = report([failed])
     assert "broker b0 ended" in made.broken[0]
     assert """holdfast experiment narada --point '{"kind":"restart",""" in made.broken[0]

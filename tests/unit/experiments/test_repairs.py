@@ -1,6 +1,6 @@
 """Repairs read from reports: rounds, and where the time went."""
 
-from holdfast.experiments.repairs import Repair, repairs
+from holdfast.experiments.repairs import RepairTrial, repairs
 from holdfast.protocols.node import Report
 
 
@@ -17,7 +17,7 @@ def test_the_time_is_parted_at_the_suspicion_and_at_the_last_question():
         (13.0, "4", Report("repair_end", peer="2")),
     ]
     [one] = repairs(reports, ["2", "4"], fault_s=9.0)
-    assert one == Repair("4", "2", 2, doubt_ms=500, asking_ms=500, settling_ms=2000, since_fault_ms=4000)
+    assert one == RepairTrial("4", "2", 2, doubt_ms=500, asking_ms=500, settling_ms=2000, since_fault_ms=4000)
     assert one.reconfiguration_ms == 2500
 
 

@@ -5,16 +5,19 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.experiments.experiment import Claim, Figure, Report, Table
+from holdfast.experiments.experiment import ExperimentReport, Figure, PaperClaim, ReportTable
 from holdfast.experiments.reports import cell_text, csv_text, markdown, write_report
 
-TABLE = Table("t", "Latency", ("who", "ms"), (("a, b", 1.5), ("c", None)))
-DETAIL = Table("d", "Everything", ("x",), ((1,),), detail=True)
-REPORT = Report(
+TABLE = ReportTable("t", "Latency", ("who", "ms"), (("a, b", 1.5), ("c", None)))
+DETAIL = ReportTable("d", "Everything", ("x",), ((1,),), detail=True)
+REPORT = ExperimentReport(
     "Title",
     (TABLE, DETAIL),
     (Figure("f", "A drawing", "<svg/>"),),
-    (Claim("figure 1", "up.", "down.", False, "gravity."), Claim("figure 2", "left.", "left.", True, "unused.")),
+    (
+        PaperClaim("figure 1", "up.", "down.", False, "gravity."),
+        PaperClaim("figure 2", "left.", "left.", True, "unused."),
+    ),
     ("lost 3\nto see it again: holdfast",),
 )
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from holdfast.experiments.ginger import Row, Trial
+from holdfast.experiments.ginger import GingerRow, GingerTrial
 from holdfast.experiments.registry import EXPERIMENTS, find_experiment
 from holdfast.experiments.running import run_points
 from holdfast.model.errors import ConfigError
 
-POINTS = [Trial(operations=1, interval_ms=100.0, total=0.0, seed=seed) for seed in (1, 2, 3)]
+POINTS = [GingerTrial(operations=1, interval_ms=100.0, total=0.0, seed=seed) for seed in (1, 2, 3)]
 
 
 def test_rows_come_in_the_order_of_their_points_whoever_ran_them():
@@ -16,7 +16,7 @@ def test_rows_come_in_the_order_of_their_points_whoever_ran_them():
     together = run_points(experiment, POINTS, 2, lambda at, _: seen.append(at))
     assert [one.trial for one in alone] == POINTS
     assert together == alone
-    assert all(isinstance(one, Row) for one in together)
+    assert all(isinstance(one, GingerRow) for one in together)
     assert (seen[:3], sorted(seen[3:])) == ([0, 1, 2], [0, 1, 2])
 
 

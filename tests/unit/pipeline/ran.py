@@ -4,18 +4,18 @@ from typing import Any
 
 from msgspec import structs
 
-from holdfast.cluster.demo import Latency, Summary, Tree
-from holdfast.cluster.repairs import Repair
+from holdfast.cluster.demo import DemoLatency, DemoSummary, Tree
+from holdfast.cluster.repairs import RepairMeasurement
 from holdfast.model.verdicts import Verdict
 from holdfast.pipeline.report_findings import (
     BrokerRepair,
     Fault,
-    Findings,
     HopSpread,
-    Load,
+    LoadFindings,
     Overhead,
     Rate,
-    Replica,
+    ReplicaFindings,
+    ReportFindings,
     Spread,
 )
 
@@ -23,8 +23,8 @@ BEFORE = Tree({"0": None, "1": "0", "2": "0"}, {"alice": "1", "bob": "2"})
 AFTER = Tree({"1": None, "2": "1"}, {"alice": "1", "bob": "2"})
 
 
-def summary(**changes: Any) -> Summary:
-    made = Summary(
+def summary(**changes: Any) -> DemoSummary:
+    made = DemoSummary(
         ok=True,
         brokers=3,
         clients=2,
@@ -36,9 +36,9 @@ def summary(**changes: Any) -> Summary:
         deliveries=40,
         deliveries_expected=40,
         verdict=Verdict(40).as_dict(),
-        latencies=[Latency("causal", 20, 40, 1.0, 9.0)],
+        latencies=[DemoLatency("causal", 20, 40, 1.0, 9.0)],
         kills=["0"],
-        repairs=[Repair("0", "root", 4, 80.0, 120.0)],
+        repairs=[RepairMeasurement("0", "root", 4, 80.0, 120.0)],
         balances={"alice": "d", "bob": "d"},
         replicas_equal=True,
         refused_operations=0,
@@ -52,8 +52,8 @@ def summary(**changes: Any) -> Summary:
     return structs.replace(made, **changes)
 
 
-def findings(**changes: Any) -> Findings:
-    made = Findings(
+def findings(**changes: Any) -> ReportFindings:
+    made = ReportFindings(
         summary(),
         Verdict(40),
         [
@@ -72,8 +72,8 @@ def findings(**changes: Any) -> Findings:
         [Fault("0", "root", 1.5, 120.0)],
         [BrokerRepair("1", "0", 1.55, 1.6), BrokerRepair("2", "0", 1.56, None)],
         [
-            Replica("bank", "alice", 20, 1, {"A": 10_000, "B": 250}),
-            Replica("bank", "bob", 20, 1, {"A": 10_000, "B": 250}),
+            ReplicaFindings("bank", "alice", 20, 1, {"A": 10_000, "B": 250}),
+            ReplicaFindings("bank", "bob", 20, 1, {"A": 10_000, "B": 250}),
         ],
         [Overhead("causal", 15, 900, 24.0), Overhead("total", 5, 300, 24.5)],
         {"Holdfast": "1", "Python": "3", "Spark": "4"},
@@ -82,6 +82,6 @@ def findings(**changes: Any) -> Findings:
             HopSpread(3, "calm", 16, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 9.0),
             HopSpread(2, "repair", 8, 5.0, 50.0, 80.0, 90.0, 95.0, 99.0, 120.0),
         ],
-        [Load("0", 0, 0, 0, 16), Load("1", 1, 10, 20, 36), Load("2", 1, 10, 20, 24)],
+        [LoadFindings("0", 0, 0, 0, 16), LoadFindings("1", 1, 10, 20, 36), LoadFindings("2", 1, 10, 20, 24)],
     )
     return structs.replace(made, **changes)

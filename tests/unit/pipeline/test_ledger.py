@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.pipeline.ledger import FILE_NAME, Entry, Ledger, load, save
+from holdfast.pipeline.ledger import FILE_NAME, Ledger, LedgerEntry, load, save
 from holdfast.pipeline.logs import LogError
 
-LEDGER = Ledger("q", {"0": Entry(batch=7, before=300, last=350), "1": Entry(batch=5, before=10, last=20)})
+LEDGER = Ledger("q", {"0": LedgerEntry(batch=7, before=300, last=350), "1": LedgerEntry(batch=5, before=10, last=20)})
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_another_query_is_refused_and_an_empty_ledger_is_anybodys():
 
 def test_it_is_kept_with_all_partitions_of_earlier_batches(tmp_path: Path):
     assert load(tmp_path) == Ledger()
-    save(tmp_path / "deep", LEDGER.with_batch("q", {"0": Entry(8, 350, 360)}))
+    save(tmp_path / "deep", LEDGER.with_batch("q", {"0": LedgerEntry(8, 350, 360)}))
     kept = load(tmp_path / "deep")
-    assert kept.entries == {"0": Entry(8, 350, 360), "1": Entry(5, 10, 20)}
+    assert kept.entries == {"0": LedgerEntry(8, 350, 360), "1": LedgerEntry(5, 10, 20)}
     assert [file.name for file in (tmp_path / "deep").iterdir()] == [FILE_NAME]
 
 

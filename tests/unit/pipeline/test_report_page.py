@@ -16,7 +16,15 @@ from holdfast.pipeline.report_drawings import (
     load_drawing,
     timeline_drawing,
 )
-from holdfast.pipeline.report_findings import BrokerRepair, Fault, Findings, Rate, Replica, Spread, interval_s
+from holdfast.pipeline.report_findings import (
+    BrokerRepair,
+    Fault,
+    Rate,
+    ReplicaFindings,
+    ReportFindings,
+    Spread,
+    interval_s,
+)
 from holdfast.pipeline.report_page import page
 from tests.unit.pipeline.ran import findings, summary
 
@@ -79,7 +87,7 @@ def test_a_calm_run_has_one_tree_and_speaks_of_no_faults():
 
 
 def test_a_run_of_which_nothing_is_known_still_has_a_page():
-    bare = Findings(summary(trees=[]), Verdict(), [], 1.0, [], [], [], [], [], {})
+    bare = ReportFindings(summary(trees=[]), Verdict(), [], 1.0, [], [], [], [], [], {})
     assert drawings(page(bare, AT)) == []
 
 
@@ -126,7 +134,10 @@ def test_the_timeline_names_who_was_killed_and_who_repaired():
 
 
 def test_an_account_on_which_replicas_differ_is_marked():
-    right, wrong = Replica("bank", "a", 1, 0, {"X": 1, "Y": 2}), Replica("bank", "b", 1, 0, {"X": 1, "Y": 3})
+    right, wrong = (
+        ReplicaFindings("bank", "a", 1, 0, {"X": 1, "Y": 2}),
+        ReplicaFindings("bank", "b", 1, 0, {"X": 1, "Y": 3}),
+    )
     assert diverged([right, wrong]) == {"Y"}
     assert words(balances_drawing([right, wrong])).count("✕") == 1
     assert words(balances_drawing([right, right])).count("✕") == 0

@@ -6,7 +6,7 @@ from holdfast.model.batches import make_batch
 from holdfast.model.direct_messages import Cast
 from holdfast.model.errors import PeerViolation
 from holdfast.protocols.cbcast.clocks import ClockReader, ClockWriter, GroupClocks, whole
-from holdfast.protocols.cbcast.stability import Kept, Outbox
+from holdfast.protocols.cbcast.stability import CastOutbox, KeptCast
 
 
 def test_only_what_changed_since_a_version_is_told_and_the_latest_change_last():
@@ -46,7 +46,7 @@ def cast(serial: int) -> Cast:
 
 
 def test_what_is_kept_of_a_sender_has_whole_clocks_whatever_was_let_go_before():
-    kept = Kept()
+    kept = KeptCast()
     kept.add(cast(1), [("t", 0, 1), ("u", 3, 9)])
     kept.add(cast(2), [("t", 0, 2)])
     kept.add(cast(4), [("t", 0, 3), ("t", 1, 1)])
@@ -58,7 +58,7 @@ def test_what_is_kept_of_a_sender_has_whole_clocks_whatever_was_let_go_before():
 
 
 def test_a_cast_is_stable_when_all_its_receivers_have_it_or_are_gone():
-    outbox = Outbox()
+    outbox = CastOutbox()
     first, second = outbox.begin(["a", "b"]), outbox.begin(["a"])
     outbox.sent(first, "a", 5)
     outbox.sent(second, "a", 6)

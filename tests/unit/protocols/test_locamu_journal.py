@@ -3,7 +3,7 @@
 from holdfast.model.relay_messages import Notice
 from holdfast.protocols.locamu.copies import Copy
 from holdfast.protocols.locamu.core import CoreImage
-from holdfast.protocols.locamu.journal import RECORDS_MAX, Began, Finished, Image, Journal, Record, Took
+from holdfast.protocols.locamu.journal import RECORDS_MAX, Began, Finished, Image, LocamuJournal, Record, Took
 from holdfast.protocols.node import Persist
 
 
@@ -23,14 +23,14 @@ def records(count: int) -> list[Record]:
 
 
 def test_records_are_read_in_their_order():
-    journal, said = Journal(), records(15)
-    image, found = Journal().read(stored([journal.write(record) for record in said]))
+    journal, said = LocamuJournal(), records(15)
+    image, found = LocamuJournal().read(stored([journal.write(record) for record in said]))
     assert image is None
     assert found == said
 
 
 def test_a_crash_while_an_image_is_written_loses_nothing():
-    journal, said = Journal(), records(RECORDS_MAX)
+    journal, said = LocamuJournal(), records(RECORDS_MAX)
     before = [journal.write(record) for record in said]
     full = [journal.is_full]
     image = Image(journal.last, CoreImage(serial=RECORDS_MAX), {"alice": 3}, [])
@@ -38,17 +38,17 @@ def test_a_crash_while_an_image_is_written_loses_nothing():
     assert [*full, journal.is_full] == [True, False]
     after = [journal.write(Finished(9_999))]
     for cut in range(len(effects) + 1):
-        found_image, found = Journal().read(stored(before + effects[:cut]))
+        found_image, found = LocamuJournal().read(stored(before + effects[:cut]))
         if not cut:
             assert (found_image, found) == (None, said)
         else:
             assert (found_image, found) == (image, [])
-    assert Journal().read(stored(before + effects + after)) == (image, [Finished(9_999)])
+    assert LocamuJournal().read(stored(before + effects + after)) == (image, [Finished(9_999)])
 
 
 def test_numbers_go_on_after_a_crash():
-    journal = Journal()
+    journal = LocamuJournal()
     pairs = stored([journal.write(record) for record in records(5)])
-    again = Journal()
+    again = LocamuJournal()
     again.read(pairs)
     assert again.write(Finished(1)).key == journal.write(Finished(1)).key

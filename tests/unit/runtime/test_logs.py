@@ -5,12 +5,13 @@ import logging
 import subprocess
 import sys
 
-from holdfast.runtime.logs import JsonLines, Log
+from holdfast.runtime.logs import JsonLines, ProcessLog
 
 PROGRAM = """
-from holdfast.runtime.logs import Log
-Log("holdfast.client", node="alice").warning("connection closed", peer="b0", address="", reason="it says 'HTTP/1.1'")
-Log("holdfast.client").warning("gap: messages may be missing: b0 crashed", reason="b0 crashed")
+from holdfast.runtime.logs import ProcessLog
+log = ProcessLog("holdfast.client", node="alice")
+log.warning("connection closed", peer="b0", address="", reason="it says 'HTTP/1.1'")
+ProcessLog("holdfast.client").warning("gap: messages may be missing: b0 crashed", reason="b0 crashed")
 """
 
 
@@ -29,7 +30,7 @@ def test_a_line_of_json_has_the_event_and_the_fields_apart():
     logger = logging.getLogger("holdfast.test.logs")
     logger.addHandler(handler)
     try:
-        Log("holdfast.test.logs", node="b0").warning("connection closed", peer="alice", reason="late")
+        ProcessLog("holdfast.test.logs", node="b0").warning("connection closed", peer="alice", reason="late")
     finally:
         logger.removeHandler(handler)
     [line] = map(json.loads, written)

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.runtime.repeats import QUIET_S, Repeats
 
 
@@ -32,7 +32,7 @@ def test_what_came_least_recently_is_forgotten_first():
 
 
 def test_a_log_writes_warnings_that_repeat_with_their_count(caplog: pytest.LogCaptureFixture):
-    log = Log("holdfast.test", node="b0")
+    log = ProcessLog("holdfast.test", node="b0")
     with caplog.at_level(logging.INFO, "holdfast.test"):
         for port in range(5):
             log.warning("connection closed", peer="alice", address=f"127.0.0.1:{port}")

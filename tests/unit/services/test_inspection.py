@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.services.inspection import Inspection
 from holdfast.storage.stores import Damage, StoreAway, open_store
 
@@ -23,7 +23,7 @@ def raising(error: Exception) -> Callable[[], list[Damage]]:
 def inspection(tmp_path: Path) -> Inspection:
     url = f"sqlite:{tmp_path / 'store.db'}"
     open_store(url).close()
-    return Inspection(url, 0, ("orders",), lambda *_: None, Log("holdfast.test"))
+    return Inspection(url, 0, ("orders",), lambda *_: None, ProcessLog("holdfast.test"))
 
 
 def test_what_cannot_be_read_is_reported_and_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -9,7 +9,7 @@ import pytest
 from holdfast.client.participants import ParticipantDriver, Session
 from holdfast.model.batches import make_batch
 from holdfast.model.reliable import Retention
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.services import housekeeping, repository
 from holdfast.services.housekeeping import Housekeeping
 from holdfast.services.repository import RepositoryService, RepositorySettings
@@ -23,7 +23,7 @@ def test_a_step_of_the_wall_clock_is_followed(step_ns: int, monkeypatch: pytest.
     async def story() -> None:
         service = RepositoryService(RepositorySettings(name="r1", streams=("orders",)))
         session = cast("Session", None)
-        driver = ParticipantDriver(session, service.machine, {}, Log("holdfast.test"), service._tell_time)
+        driver = ParticipantDriver(session, service.machine, {}, ProcessLog("holdfast.test"), service._tell_time)
         stream_state = service.machine.streams["orders"].stream_state
         driver.enter(list)
         before_ns = stream_state.time_ns(time.monotonic())

@@ -90,9 +90,7 @@ def test_every_step_of_a_machine_is_computed_once():
 def test_a_machine_that_is_made_again_from_its_inputs_is_in_the_same_state(monkeypatch: pytest.MonkeyPatch):
     expected = search(CRASH)
     monkeypatch.setattr(machines, "LIVE_MAX", 1)
-    assert replace(search(CRASH), seconds=0, memory_mb=0) == replace(
-        expected, seconds=0, memory_mb=0
-    )
+    assert replace(search(CRASH), seconds=0, memory_mb=0) == replace(expected, seconds=0, memory_mb=0)
 
 
 @pytest.mark.parametrize(

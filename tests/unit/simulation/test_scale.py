@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from holdfast.experiments.locamu_worlds import World
+from holdfast.experiments.locamu_worlds import LocamuWorld
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
 from holdfast.simulation.faults import Publish, Subscribe
 from holdfast.simulation.latencies import Constant
@@ -36,7 +36,7 @@ def ginger(brokers: int) -> Simulation:
 
 @cache
 def locamu(brokers: int) -> Simulation:
-    return World("locamu", brokers, 2, 1, subtrees=False, seed=1).sim
+    return LocamuWorld("locamu", brokers, 2, 1, subtrees=False, seed=1).sim
 
 
 def test_a_tree_of_four_thousand_brokers_carries_a_broadcast_and_none_of_them_remembers_more_for_it():

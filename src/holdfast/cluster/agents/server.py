@@ -39,7 +39,7 @@ from holdfast.cluster.ports import free_ports
 from holdfast.cluster.status import ANSWER_S, get_json
 from holdfast.cluster.workers import log_tail
 from holdfast.model.errors import ConfigError, LocalMisuse
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.runtime.places import listen_error
 from holdfast.storage.locks import Locked, hold
 
@@ -84,7 +84,7 @@ class AgentSettings(Struct, frozen=True):
 class Agent:
     """The agent of this machine, inside the current event loop."""
 
-    def __init__(self, settings: AgentSettings, log: Log) -> None:
+    def __init__(self, settings: AgentSettings, log: ProcessLog) -> None:
         settings.check()
         self._settings, self._log = settings, log
         settings.directory.mkdir(parents=True, exist_ok=True)
@@ -313,7 +313,7 @@ async def read_frame(reader: asyncio.StreamReader, bytes_max: int) -> bytes:
 
 async def serve(settings: AgentSettings, ready: Callable[[int], None] = lambda _: None) -> None:
     """Be the agent until a signal ends it; its processes live on."""
-    log, stop = Log("holdfast.agent"), asyncio.Event()
+    log, stop = ProcessLog("holdfast.agent"), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     settings.check()

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.cluster.bench import nats_core
-from holdfast.cluster.bench.samples import Published, Received, percentile, warmed_up
+from holdfast.cluster.bench.samples import PublishedSample, ReceivedSample, percentile, warmed_up
 from holdfast.cluster.config import LOOPBACK, Broker, Cluster
 from holdfast.cluster.ports import free_port_pairs
 from holdfast.cluster.processes import Processes
@@ -105,7 +105,7 @@ async def _begin(cell: Cell, stack: AsyncExitStack, directory: Path) -> tuple[di
         binary = nats_core.find_server()
         if binary is None:
             raise WorkerError("nats-server or nats-py is not installed.")
-        server = await stack.enter_async_context(nats_core.Server(binary, directory))
+        server = await stack.enter_async_context(nats_core.NatsServer(binary, directory))
         return {"url": server.url}, {"url": server.url}
     ports: list[int] = []
     for number in range(cell.hops):
@@ -119,13 +119,13 @@ async def _begin(cell: Cell, stack: AsyncExitStack, directory: Path) -> tuple[di
 async def _played(cell: Cell, publisher: Worker, subscribers: Sequence[Worker], seconds: float) -> Sample:
     limit_s = SLACK_S + 20 * seconds
     publisher.tell("go")
-    published = msgspec.convert((await publisher.report("done", limit_s))["published"], Published)
-    received: list[Received] = []
+    published = msgspec.convert((await publisher.report("done", limit_s))["published"], PublishedSample)
+    received: list[ReceivedSample] = []
     for subscriber in subscribers:
         subscriber.tell(str(published.count))
     for subscriber in subscribers:
         done = await subscriber.report("done", limit_s)
-        received.append(msgspec.convert(done["received"], Received))
+        received.append(msgspec.convert(done["received"], ReceivedSample))
     publisher.tell("stop")
     for one in received:
         if one.count != published.count:

@@ -10,21 +10,21 @@ from typing import Literal
 from msgspec import Struct
 
 from holdfast.client import connect
-from holdfast.cluster.bench.samples import Published, Tally, clock_ns
+from holdfast.cluster.bench.samples import PublishedSample, SampleTally, clock_ns
 from holdfast.cluster.workers import Orders, play, say
 
 STREAM = "bench/orders"
 CHUNK = 100
 
 
-class Settings(Struct, frozen=True):
+class DurableSettings(Struct, frozen=True):
     role: Literal["publisher", "subscriber"]
     address: str
     size_bytes: int = 1024
     seconds: float = 1.0
 
 
-async def publisher(settings: Settings, orders: Orders) -> None:
+async def publisher(settings: DurableSettings, orders: Orders) -> None:
     async with connect(settings.address, name=f"p{token_hex(4)}") as client:
         # The first one finds a repository and is let in; that is not what is measured.
         first = await client.publish(STREAM, bytes(settings.size_bytes), durable=STREAM)
@@ -40,14 +40,14 @@ async def publisher(settings: Settings, orders: Orders) -> None:
                 receipt = await publish(STREAM, payload, durable=STREAM)
             count += CHUNK
         await receipt.stored()
-        say("done", published=Published(count, started_ns), ended_ns=clock_ns(), storage=receipt.storage)
+        say("done", published=PublishedSample(count, started_ns), ended_ns=clock_ns(), storage=receipt.storage)
         await orders.wait_for("stop")
 
 
-async def subscriber(settings: Settings, orders: Orders) -> None:
+async def subscriber(settings: DurableSettings, orders: Orders) -> None:
     async with connect(settings.address, name=f"s{token_hex(4)}") as client:
         messages = await client.subscribe(STREAM, durable="bench")
-        tally = Tally()
+        tally = SampleTally()
 
         async def follow() -> None:
             async for batch in messages.batches():
@@ -61,4 +61,4 @@ async def subscriber(settings: Settings, orders: Orders) -> None:
 
 
 if __name__ == "__main__":
-    play(Settings, {"publisher": publisher, "subscriber": subscriber})
+    play(DurableSettings, {"publisher": publisher, "subscriber": subscriber})

@@ -18,11 +18,11 @@ from holdfast.cluster.bench import jetstream, nats_core, redis_streams
 from holdfast.cluster.bench.bare import bare_in_kind
 from holdfast.cluster.bench.cells import READY_S, SLACK_S
 from holdfast.cluster.bench.durable import STREAM
-from holdfast.cluster.bench.samples import Published, Received, clock_ns
+from holdfast.cluster.bench.samples import PublishedSample, ReceivedSample, clock_ns
 from holdfast.cluster.config import LOOPBACK, Broker, Cluster
 from holdfast.cluster.ports import free_port_pairs
 from holdfast.cluster.processes import Processes
-from holdfast.cluster.reliable_config import Repository
+from holdfast.cluster.reliable_config import RepositoryEntry
 from holdfast.cluster.status import health_of
 from holdfast.cluster.workers import Worker, WorkerError
 from holdfast.model.batches import BATCH_BYTES_MAX
@@ -103,11 +103,11 @@ async def _played(group: Sequence[Worker], seconds: float) -> tuple[float, int]:
     publisher = group[-1]
     publisher.tell("go")
     done = await publisher.report("done", limit_s)
-    published = msgspec.convert(done["published"], Published)
+    published = msgspec.convert(done["published"], PublishedSample)
     ended_ns = int(done["ended_ns"])
     for one in group[:-1]:
         one.tell(str(published.count))
-        received = msgspec.convert((await one.report("done", limit_s))["received"], Received)
+        received = msgspec.convert((await one.report("done", limit_s))["received"], ReceivedSample)
         if received.count != published.count:
             raise WorkerError(f"{published.count} were published, {received.count} came.")
         ended_ns = max(ended_ns, received.ended_ns)
@@ -117,13 +117,13 @@ async def _played(group: Sequence[Worker], seconds: float) -> tuple[float, int]:
 
 async def _begin(
     cell: DurableCell, stack: AsyncExitStack, directory: Path
-) -> tuple[Repository | None, str, dict[str, dict[str, Any]]]:
+) -> tuple[RepositoryEntry | None, str, dict[str, dict[str, Any]]]:
     """Start what is in the middle: the repository, the module of the workers, and where they connect to."""
     if cell.system == "redis":
         redis = redis_streams.find_server()
         if redis is None:
             raise WorkerError(f"{missing_peer(cell)} is not installed.")
-        server = await stack.enter_async_context(redis_streams.Server(redis, directory))
+        server = await stack.enter_async_context(redis_streams.RedisServer(redis, directory))
         return None, REDIS_MODULE, {role: {"port": server.port} for role in ROLES}
     if cell.system == "jetstream":
         binary = nats_core.find_server()
@@ -155,11 +155,11 @@ def cluster_of(cell: DurableCell) -> Cluster:
     (port, health), (_, own_health) = free_port_pairs(2)
     # Every measurement begins with an empty store.
     store = f"{cell.store}:{cell.store}-{clock_ns()}"
-    repository = Repository("r0", "b0", (STREAM,), own_health, store, Level(cell.kept))
+    repository = RepositoryEntry("r0", "b0", (STREAM,), own_health, store, Level(cell.kept))
     return Cluster("holdfast", "ginger", (Broker("b0", None, LOOPBACK, port, health),), repositories=(repository,))
 
 
-async def _commits(repository: Repository | None) -> int:
+async def _commits(repository: RepositoryEntry | None) -> int:
     if repository is None:
         return 0
     return int((await health_of(LOOPBACK, repository.health_port)).get("commits", 0))

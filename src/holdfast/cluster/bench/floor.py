@@ -15,7 +15,7 @@ from typing import Literal, cast
 
 from msgspec import Struct
 
-from holdfast.cluster.bench.samples import Pace, Published, Tally, clock_ns, stamped
+from holdfast.cluster.bench.samples import PublishedSample, SamplePace, SampleTally, clock_ns, stamped
 from holdfast.cluster.workers import Orders, say, settings_of_this_process, work
 
 FRAME_MESSAGES = 100
@@ -25,7 +25,7 @@ HEADER = Layout(">IQH")
 PUBLISHER, SUBSCRIBER = b"P", b"S"
 
 
-class Settings(Struct, frozen=True):
+class FloorSettings(Struct, frozen=True):
     role: Literal["relay", "publisher", "subscriber"]
     port: int = 0
     """Where to connect: the next relay, for a relay; 0 makes it the last one."""
@@ -92,10 +92,10 @@ class FrameProtocol(asyncio.Protocol):
         raise NotImplementedError
 
 
-class Relay(FrameProtocol):
+class FloorRelay(FrameProtocol):
     """One connection to a relay: its first byte says whether it is a source or a sink."""
 
-    def __init__(self, sinks: "list[Relay]", sources: "list[Relay]") -> None:
+    def __init__(self, sinks: "list[FloorRelay]", sources: "list[FloorRelay]") -> None:
         super().__init__()
         self._sinks, self._sources = sinks, sources
         self._role = b""
@@ -126,10 +126,10 @@ class Relay(FrameProtocol):
             self._sinks.remove(self)
 
 
-class Subscriber(FrameProtocol):
+class FloorSubscriber(FrameProtocol):
     """The end of the line: takes every payload out of its frame and calls the application with it."""
 
-    def __init__(self, tally: Tally, *, paced: bool) -> None:
+    def __init__(self, tally: SampleTally, *, paced: bool) -> None:
         super().__init__()
         self._tally, self._paced = tally, paced
         self.known = asyncio.Event()
@@ -144,7 +144,7 @@ class Subscriber(FrameProtocol):
         self._tally.look()
 
 
-class Publisher(FrameProtocol):
+class FloorPublisher(FrameProtocol):
     """The beginning of the line: coalesces messages into frames."""
 
     def __init__(self, size_bytes: int) -> None:
@@ -168,13 +168,13 @@ class Publisher(FrameProtocol):
         raise NotImplementedError("a relay never writes to a publisher")
 
 
-async def relay(settings: Settings, orders: Orders) -> None:
+async def relay(settings: FloorSettings, orders: Orders) -> None:
     loop = asyncio.get_running_loop()
-    sinks: list[Relay] = []
-    sources: list[Relay] = []
-    server = await loop.create_server(lambda: Relay(sinks, sources), "127.0.0.1", 0)
+    sinks: list[FloorRelay] = []
+    sources: list[FloorRelay] = []
+    server = await loop.create_server(lambda: FloorRelay(sinks, sources), "127.0.0.1", 0)
     if settings.port:
-        transport, onward = await loop.create_connection(lambda: Relay(sinks, sources), "127.0.0.1", settings.port)
+        transport, onward = await loop.create_connection(lambda: FloorRelay(sinks, sources), "127.0.0.1", settings.port)
         transport.write(PUBLISHER)
         sinks.append(onward)
     say("ready", port=server.sockets[0].getsockname()[1])
@@ -186,10 +186,10 @@ async def relay(settings: Settings, orders: Orders) -> None:
             one.transport.close()
 
 
-async def publisher(settings: Settings, orders: Orders) -> None:
+async def publisher(settings: FloorSettings, orders: Orders) -> None:
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.create_connection(
-        lambda: Publisher(settings.size_bytes), "127.0.0.1", settings.port
+        lambda: FloorPublisher(settings.size_bytes), "127.0.0.1", settings.port
     )
     transport.write(PUBLISHER)
     say("ready")
@@ -197,14 +197,14 @@ async def publisher(settings: Settings, orders: Orders) -> None:
     publish = _publish_paced if settings.paced else _publish_fast
     started_ns = clock_ns()
     await publish(settings, protocol, started_ns + int(settings.seconds * 1e9))
-    say("done", published=Published(protocol.count, started_ns))
+    say("done", published=PublishedSample(protocol.count, started_ns))
     try:
         await orders.wait_for("stop")
     finally:
         transport.close()
 
 
-async def _publish_fast(settings: Settings, line: Publisher, until_ns: int) -> None:
+async def _publish_fast(settings: FloorSettings, line: FloorPublisher, until_ns: int) -> None:
     payload = bytes(settings.size_bytes)
     publish = line.publish
     while clock_ns() < until_ns:
@@ -215,19 +215,19 @@ async def _publish_fast(settings: Settings, line: Publisher, until_ns: int) -> N
     line.flush()
 
 
-async def _publish_paced(settings: Settings, line: Publisher, until_ns: int) -> None:
-    pace = Pace()
+async def _publish_paced(settings: FloorSettings, line: FloorPublisher, until_ns: int) -> None:
+    pace = SamplePace()
     while clock_ns() < until_ns:
         for _ in range(await pace.due()):
             line.publish(stamped(settings.size_bytes))
             line.flush()
 
 
-async def subscriber(settings: Settings, orders: Orders) -> None:
+async def subscriber(settings: FloorSettings, orders: Orders) -> None:
     loop = asyncio.get_running_loop()
-    tally = Tally()
+    tally = SampleTally()
     transport, protocol = await loop.create_connection(
-        lambda: Subscriber(tally, paced=settings.paced), "127.0.0.1", settings.port
+        lambda: FloorSubscriber(tally, paced=settings.paced), "127.0.0.1", settings.port
     )
     transport.write(SUBSCRIBER)
     await protocol.known.wait()
@@ -239,7 +239,7 @@ async def subscriber(settings: Settings, orders: Orders) -> None:
 
 
 async def main() -> None:
-    settings = settings_of_this_process(Settings)
+    settings = settings_of_this_process(FloorSettings)
     orders = Orders()
     orders.listen()
     await {"relay": relay, "publisher": publisher, "subscriber": subscriber}[settings.role](settings, orders)

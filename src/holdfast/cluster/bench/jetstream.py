@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from holdfast.cluster.bench.nats_core import PENDING_BYTES_MAX, START_S, STOP_S
-from holdfast.cluster.bench.samples import Published, Tally, clock_ns
+from holdfast.cluster.bench.samples import PublishedSample, SampleTally, clock_ns
 from holdfast.cluster.ports import free_port_pairs
 from holdfast.cluster.workers import Orders, WorkerError, play, say
 
@@ -22,7 +22,7 @@ FORM_S = 30.0
 """How long three servers may take to agree on a leader."""
 
 
-class Settings(Struct, frozen=True):
+class JetStreamSettings(Struct, frozen=True):
     role: Literal["publisher", "subscriber"]
     urls: tuple[str, ...]
     replicas: int = 1
@@ -104,7 +104,7 @@ async def _listening(port: int) -> None:
         await asyncio.sleep(0.02)
 
 
-async def _connected(settings: Settings, at: int) -> Any:
+async def _connected(settings: JetStreamSettings, at: int) -> Any:
     import nats  # noqa: PLC0415  (an optional dependency: only this worker needs it)
 
     return await nats.connect(settings.urls[at % len(settings.urls)], pending_size=1 << 21)
@@ -123,7 +123,7 @@ async def _made(stream_of: Any, replicas: int) -> None:
         raise WorkerError(f"JetStream made no stream within {FORM_S:g} s.") from None
 
 
-async def publisher(settings: Settings, orders: Orders) -> None:
+async def publisher(settings: JetStreamSettings, orders: Orders) -> None:
     client = await _connected(settings, 0)
     stream = client.jetstream(publish_async_max_pending=PENDING_MAX)
     say("ready")
@@ -136,16 +136,16 @@ async def publisher(settings: Settings, orders: Orders) -> None:
             await stream.publish_async(SUBJECT, payload, wait_stall=FORM_S)
         count += CHUNK
     await stream.publish_async_completed()
-    say("done", published=Published(count, started_ns), ended_ns=clock_ns())
+    say("done", published=PublishedSample(count, started_ns), ended_ns=clock_ns())
     await orders.wait_for("stop")
     await client.close()
 
 
-async def subscriber(settings: Settings, orders: Orders) -> None:
+async def subscriber(settings: JetStreamSettings, orders: Orders) -> None:
     client = await _connected(settings, 1)
     stream = client.jetstream()
     await _made(stream, settings.replicas)
-    tally = Tally()
+    tally = SampleTally()
 
     async def on_message(message: Any) -> None:  # noqa: ARG001
         tally.count += 1
@@ -160,4 +160,4 @@ async def subscriber(settings: Settings, orders: Orders) -> None:
 
 
 if __name__ == "__main__":
-    play(Settings, {"publisher": publisher, "subscriber": subscriber})
+    play(JetStreamSettings, {"publisher": publisher, "subscriber": subscriber})

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from holdfast.cluster.bench.samples import Pace, Published, Tally, age_us, clock_ns, stamped
+from holdfast.cluster.bench.samples import PublishedSample, SamplePace, SampleTally, age_us, clock_ns, stamped
 from holdfast.cluster.workers import Orders, WorkerError, play, say
 
 SUBJECT = "bench.orders"
@@ -28,7 +28,7 @@ STOP_S = 3.0
 CHUNK = 100
 
 
-class Settings(Struct, frozen=True):
+class NatsSettings(Struct, frozen=True):
     role: Literal["publisher", "subscriber"]
     url: str
     size_bytes: int = 32
@@ -45,7 +45,7 @@ def find_server() -> Path | None:
     return beside if beside.is_file() else Path(found) if found else None
 
 
-class Server:
+class NatsServer:
     """A NATS server on a free port of the loopback interface, for as long as the block lasts."""
 
     def __init__(self, binary: Path, directory: Path) -> None:
@@ -53,7 +53,7 @@ class Server:
         self._process: asyncio.subprocess.Process | None = None
         self.url = ""
 
-    async def __aenter__(self) -> "Server":
+    async def __aenter__(self) -> "NatsServer":
         self._directory.mkdir(parents=True, exist_ok=True)
         config = self._directory / "nats.conf"
         # The default would cut off a subscriber that is 64 MiB behind, and the count would never be reached.
@@ -96,20 +96,20 @@ class Server:
             await self._process.wait()
 
 
-async def _connect(settings: Settings) -> Any:
+async def _connect(settings: NatsSettings) -> Any:
     import nats  # noqa: PLC0415  (an optional dependency: only this worker needs it)
 
     return await nats.connect(settings.url, pending_size=1 << 21)
 
 
-async def publisher(settings: Settings, orders: Orders) -> None:
+async def publisher(settings: NatsSettings, orders: Orders) -> None:
     client = await _connect(settings)
     say("ready")
     await orders.wait_for("go")
     started_ns = clock_ns()
     until_ns = started_ns + int(settings.seconds * 1e9)
     count = await (_publish_paced if settings.paced else _publish_fast)(client, settings.size_bytes, until_ns)
-    say("done", published=Published(count, started_ns))
+    say("done", published=PublishedSample(count, started_ns))
     try:
         await orders.wait_for("stop")
     finally:
@@ -127,7 +127,7 @@ async def _publish_fast(client: Any, size_bytes: int, until_ns: int) -> int:
 
 
 async def _publish_paced(client: Any, size_bytes: int, until_ns: int) -> int:
-    pace, count = Pace(), 0
+    pace, count = SamplePace(), 0
     while clock_ns() < until_ns:
         for _ in range(await pace.due()):
             await client.publish(SUBJECT, stamped(size_bytes))
@@ -136,9 +136,9 @@ async def _publish_paced(client: Any, size_bytes: int, until_ns: int) -> int:
     return count
 
 
-async def subscriber(settings: Settings, orders: Orders) -> None:
+async def subscriber(settings: NatsSettings, orders: Orders) -> None:
     client = await _connect(settings)
-    tally = Tally()
+    tally = SampleTally()
 
     async def on_message(message: Any) -> None:
         if settings.paced:
@@ -156,4 +156,4 @@ async def subscriber(settings: Settings, orders: Orders) -> None:
 
 
 if __name__ == "__main__":
-    play(Settings, {"publisher": publisher, "subscriber": subscriber})
+    play(NatsSettings, {"publisher": publisher, "subscriber": subscriber})

@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from holdfast.client import Client, Receipt, Subscription, connect
-from holdfast.cluster.bench.samples import Pace, Published, Tally, clock_ns, stamped
+from holdfast.cluster.bench.samples import PublishedSample, SamplePace, SampleTally, clock_ns, stamped
 from holdfast.cluster.workers import Orders, play, say
 from holdfast.model.guarantees import GuaranteeName
 
@@ -19,7 +19,7 @@ CHUNK = 100
 """How many messages a publisher at full speed makes between two looks at the clock, after its first one."""
 
 
-class Settings(Struct, frozen=True):
+class OursSettings(Struct, frozen=True):
     role: Literal["publisher", "subscriber"]
     address: str
     guarantee: GuaranteeName = "causal"
@@ -36,7 +36,7 @@ class Settings(Struct, frozen=True):
     """Read lists of messages instead of one after the other."""
 
 
-async def publisher(settings: Settings, orders: Orders) -> None:
+async def publisher(settings: OursSettings, orders: Orders) -> None:
     # A name of its own: brokers remember up to where one that they know has counted.
     async with connect(settings.address, name=f"p{token_hex(4)}") as client:
         say("ready")
@@ -44,11 +44,11 @@ async def publisher(settings: Settings, orders: Orders) -> None:
         started_ns = clock_ns()
         receipt = await (_publish_paced if settings.paced else _publish_fast)(client, settings, started_ns)
         await (receipt.held() if settings.held else receipt.accepted())
-        say("done", published=Published(receipt.seq, started_ns), ended_ns=clock_ns())
+        say("done", published=PublishedSample(receipt.seq, started_ns), ended_ns=clock_ns())
         await orders.wait_for("stop")
 
 
-async def _publish_fast(client: Client, settings: Settings, started_ns: int) -> Receipt:
+async def _publish_fast(client: Client, settings: OursSettings, started_ns: int) -> Receipt:
     payload, guarantee, publish = bytes(settings.size_bytes), settings.guarantee, client.publish
     until_ns = started_ns + int(settings.seconds * 1e9)
     receipt = await publish(TOPIC, payload, guarantee, _keys(settings, 0))
@@ -62,8 +62,8 @@ async def _publish_fast(client: Client, settings: Settings, started_ns: int) -> 
     return receipt
 
 
-async def _publish_paced(client: Client, settings: Settings, started_ns: int) -> Receipt:
-    pace, size, guarantee = Pace(), settings.size_bytes, settings.guarantee
+async def _publish_paced(client: Client, settings: OursSettings, started_ns: int) -> Receipt:
+    pace, size, guarantee = SamplePace(), settings.size_bytes, settings.guarantee
     until_ns = started_ns + int(settings.seconds * 1e9)
     receipt = await client.publish(TOPIC, stamped(size), guarantee, _keys(settings, 0))
     while clock_ns() < until_ns:
@@ -72,14 +72,14 @@ async def _publish_paced(client: Client, settings: Settings, started_ns: int) ->
     return receipt
 
 
-def _keys(settings: Settings, number: int) -> tuple[str, ...]:
+def _keys(settings: OursSettings, number: int) -> tuple[str, ...]:
     return (str(number),) if settings.distinct_keys else ()
 
 
-async def subscriber(settings: Settings, orders: Orders) -> None:
+async def subscriber(settings: OursSettings, orders: Orders) -> None:
     async with connect(settings.address) as client:
         messages = await client.subscribe(TOPIC, slow="block")
-        tally = Tally()
+        tally = SampleTally()
         follow = _follow_batches if settings.in_batches else _follow_stamped if settings.paced else _follow
         following = asyncio.ensure_future(follow(messages, tally))
         say("ready")
@@ -87,7 +87,7 @@ async def subscriber(settings: Settings, orders: Orders) -> None:
         following.cancel()
 
 
-async def _follow(messages: Subscription, tally: Tally) -> None:
+async def _follow(messages: Subscription, tally: SampleTally) -> None:
     take = tally.take
     async for message in messages:
         take(message.seq, message.payload)
@@ -96,13 +96,13 @@ async def _follow(messages: Subscription, tally: Tally) -> None:
             tally.look()
 
 
-async def _follow_stamped(messages: Subscription, tally: Tally) -> None:
+async def _follow_stamped(messages: Subscription, tally: SampleTally) -> None:
     async for message in messages:
         tally.take_stamped(message.seq, message.payload)
         tally.look()
 
 
-async def _follow_batches(messages: Subscription, tally: Tally) -> None:
+async def _follow_batches(messages: Subscription, tally: SampleTally) -> None:
     take = tally.take
     async for batch in messages.batches():
         for message in batch:
@@ -111,4 +111,4 @@ async def _follow_batches(messages: Subscription, tally: Tally) -> None:
 
 
 if __name__ == "__main__":
-    play(Settings, {"publisher": publisher, "subscriber": subscriber})
+    play(OursSettings, {"publisher": publisher, "subscriber": subscriber})

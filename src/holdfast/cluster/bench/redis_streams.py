@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from holdfast.cluster.bench.samples import Published, Received, clock_ns
+from holdfast.cluster.bench.samples import PublishedSample, ReceivedSample, clock_ns
 from holdfast.cluster.ports import free_port_pairs
 from holdfast.cluster.workers import Orders, WorkerError, play, say
 
@@ -27,7 +27,7 @@ START_S = 10.0
 STOP_S = 5.0
 
 
-class Settings(Struct, frozen=True):
+class RedisSettings(Struct, frozen=True):
     role: Literal["publisher", "subscriber"]
     port: int
     size_bytes: int = 1024
@@ -40,7 +40,7 @@ def find_server() -> Path | None:
     return Path(found) if found and find_spec("redis") is not None else None
 
 
-class Server:
+class RedisServer:
     """A Redis server on a free port of the loopback interface, for as long as the block lasts."""
 
     def __init__(self, binary: Path, directory: Path) -> None:
@@ -48,7 +48,7 @@ class Server:
         self._process: asyncio.subprocess.Process | None = None
         self.port = 0
 
-    async def __aenter__(self) -> "Server":
+    async def __aenter__(self) -> "RedisServer":
         place = self._directory / "redis"
         place.mkdir(parents=True, exist_ok=True)
         ((self.port, _),) = free_port_pairs(1)
@@ -87,13 +87,13 @@ class Server:
             await self._process.wait()
 
 
-def _connected(settings: Settings) -> Any:
+def _connected(settings: RedisSettings) -> Any:
     import redis  # noqa: PLC0415  (an optional dependency: only this worker needs it)
 
     return redis.Redis("127.0.0.1", settings.port)
 
 
-async def publisher(settings: Settings, orders: Orders) -> None:
+async def publisher(settings: RedisSettings, orders: Orders) -> None:
     client = _connected(settings)
     client.ping()
     say("ready")
@@ -108,12 +108,12 @@ async def publisher(settings: Settings, orders: Orders) -> None:
             pipeline.xadd(STREAM, {"payload": payload})
         pipeline.execute()
         count += chunk
-    say("done", published=Published(count, started_ns), ended_ns=clock_ns())
+    say("done", published=PublishedSample(count, started_ns), ended_ns=clock_ns())
     await orders.wait_for("stop")
     client.close()
 
 
-async def subscriber(settings: Settings, orders: Orders) -> None:
+async def subscriber(settings: RedisSettings, orders: Orders) -> None:
     client = _connected(settings)
     seen = asyncio.get_running_loop().create_task(asyncio.to_thread(_follow, client))
     say("ready")
@@ -125,7 +125,7 @@ async def subscriber(settings: Settings, orders: Orders) -> None:
     client_of_count.close()
 
 
-def _follow(client: Any) -> Received:
+def _follow(client: Any) -> ReceivedSample:
     """Read until as many have come as somebody has said that there are."""
     count, last, ended_ns, expected = 0, "0", 0, -1
     while count != expected:
@@ -136,8 +136,8 @@ def _follow(client: Any) -> Received:
         if expected < 0:
             said = client.get("expected")
             expected = int(said) if said else -1
-    return Received(count, ended_ns)
+    return ReceivedSample(count, ended_ns)
 
 
 if __name__ == "__main__":
-    play(Settings, {"publisher": publisher, "subscriber": subscriber})
+    play(RedisSettings, {"publisher": publisher, "subscriber": subscriber})

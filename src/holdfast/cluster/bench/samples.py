@@ -21,14 +21,14 @@ WARM_UP_SHARE = 0.1
 clock_ns = time.monotonic_ns
 
 
-class Published(Struct, frozen=True):
+class PublishedSample(Struct, frozen=True):
     """What a publisher reports: how many, and when it began."""
 
     count: int
     started_ns: int
 
 
-class Received(Struct, frozen=True):
+class ReceivedSample(Struct, frozen=True):
     """What a subscriber reports: how many, when the last came, and latencies if the messages were stamped."""
 
     count: int
@@ -60,7 +60,7 @@ def middle(values: Sequence[float]) -> float:
     return median(values) if values else float("nan")
 
 
-class Pace:
+class SamplePace:
     """A steady rate: `due` says how many messages should have left since it was last asked."""
 
     def __init__(self, rate_per_s: int = RATE_PER_S) -> None:
@@ -76,7 +76,7 @@ class Pace:
         return count
 
 
-class Tally:
+class SampleTally:
     """What a subscriber has seen; `wait_for` returns when that many have come."""
 
     __slots__ = ("_arrived", "_expected", "count", "ended_ns", "latencies_us")
@@ -105,8 +105,8 @@ class Tally:
         if self.count >= self._expected:
             self._arrived.set()
 
-    async def wait_for(self, expected: int) -> Received:
+    async def wait_for(self, expected: int) -> ReceivedSample:
         self._expected = expected
         if self.count < expected:
             await self._arrived.wait()
-        return Received(self.count, self.ended_ns, self.latencies_us)
+        return ReceivedSample(self.count, self.ended_ns, self.latencies_us)

@@ -34,7 +34,7 @@ SUBSCRIBERS = 20
 ROUNDS = 5
 
 
-class Plan(Struct, frozen=True):
+class ConnectionPlan(Struct, frozen=True):
     """How many of everything."""
 
     connections: int = 10_000
@@ -47,8 +47,8 @@ class Plan(Struct, frozen=True):
     stream: int = 5000
 
 
-FULL = Plan()
-QUICK = Plan(connections=2000, step=500, fan_messages=5, idle_beats=1, subscriptions=10_000, stream=2000)
+FULL = ConnectionPlan()
+QUICK = ConnectionPlan(connections=2000, step=500, fan_messages=5, idle_beats=1, subscriptions=10_000, stream=2000)
 
 
 def connection_rows(quick: bool) -> Iterator[ScaleRow]:
@@ -127,7 +127,7 @@ def cpu_s(pid: int) -> float:
 # ------------------------------------------------------------------------------------------------------- measurements
 
 
-async def _connections(plan: Plan) -> AsyncGenerator[ScaleRow, None]:
+async def _connections(plan: ConnectionPlan) -> AsyncGenerator[ScaleRow, None]:
     async with loaded_broker() as broker:
         empty_bytes = resident_bytes(broker.pid)
         first_us = await broker.do(f"open {plan.step} {OWN_TOPICS}", "opened") * 1e6 / plan.step
@@ -161,7 +161,7 @@ async def _connections(plan: Plan) -> AsyncGenerator[ScaleRow, None]:
         )
 
 
-async def _nobody(plan: Plan) -> AsyncGenerator[ScaleRow, None]:
+async def _nobody(plan: ConnectionPlan) -> AsyncGenerator[ScaleRow, None]:
     """Two brokers take turns: a machine that is slow for a while is slow for both."""
     async with loaded_broker() as few, loaded_broker() as many:
         for broker in (few, many):

@@ -18,7 +18,7 @@ from holdfast.model.filter_syntax import FILTER_CHARACTERS_MAX, parse_condition
 from holdfast.model.messages import Subscribe
 from holdfast.protocols.interests import InterestMap
 from holdfast.protocols.routing import RoutingTable
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 
 FEW, MANY = 10_000, 100_000
 MATCH_US_MAX, SUBSCRIBE_US_MAX, BYTES_MAX, GROWTH_MAX = 100.0, 100.0, 1500.0, 3.0
@@ -192,7 +192,7 @@ def _client_rows(messages: int) -> Iterator[ScaleRow]:
 
 
 def _client_us(count: int, messages: int) -> float:
-    deliveries = Deliveries(lambda _batch: None, lambda _batch: None, lambda _: None, Log("bench"))
+    deliveries = Deliveries(lambda _batch: None, lambda _batch: None, lambda _: None, ProcessLog("bench"))
     for number in range(count):
         deliveries.add(_Counting(_NoClient(deliveries), f"t/{number}/+", ""))
     batches = [_message(f"t/{number % count}/{number}", {}) for number in range(messages)]

@@ -52,7 +52,7 @@ UNANSWERED_MAX = 200
 PAYLOAD = bytes(32)
 
 
-class Settings(Struct, frozen=True):
+class ScaleLoadSettings(Struct, frozen=True):
     role: str
     host: str
     port: int
@@ -74,7 +74,7 @@ class LightClient(asyncio.Protocol):
 
     __slots__ = ("_frames", "_name", "_pattern", "_received", "_received_bytes", "_transport", "load", "ready", "sent")
 
-    def __init__(self, load: "Load", name: str, pattern: str) -> None:
+    def __init__(self, load: "ScaleLoad", name: str, pattern: str) -> None:
         self.load, self._name, self._pattern = load, name, pattern
         self._frames = FrameReader()
         self._received = self._received_bytes = self.sent = 0
@@ -145,10 +145,10 @@ def _same(client: LightClient) -> LightClient:
     return client
 
 
-class Load:
+class ScaleLoad:
     """All light clients of this process."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ScaleLoadSettings) -> None:
         self.loop = asyncio.get_running_loop()
         self.cluster = settings.cluster
         self._place = (settings.host, settings.port)
@@ -255,8 +255,8 @@ class Load:
         self._clients[0].say(Publish(Batch("light-0", self._published, topic, CAUSAL, PAYLOAD)))
 
 
-async def load(settings: Settings, orders: Orders) -> None:
-    clients = Load(settings)
+async def load(settings: ScaleLoadSettings, orders: Orders) -> None:
+    clients = ScaleLoad(settings)
     say("ready")
     while True:
         word, *rest = (await orders.next()).split()
@@ -272,4 +272,4 @@ async def load(settings: Settings, orders: Orders) -> None:
 
 
 if __name__ == "__main__":
-    play(Settings, {"load": load})
+    play(ScaleLoadSettings, {"load": load})

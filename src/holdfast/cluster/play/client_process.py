@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.client import Client, Gap, Receipt, Subscription, connect
-from holdfast.cluster.client_main import Record, main_of_client
+from holdfast.cluster.client_main import ClientRecord, main_of_client
 from holdfast.cluster.config import LOOPBACK
 from holdfast.cluster.play.grammar import numbered
 from holdfast.cluster.play.payloads import payload_of
@@ -27,7 +27,7 @@ from holdfast.model.errors import HoldfastError, LocalMisuse
 from holdfast.model.filters import Value
 from holdfast.model.guarantees import Guarantee
 from holdfast.runtime.health import Health
-from holdfast.runtime.logs import Log
+from holdfast.runtime.logs import ProcessLog
 from holdfast.runtime.tracing import RUN, own_file
 
 CONNECTED_S = 30.0
@@ -61,7 +61,7 @@ class Order(Struct, frozen=True):
 class PlayClient:
     """A session, and what the master has told it to do."""
 
-    def __init__(self, client: Client, log: Log) -> None:
+    def __init__(self, client: Client, log: ProcessLog) -> None:
         self._client, self._log = client, log
         self._tasks: set[asyncio.Task[None]] = set()
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
@@ -169,11 +169,11 @@ class PlayClient:
 
 async def serve(settings: PlayClientSettings) -> None:
     """Play until a signal comes."""
-    log = Log("holdfast.play", node=settings.name)
+    log = ProcessLog("holdfast.play", node=settings.name)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    record = Record(own_file(Path(settings.trace), f"client-{settings.name}"), at_once=True)
+    record = ClientRecord(own_file(Path(settings.trace), f"client-{settings.name}"), at_once=True)
     async with connect(
         settings.address,
         name=settings.name,

@@ -12,14 +12,14 @@ import numpy as np
 from holdfast.model.guarantees import FIFO
 from holdfast.pipeline.audit.clocks import Clocks
 from holdfast.pipeline.audit.inbox import DELIVER, Bools, Inbox, Longs
-from holdfast.pipeline.audit.publications import Names, Publications
-from holdfast.pipeline.audit.subscriptions import Interest, Subscription, Subscriptions
+from holdfast.pipeline.audit.publications import AuditedPublications, Names
+from holdfast.pipeline.audit.subscriptions import AuditedSubscription, AuditedSubscriptions, Interest
 
 UNSUBSCRIBED = "unsubscribed"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ClientFinding:
     """A fault at a client, by numbers: the delivery's index, its message, and what it is at odds with."""
 
     kind: str
@@ -33,11 +33,11 @@ class Finding:
     detail: str = ""
 
 
-class Findings:
+class ClientFindings:
     """Keeps the first few faults of every kind; the others are only counted."""
 
     def __init__(self, kept_max: int) -> None:
-        self.kept: list[Finding] = []
+        self.kept: list[ClientFinding] = []
         self._left: dict[str, int] = {}
         self._kept_max = kept_max
 
@@ -45,15 +45,17 @@ class Findings:
         """How many more of this kind will be kept."""
         return self._left.get(kind, self._kept_max)
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: ClientFinding) -> None:
         self._left[finding.kind] = self.room(finding.kind) - 1
         self.kept.append(finding)
 
 
-class Deliveries:
+class AuditedDeliveries:
     """All deliveries of a task by client and index."""
 
-    def __init__(self, inbox: Inbox, publications: Publications, names: Names, chosen: Bools | None = None) -> None:
+    def __init__(
+        self, inbox: Inbox, publications: AuditedPublications, names: Names, chosen: Bools | None = None
+    ) -> None:
         """All, or only those of the chosen publications."""
         publishers, seqs = inbox.numbers(DELIVER, "publisher"), inbox.numbers(DELIVER, "seq")
         numbers = publications.numbers.find(names.ranks(publishers), seqs)
@@ -88,11 +90,15 @@ def sorted_by(nodes: Longs, indexes: Longs) -> Longs:
     return np.lexsort((indexes, nodes))
 
 
-class Judge:
+class ClientJudge:
     """Judges clients: counts faults by run and kind, and keeps some as examples."""
 
     def __init__(
-        self, publications: Publications, deliveries: Deliveries, interest: Interest, findings: Findings
+        self,
+        publications: AuditedPublications,
+        deliveries: AuditedDeliveries,
+        interest: Interest,
+        findings: ClientFindings,
     ) -> None:
         self._publications, self._deliveries, self._interest = publications, deliveries, interest
         self._findings = findings
@@ -104,7 +110,7 @@ class Judge:
         if count:
             self.counts[run, kind] = self.counts.get((run, kind), 0) + count
 
-    def deliveries_of(self, client: int, run: int, subscriptions: list[Subscription]) -> Longs:
+    def deliveries_of(self, client: int, run: int, subscriptions: list[AuditedSubscription]) -> Longs:
         """Count what is duplicated, created and lost; return the numbers of what arrived, in order."""
         part = self._deliveries.slice_of(client)
         numbers = self._deliveries.number[part]
@@ -119,13 +125,13 @@ class Judge:
         self._lost(client, run, numbers[numbers >= 0], subscriptions)
         return numbers[arrived]
 
-    def arrived_at(self, client: int, subscriptions: list[Subscription]) -> Longs:
+    def arrived_at(self, client: int, subscriptions: list[AuditedSubscription]) -> Longs:
         """The numbers of what arrived, in order; nothing is counted."""
         return self._deliveries.number[self._deliveries.slice_of(client)][
             self._first_and_arrived(client, subscriptions)[1]
         ]
 
-    def _first_and_arrived(self, client: int, subscriptions: list[Subscription]) -> tuple[Bools, Longs]:
+    def _first_and_arrived(self, client: int, subscriptions: list[AuditedSubscription]) -> tuple[Bools, Longs]:
         """Which deliveries are the first of their message, and the places of those that are so and were wanted."""
         part = self._deliveries.slice_of(client)
         first = self._first(part)
@@ -133,12 +139,14 @@ class Judge:
         numbers, indexes = self._deliveries.number[part], self._deliveries.index[part]
         return first, wanted[self._wanted(client, numbers[wanted], indexes[wanted], subscriptions)]
 
-    def _keep(self, kind: str, client: int, rows: Longs, subscriptions: list[Subscription] | None = None) -> None:
+    def _keep(
+        self, kind: str, client: int, rows: Longs, subscriptions: list[AuditedSubscription] | None = None
+    ) -> None:
         found = self._deliveries
         for at in rows[: self._findings.room(kind)].tolist():
             late = subscriptions is not None and self._was_wanted(client, at, subscriptions)
             self._findings.add(
-                Finding(
+                ClientFinding(
                     kind,
                     client,
                     int(found.index[at]),
@@ -148,7 +156,7 @@ class Judge:
                 )
             )
 
-    def _was_wanted(self, client: int, at: int, subscriptions: list[Subscription]) -> bool:
+    def _was_wanted(self, client: int, at: int, subscriptions: list[AuditedSubscription]) -> bool:
         """Whether a delivery that is not wanted then was so at another time."""
         number = self._deliveries.number[at : at + 1]
         always = [replace(one, ended_at=None) for one in subscriptions]
@@ -169,7 +177,7 @@ class Judge:
             first[unknown[np.unique(pairs, axis=0, return_index=True)[1]]] = True
         return first
 
-    def _wanted(self, client: int, numbers: Longs, indexes: Longs, subscriptions: list[Subscription]) -> Bools:
+    def _wanted(self, client: int, numbers: Longs, indexes: Longs, subscriptions: list[AuditedSubscription]) -> Bools:
         """Which of these deliveries a subscription of the client accounts for."""
         topics = self._publications.topic[numbers]
         allowed = np.zeros(self._interest.topics_count, np.bool_)
@@ -190,7 +198,7 @@ class Judge:
             ok[rest] = True
         return ok
 
-    def _lost(self, client: int, run: int, delivered: Longs, subscriptions: list[Subscription]) -> None:
+    def _lost(self, client: int, run: int, delivered: Longs, subscriptions: list[AuditedSubscription]) -> None:
         self._seen[delivered] = True
         missing: list[Longs] = []
         for one in subscriptions:
@@ -211,13 +219,13 @@ class Judge:
             self._seen[owed] = False
         self._count(run, "lost", sum(map(len, missing)))
 
-    def _report_lost(self, client: int, owed: Longs, subscription: Subscription) -> None:
+    def _report_lost(self, client: int, owed: Longs, subscription: AuditedSubscription) -> None:
         publications = self._publications
         for number in owed[: self._findings.room("lost")].tolist():
             publisher, seq = int(publications.hash[number]), int(publications.seq[number])
-            self._findings.add(Finding("lost", client, 0, publisher, seq, detail=str(subscription)))
+            self._findings.add(ClientFinding("lost", client, 0, publisher, seq, detail=str(subscription)))
 
-    def _confirmed_before(self, one: Subscription, client: int, numbers: Longs) -> Bools:
+    def _confirmed_before(self, one: AuditedSubscription, client: int, numbers: Longs) -> Bools:
         times = self._publications.time[numbers]
         equal = (times == one.confirmed_time) & (self._publications.node[numbers] == client)
         later: Bools = equal & (self._publications.index[numbers] > one.confirmed_at)
@@ -243,9 +251,9 @@ class Judge:
             own = later[self._publications.lane[later] == self._publications.lane[numbers[at]]]
             self._findings.add(self._overtaking("fifo", client, int(numbers[at]), int(own.min()), at))
 
-    def _overtaking(self, kind: str, client: int, early: int, late: int, place: int) -> Finding:
+    def _overtaking(self, kind: str, client: int, early: int, late: int, place: int) -> ClientFinding:
         publications = self._publications
-        return Finding(
+        return ClientFinding(
             kind,
             client,
             place,
@@ -278,7 +286,7 @@ class Judge:
             self._findings.add(self._overtaking("causal", client, int(numbers[at]), late, at))
 
 
-def clients_in_order(names: Names, deliveries: Deliveries, subscriptions: Subscriptions) -> Iterator[int]:
+def clients_in_order(names: Names, deliveries: AuditedDeliveries, subscriptions: AuditedSubscriptions) -> Iterator[int]:
     """The clients that this task has to judge: those that were sent to it."""
     for client in range(len(names)):
         part = deliveries.slice_of(client)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.pipeline.audit.inbox import Longs
-from holdfast.pipeline.audit.publications import Publications
+from holdfast.pipeline.audit.publications import AuditedPublications
 
 CELLS_AT_ONCE = 1 << 17
 """Numbers of clocks that are looked up at once: what is in hand stays in the cache."""
@@ -20,7 +20,7 @@ class Clocks:
     """
 
     def __init__(
-        self, publications: Publications, bounds: tuple[int, int], lanes: Longs, rows: Longs, known: Any
+        self, publications: AuditedPublications, bounds: tuple[int, int], lanes: Longs, rows: Longs, known: Any
     ) -> None:
         """`rows` are numbers of publications, `known` the clocks of these, a seq for each lane; it is overwritten."""
         self._run_start, run_end = bounds

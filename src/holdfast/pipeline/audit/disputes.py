@@ -51,12 +51,12 @@ def judge_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     groups = columns["group"][order]
     starts = np.flatnonzero(np.concatenate([np.ones(1, np.bool_), groups[1:] != groups[:-1]]))
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(groups)], strict=True):
-        found = list(_judged(Group(columns, order[start:end]), table))
+        found = list(_judged(DisputeGroup(columns, order[start:end]), table))
         if found:
             yield pa.RecordBatch.from_pylist(found, _FIELDS)
 
 
-class Group:
+class DisputeGroup:
     """One group: its members by number, its clients by rank, and where each client has each member."""
 
     def __init__(self, columns: dict[str, Longs], rows: Longs) -> None:
@@ -74,7 +74,7 @@ class Group:
         self.sequences = [ids[bounds[at] : bounds[at + 1]] for at in range(len(clients))]
 
 
-def _judged(group: Group, told: pa.Table) -> Iterator[dict[str, object]]:
+def _judged(group: DisputeGroup, told: pa.Table) -> Iterator[dict[str, object]]:
     if len(group.sequences) < 2 or longest_fits(group.sequences, group.total):
         return
 

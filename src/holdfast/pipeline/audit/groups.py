@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from holdfast.model.guarantees import TOTAL
 from holdfast.pipeline.audit.inbox import Bools, Longs
-from holdfast.pipeline.audit.publications import Publications
+from holdfast.pipeline.audit.publications import AuditedPublications
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -20,10 +20,10 @@ _SECOND = np.uint64(0xD1B54A32D192ED03)
 PLACE_BITS = 32
 
 
-class Groups:
+class KeyGroups:
     """The groups of a task's publications, and which publications are in which."""
 
-    def __init__(self, publications: Publications, chosen: Longs | None = None) -> None:
+    def __init__(self, publications: AuditedPublications, chosen: Longs | None = None) -> None:
         """Of all groups that have a total message and another, or of these only the chosen ones."""
         parents, hashes = publications.keys()
         self.hashes, groups = np.unique(hashes, return_inverse=True)
@@ -77,7 +77,7 @@ class Groups:
 class Prints:
     """The different prints of every group, gathered from many clients."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: KeyGroups) -> None:
         self._groups = groups
         self._parts: list[tuple[Longs, Hashes, Hashes]] = []
 

@@ -17,7 +17,7 @@ from holdfast.model.verdicts import EXAMPLES_MAX, KINDS, Verdict
 from holdfast.pipeline.audit import disputes, judging
 from holdfast.pipeline.audit.blocks import unpacked
 from holdfast.pipeline.audit.examples import explained
-from holdfast.pipeline.audit.rows import Layout, Sender, placed, renumbered, survey
+from holdfast.pipeline.audit.rows import RowLayout, Sender, placed, renumbered, survey
 from holdfast.pipeline.trace_frames import read_events, refuse_malformed
 
 SLOTS_PER_CORE = 2
@@ -121,14 +121,14 @@ class _Survey:
         self.filtered = any(row["filters"] for row in rows)
         self.crossed = any(row["crossed"] for row in rows)
 
-    def layout(self, cores: int) -> Layout:
+    def layout(self, cores: int) -> RowLayout:
         deliveries = sum(self.deliveries.values())
         slots = max(SLOTS_PER_CORE * cores, -(-deliveries // DELIVERIES_PER_SLOT_MAX))
         large = max(self._promises, default=0) * slots > sum(self._promises)
         spread = large if self._spread is None else self._spread
         # Clocks can be sent to every task only if they fit into each. Else a run stays in one task, which computes
         # them as it needs them, for some publishers at a time.
-        return Layout(slots, spread=spread and self._clock_bytes <= self.clock_bytes_max)
+        return RowLayout(slots, spread=spread and self._clock_bytes <= self.clock_bytes_max)
 
 
 def _judged(
@@ -150,7 +150,7 @@ def _judged(
 
 
 def _told(
-    spark: SparkSession, sender: Sender, layout: Layout, counted: _Survey, examples_max: int, progress: Progress
+    spark: SparkSession, sender: Sender, layout: RowLayout, counted: _Survey, examples_max: int, progress: Progress
 ) -> list[Any] | None:
     """The number of faults by run and kind, and some of each kind; None if the order of some rows is not known."""
     judge = partial(_judge, examples_max=examples_max, clock_bytes_max=counted.clock_bytes_max)
@@ -210,7 +210,7 @@ def _suspects(found: DataFrame) -> DataFrame:
 
 
 def _total_faults(
-    spark: SparkSession, sender: Sender, suspects: DataFrame, layout: Layout, examples_max: int
+    spark: SparkSession, sender: Sender, suspects: DataFrame, layout: RowLayout, examples_max: int
 ) -> list[dict[str, Any]]:
     """By run the number of total messages that a client has on the wrong side of another, and some of them."""
     arrived = placed(sender.of_groups(suspects), layout.slots).mapInArrow(_arrivals, disputes.ARRIVALS)

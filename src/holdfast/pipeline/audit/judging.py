@@ -10,13 +10,19 @@ import pyarrow as pa
 
 from holdfast.model.guarantees import CAUSAL
 from holdfast.model.trace import TraceError
-from holdfast.pipeline.audit.clients import Deliveries, Finding, Findings, Judge, clients_in_order
+from holdfast.pipeline.audit.clients import (
+    AuditedDeliveries,
+    ClientFinding,
+    ClientFindings,
+    ClientJudge,
+    clients_in_order,
+)
 from holdfast.pipeline.audit.clocks import Clocks
-from holdfast.pipeline.audit.groups import Groups, Prints
+from holdfast.pipeline.audit.groups import KeyGroups, Prints
 from holdfast.pipeline.audit.inbox import CLOCK, SUSPECT, Inbox, Longs
 from holdfast.pipeline.audit.pasts import Given, Heard, Pasts, causal_lanes, causal_numbers
-from holdfast.pipeline.audit.publications import Names, Publications, Topics
-from holdfast.pipeline.audit.subscriptions import Interest, Subscriptions
+from holdfast.pipeline.audit.publications import AuditedPublications, Names, Topics
+from holdfast.pipeline.audit.subscriptions import AuditedSubscriptions, Interest
 
 COUNT, EXAMPLE, PRINT, TIES, REFUSED = "count", "example", "print", "ties", "refused"
 """What a row of the result is: a number of faults, one of them, a print, a disorder, or what is wrong in the trace."""
@@ -34,18 +40,18 @@ _FIELDS = pa.schema(
 BATCH_ROWS = 100_000
 
 
-class Task:
+class JudgingTask:
     """What was sent, put in order, and the walk over the clients."""
 
     def __init__(self, inbox: Inbox, suspects: Longs | None = None) -> None:
         """`suspects` are the hashes of groups; with them deliveries of other messages are left out."""
         self.names = Names(inbox)
         topics = Topics(inbox)
-        self.publications = Publications(inbox, self.names, topics)
-        self.subscriptions = Subscriptions(inbox, self.names)
-        self.groups = Groups(self.publications, suspects)
+        self.publications = AuditedPublications(inbox, self.names, topics)
+        self.subscriptions = AuditedSubscriptions(inbox, self.names)
+        self.groups = KeyGroups(self.publications, suspects)
         chosen = None if suspects is None else self.groups.members()
-        self.deliveries = Deliveries(inbox, self.publications, self.names, chosen)
+        self.deliveries = AuditedDeliveries(inbox, self.publications, self.names, chosen)
         self.interest = Interest(self.publications, topics, self.names)
         self._sent = inbox.count(CLOCK) > 0
         self._clock_rows = self.publications.numbers.find(
@@ -127,15 +133,15 @@ def judge(batches: Iterable[pa.RecordBatch], examples_max: int, clock_bytes_max:
     Clocks that were not sent are computed here, from the whole runs that were; at most so many bytes of them at once.
     """
     try:
-        task = Task(Inbox(batches))
+        task = JudgingTask(Inbox(batches))
     except TraceError as error:
         yield _rows([{"what": REFUSED, "detail": str(error)}])
         return
     if task.has_ties():
         yield _rows([{"what": TIES, "count": 1}])
         return
-    findings = Findings(examples_max)
-    one = Judge(task.publications, task.deliveries, task.interest, findings)
+    findings = ClientFindings(examples_max)
+    one = ClientJudge(task.publications, task.deliveries, task.interest, findings)
     prints = Prints(task.groups)
     for run, clients in groupby(task.clients(), key=lambda pair: pair[1]):
         sequences = list(_arrived(task, one, prints, clients))
@@ -151,7 +157,7 @@ def judge(batches: Iterable[pa.RecordBatch], examples_max: int, clock_bytes_max:
 
 
 def _arrived(
-    task: Task, judge: Judge, prints: Prints, clients: Iterable[tuple[int, int]]
+    task: JudgingTask, judge: ClientJudge, prints: Prints, clients: Iterable[tuple[int, int]]
 ) -> Iterator[tuple[int, Longs]]:
     """Judge all but causal order at some clients; each with the causal-or-stronger messages that arrived."""
     for client, run in clients:
@@ -162,7 +168,7 @@ def _arrived(
             yield client, arrived[task.publications.rank[arrived] >= CAUSAL]
 
 
-def _example(names: Names, finding: Finding) -> dict[str, Any]:
+def _example(names: Names, finding: ClientFinding) -> dict[str, Any]:
     publishers = np.array([finding.publisher, finding.other_publisher], np.int64)
     first, second = names.ranks(publishers).tolist()
     return {
@@ -196,9 +202,9 @@ def _prints(groups: Longs, first: Longs, second: Longs) -> Iterator[pa.RecordBat
 def arrivals(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What arrived of the groups that are suspect: rows of `disputes.ARRIVALS`."""
     inbox = Inbox(batches)
-    task = Task(inbox, inbox.numbers(SUSPECT, "topic"))
+    task = JudgingTask(inbox, inbox.numbers(SUSPECT, "topic"))
     groups = task.groups
-    one = Judge(task.publications, task.deliveries, task.interest, Findings(0))
+    one = ClientJudge(task.publications, task.deliveries, task.interest, ClientFindings(0))
     texts = pa.array(task.names.texts, pa.string())
     for client, run in task.clients():
         arrived = one.arrived_at(client, task.subscriptions.of.get(client, []))

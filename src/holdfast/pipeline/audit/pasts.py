@@ -21,7 +21,7 @@ import pyarrow as pa
 from holdfast.model.guarantees import CAUSAL
 from holdfast.pipeline.audit.blocks import block_of, unpacked
 from holdfast.pipeline.audit.inbox import CLOCK, DELIVER, Inbox, Longs
-from holdfast.pipeline.audit.publications import Names, Publications, Topics
+from holdfast.pipeline.audit.publications import AuditedPublications, Names, Topics
 
 SCHEMA = "run string, block binary"
 WAVE_MIN = 4
@@ -36,7 +36,7 @@ def find_clocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A clock for every causal-or-stronger publication of every run that was sent: rows of kind `CLOCK`, as blocks."""
     inbox = Inbox(unpacked(batches), without={(DELIVER, "content")})
     names = Names(inbox)
-    publications = Publications(inbox, names, Topics(inbox))
+    publications = AuditedPublications(inbox, names, Topics(inbox))
     given = Given(publications, names)
     deliveries = _heard(inbox, publications, names)
     for run, name in enumerate(names.runs):
@@ -49,7 +49,7 @@ def find_clocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 class Given:
     """The `past` columns: publish rows carry them as a list of publisher, seq, publisher, seq and so on."""
 
-    def __init__(self, publications: Publications, names: Names) -> None:
+    def __init__(self, publications: AuditedPublications, names: Names) -> None:
         self.present = publications.has_past()
         parents, values = publications.pasts()
         self._parents, self._lanes, self._seqs = parents[::2], names.ranks(values[::2]), values[1::2]
@@ -80,18 +80,18 @@ class Heard:
         return slice(int(self._starts[run]), int(self._starts[run + 1]))
 
 
-def _heard(inbox: Inbox, publications: Publications, names: Names) -> Heard:
+def _heard(inbox: Inbox, publications: AuditedPublications, names: Names) -> Heard:
     lanes, seqs = names.ranks(inbox.numbers(DELIVER, "publisher")), inbox.numbers(DELIVER, "seq")
     numbers = publications.numbers.find(lanes, seqs)
     return Heard(names, names.ranks(inbox.numbers(DELIVER, "node")), inbox.numbers(DELIVER, "index"), numbers)
 
 
-def causal_lanes(publications: Publications, start: int, end: int) -> Longs:
+def causal_lanes(publications: AuditedPublications, start: int, end: int) -> Longs:
     """The publishers of a run that have a place in its clocks."""
     return np.unique(publications.lane[start:end][publications.rank[start:end] >= CAUSAL])
 
 
-def causal_numbers(publications: Publications, start: int, end: int) -> Longs:
+def causal_numbers(publications: AuditedPublications, start: int, end: int) -> Longs:
     """The numbers of the causal-or-stronger publications from `start` to `end`: the rows of their clocks."""
     return start + np.flatnonzero(publications.rank[start:end] >= CAUSAL)
 
@@ -102,7 +102,7 @@ class Pasts:
     There is nothing to judge unless the run has two `lanes` (publishers of such messages) at least.
     """
 
-    def __init__(self, run: int, publications: Publications, given: Given, heard: Heard) -> None:
+    def __init__(self, run: int, publications: AuditedPublications, given: Given, heard: Heard) -> None:
         self._publications, self._given = publications, given
         start, end = publications.run_bounds(run)
         self._start = start
@@ -140,7 +140,7 @@ class Pasts:
         return clocks
 
 
-def _batches(publications: Publications, bounds: tuple[int, int], clocks: Any) -> Iterator[pa.RecordBatch]:
+def _batches(publications: AuditedPublications, bounds: tuple[int, int], clocks: Any) -> Iterator[pa.RecordBatch]:
     numbers = causal_numbers(publications, *bounds)
     hashes, seqs = publications.hash[numbers], publications.seq[numbers]
     width = clocks.shape[1] * clocks.itemsize

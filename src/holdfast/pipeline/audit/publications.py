@@ -62,7 +62,7 @@ class Topics:
         return _found(self._sorted, self._order, hashes)
 
 
-class Publications:
+class AuditedPublications:
     """What was published, once each: a publisher that sends again what it published before has published it once."""
 
     def __init__(self, inbox: Inbox, names: Names, topics: Topics) -> None:
@@ -87,7 +87,7 @@ class Publications:
             for name in ("keys", "past", "text")
         }
         self.run = names.run_of[self.lane]
-        self.numbers = Numbers(self.lane, self.seq, len(names))
+        self.numbers = PublisherNumbers(self.lane, self.seq, len(names))
         self._by_topic = np.argsort(self.topic, kind="stable")
         self._topic_starts = np.searchsorted(self.topic[self._by_topic], np.arange(len(topics.texts) + 1))
 
@@ -137,7 +137,7 @@ def _is_new(*columns: Longs) -> Bools:
     return new
 
 
-class Numbers:
+class PublisherNumbers:
     """From (lane, seq) to the number of the publication."""
 
     def __init__(self, lanes: Longs, seqs: Longs, lanes_count: int) -> None:

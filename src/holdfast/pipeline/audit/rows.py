@@ -44,7 +44,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class Layout:
+class RowLayout:
     """How the work is divided."""
 
     slots: int
@@ -111,7 +111,9 @@ def _rows(frame: DataFrame, names: Sequence[str], slot: Column, home: Column, **
 class Sender:
     """Makes what the tasks of one trace are sent, for one layout."""
 
-    def __init__(self, events: DataFrame, surveyed: DataFrame, layout: Layout, filtered: bool, crossed: bool) -> None:
+    def __init__(
+        self, events: DataFrame, surveyed: DataFrame, layout: RowLayout, filtered: bool, crossed: bool
+    ) -> None:
         """`filtered` says whether some subscription has a filter, so that attributes are needed; `crossed` whether some
         message is reported to have crossed another.
         """

@@ -12,7 +12,7 @@ from holdfast.model.filters import Filter, parse_filter
 from holdfast.model.topics import matches
 from holdfast.model.trace import TraceError
 from holdfast.pipeline.audit.inbox import SUBSCRIBE, UNSUBSCRIBE, Bools, Inbox, Longs
-from holdfast.pipeline.audit.publications import Names, Publications, Topics
+from holdfast.pipeline.audit.publications import AuditedPublications, Names, Topics
 from holdfast.pipeline.trace_frames import decode_value
 
 MATCHES_REMEMBERED_MAX = 1 << 16
@@ -21,7 +21,7 @@ _matches = lru_cache(MATCHES_REMEMBERED_MAX)(matches)
 
 
 @dataclass(slots=True)
-class Subscription:
+class AuditedSubscription:
     """A client's pair of pattern and filter, from its confirmation (None if it never came) to its end (likewise)."""
 
     pattern: str
@@ -36,21 +36,21 @@ class Subscription:
         return f"{self.pattern} where {self.where}" if self.where else self.pattern
 
 
-class Subscriptions:
+class AuditedSubscriptions:
     """All subscriptions of the clients of a task, by the client's rank."""
 
     def __init__(self, inbox: Inbox, names: Names) -> None:
-        self.of: dict[int, list[Subscription]] = {}
+        self.of: dict[int, list[AuditedSubscription]] = {}
         self.rows: list[tuple[int, int]] = []
         """Node and index of every row."""
         rows = sorted(_rows(inbox, names), key=lambda row: row[:2])
-        lasting: dict[tuple[int, str, str], Subscription] = {}
+        lasting: dict[tuple[int, str, str], AuditedSubscription] = {}
         for node, index, time, begins, pattern, where in rows:
             self.rows.append((node, index))
             _check_filter(names, node, index, where)
             one = lasting.get((node, pattern, where))
             if one is None:
-                one = Subscription(pattern, where, index if begins else None, time)
+                one = AuditedSubscription(pattern, where, index if begins else None, time)
                 self.of.setdefault(node, []).append(one)
                 lasting[node, pattern, where] = one
             if not begins:
@@ -79,7 +79,7 @@ def _check_filter(names: Names, node: int, index: int, where: str) -> None:
 class Interest:
     """Which publications a subscription lets through: by topic, and by content."""
 
-    def __init__(self, publications: Publications, topics: Topics, names: Names) -> None:
+    def __init__(self, publications: AuditedPublications, topics: Topics, names: Names) -> None:
         self._publications, self._topics, self._names = publications, topics, names
         self._let_through: dict[str, tuple[Bools, Bools]] = {}
         self._matching: dict[tuple[int, str], list[int]] = {}

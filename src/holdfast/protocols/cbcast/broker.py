@@ -33,8 +33,8 @@ from holdfast.model.plurals import counted
 from holdfast.protocols.border import Border, border
 from holdfast.protocols.cbcast.clocks import ClockReader, ClockWriter
 from holdfast.protocols.cbcast.flush import FlushingBroker
-from holdfast.protocols.cbcast.queues import Arrival
-from holdfast.protocols.cbcast.stability import Kept
+from holdfast.protocols.cbcast.queues import CastArrival
+from holdfast.protocols.cbcast.stability import KeptCast
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.links import Link
@@ -100,7 +100,7 @@ class CbcastBroker(FlushingBroker):
             self._on_flushed(peer, message)
         elif isinstance(message, Stable):
             if message.view == self.roster.number:
-                self.kept.setdefault(peer, Kept()).release(message.serial)
+                self.kept.setdefault(peer, KeptCast()).release(message.serial)
         elif isinstance(message, ConfirmAck):
             self.confirmations.on_ack(peer, message.token, finding=message.finding)
         else:
@@ -132,7 +132,7 @@ class CbcastBroker(FlushingBroker):
             self._grant(link, message)
             self._on_copied(message)
         elif isinstance(message, Confirm):
-            self._queue(peer, Arrival(None, [], message, link, message))
+            self._queue(peer, CastArrival(None, [], message, link, message))
         elif message.view < number or peer in self.suspected:
             self._grant(link, message)
         elif peer not in self.places:
@@ -159,19 +159,19 @@ class CbcastBroker(FlushingBroker):
     def _on_cast(self, peer: str, link: Link | None, cast: Cast) -> None:
         entries = self.readers.setdefault(peer, ClockReader()).read(cast.clock)
         if self.config.tolerance:
-            kept = self.kept.setdefault(peer, Kept())
+            kept = self.kept.setdefault(peer, KeptCast())
             kept.add(cast, entries)
             kept.release(cast.stable)
-        self._queue(peer, Arrival(cast, entries, None, link, cast))
+        self._queue(peer, CastArrival(cast, entries, None, link, cast))
 
-    def _queue(self, peer: str, arrival: Arrival) -> None:
+    def _queue(self, peer: str, arrival: CastArrival) -> None:
         if self.in_doubt:
             # What it waits for may have died; the flush that decides so must not wait for the credit of this.
             self._grant(arrival.link, arrival.arrived)
             arrival.link = None
         self.arrivals.add(peer, arrival)
 
-    def _deliver(self, sender: str, arrival: Arrival) -> None:
+    def _deliver(self, sender: str, arrival: CastArrival) -> None:
         self._grant(arrival.link, arrival.arrived)
         if arrival.cast is not None:
             self._deliver_here(arrival.cast.batch)

@@ -26,8 +26,8 @@ from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import Hello, Refusal, SessionMessage
 from holdfast.model.terms import Contact
 from holdfast.protocols.cbcast.clocks import ClockReader, ClockWriter, GroupClocks, whole
-from holdfast.protocols.cbcast.queues import Arrival, Arrivals
-from holdfast.protocols.cbcast.stability import Kept, Outbox
+from holdfast.protocols.cbcast.queues import Arrivals, CastArrival
+from holdfast.protocols.cbcast.stability import CastOutbox, KeptCast
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.links import Link
 from holdfast.protocols.meshes import MeshBroker
@@ -62,12 +62,12 @@ class FlushingBroker(MeshBroker):
     def _start_over(self) -> None:
         """What belongs to one view."""
         self.clocks = GroupClocks()
-        self.outbox = Outbox()
+        self.outbox = CastOutbox()
         self.arrivals = Arrivals(self.clocks, self._is_ours, self._deliver)
         self.arrivals.places = self.places
         self.writers: dict[str, ClockWriter] = {}
         self.readers: dict[str, ClockReader] = {}
-        self.kept: dict[str, Kept] = {}
+        self.kept: dict[str, KeptCast] = {}
         self.own: deque[tuple[int, int]] = deque()
         """Our casts that are not stable: ticket and serial."""
         self.serial = self.stable = 0
@@ -91,7 +91,7 @@ class FlushingBroker(MeshBroker):
         return (len(roster.members),)
 
     @abstractmethod
-    def _deliver(self, sender: str, arrival: Arrival) -> None:
+    def _deliver(self, sender: str, arrival: CastArrival) -> None:
         """Everything that it depends on is delivered: now it is its turn."""
 
     @abstractmethod
@@ -181,7 +181,7 @@ class FlushingBroker(MeshBroker):
     def _hand_out(self) -> None:
         """What we have of the dead goes to all its receivers."""
         for sender in sorted(self.suspected & self.members.keys()):
-            for cast, entries in self.kept.get(sender, Kept()).with_whole_clocks():
+            for cast, entries in self.kept.get(sender, KeptCast()).with_whole_clocks():
                 if (sender, cast.serial) in self._handed:
                     continue
                 self._handed.add((sender, cast.serial))
@@ -196,11 +196,11 @@ class FlushingBroker(MeshBroker):
         if cast.view != self.roster.number or sender not in self.members:
             return
         self._suspect(sender)
-        kept = self.kept.setdefault(sender, Kept())
+        kept = self.kept.setdefault(sender, KeptCast())
         if not kept.has(cast.serial):
             entries = ClockReader().read(cast.clock)
             kept.add(cast, entries)
-            self.arrivals.insert(sender, Arrival(cast, entries))
+            self.arrivals.insert(sender, CastArrival(cast, entries))
 
     def _note_arrivals(self) -> None:
         """Answer the coordinator when everything that we sent has arrived."""

@@ -15,7 +15,7 @@ from holdfast.protocols.cbcast.clocks import Entry, GroupClocks
 from holdfast.protocols.links import Link
 
 
-class Arrival:
+class CastArrival:
     """A cast, or a question behind one, that came from a member; `link` is to be granted credit for it."""
 
     __slots__ = ("arrived", "cast", "confirm", "entries", "link")
@@ -42,22 +42,22 @@ class Arrivals:
         self,
         clocks: GroupClocks,
         ours: Callable[[str], bool],
-        deliver: Callable[[str, Arrival], None],
+        deliver: Callable[[str, CastArrival], None],
     ) -> None:
         self.clocks, self._ours, self._deliver = clocks, ours, deliver
         self.places: dict[str, int] = {}
         """Each member's place in the view."""
-        self._queues: dict[str, deque[Arrival]] = {}
+        self._queues: dict[str, deque[CastArrival]] = {}
         self._blocked: dict[tuple[str, int], set[str]] = {}
 
-    def add(self, sender: str, arrival: Arrival) -> None:
+    def add(self, sender: str, arrival: CastArrival) -> None:
         """Behind everything that came from the sender before."""
         queue = self._queues.setdefault(sender, deque())
         queue.append(arrival)
         if len(queue) == 1:
             self._run([sender])
 
-    def insert(self, sender: str, arrival: Arrival) -> None:
+    def insert(self, sender: str, arrival: CastArrival) -> None:
         """Where the number of the cast says: copies come by many ways."""
         queue = list(self._queues.get(sender, ()))
         insort(queue, arrival, key=lambda one: one.serial)
@@ -86,7 +86,7 @@ class Arrivals:
                 ready.extend(self._count(arrival))
                 self._deliver(sender, arrival)
 
-    def _obstacle(self, sender: str, arrival: Arrival) -> tuple[str, int] | None:
+    def _obstacle(self, sender: str, arrival: CastArrival) -> tuple[str, int] | None:
         """The first entry that has to change before this one may go."""
         cast = arrival.cast
         if cast is None:
@@ -102,7 +102,7 @@ class Arrivals:
                 return group, place
         return None
 
-    def _count(self, arrival: Arrival) -> list[str]:
+    def _count(self, arrival: CastArrival) -> list[str]:
         """The clocks after a delivery, and whom that may let go."""
         freed: set[str] = set()
         clocks, counts, blocked = self.clocks, self.clocks.counts, self._blocked
@@ -131,7 +131,7 @@ class Arrivals:
             self._blocked.clear()
             self._run(sorted(heads))
 
-    def _any_before(self, arrival: Arrival, heads: dict[str, Arrival]) -> bool:
+    def _any_before(self, arrival: CastArrival, heads: dict[str, CastArrival]) -> bool:
         """Whether the first that waits of some sender is before this one. If none is, nothing that waits is."""
         counts = {(group, place): count for group, place, count in arrival.entries}
         for sender, other in heads.items():
@@ -147,12 +147,12 @@ class Arrivals:
         """How many casts of each sender wait."""
         return {sender: len(queue) for sender, queue in sorted(self._queues.items()) if queue}
 
-    def all(self) -> list[Arrival]:
+    def all(self) -> list[CastArrival]:
         return [arrival for queue in self._queues.values() for arrival in queue]
 
     def __bool__(self) -> bool:
         return any(self._queues.values())
 
 
-def _topic(arrival: Arrival) -> str:
+def _topic(arrival: CastArrival) -> str:
     return arrival.cast.batch.topic if arrival.cast is not None else ""

@@ -8,7 +8,7 @@ from holdfast.model.direct_messages import Cast
 from holdfast.protocols.cbcast.clocks import Entry
 
 
-class Outbox:
+class CastOutbox:
     """What this broker sent to others and is not known to have arrived, by the numbers of the links."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Outbox:
         return bool(self._open)
 
 
-class Kept:
+class KeptCast:
     """The casts of one sender that others may lack, with what their clocks build on."""
 
     __slots__ = ("_base", "_casts", "_released", "_serials")

@@ -77,7 +77,7 @@ class Copy(Struct):
         return self.path[-1]
 
 
-class Entry(Struct):
+class KeptCopy(Struct):
     """A message that was processed here and that somebody nearby may still lack."""
 
     serial: int

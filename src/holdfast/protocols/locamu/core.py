@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from holdfast.model.batches import Batch
 from holdfast.model.messages import Confirm, Publish, SessionMessage
 from holdfast.model.relay_messages import Notice
-from holdfast.protocols.locamu.copies import Copy, Entry, Marks, Numbers, Reaches, is_safe, learn, triples
+from holdfast.protocols.locamu.copies import Copy, KeptCopy, Marks, Numbers, Reaches, is_safe, learn, triples
 from holdfast.protocols.locamu.groups import Groups, GroupsImage, Waiter
 from holdfast.protocols.locamu.local_tree import LocalTree, LocalTreeImage
 from holdfast.protocols.neighbourhoods import Neighbourhood
@@ -30,7 +30,7 @@ GAPS_MAX = 1 << 20
 Tell = Callable[[str, SessionMessage], None]
 
 
-class Pending(Struct):
+class PendingCopy(Struct):
     """A notice about which somebody waits to hear that everybody behind us has processed it."""
 
     up: str
@@ -60,8 +60,8 @@ class CoreImage(Struct):
     past: Numbers = {}
     seen: list[tuple[str, int, list[tuple[int, int]]]] = []
     unmarked: dict[int, Unmarked] = {}
-    store: list[Entry] = []
-    pending: dict[int, Pending] = {}
+    store: list[KeptCopy] = []
+    pending: dict[int, PendingCopy] = {}
     groups: GroupsImage = field(default_factory=GroupsImage)
     local_tree: LocalTreeImage = field(default_factory=LocalTreeImage, name="land")
     inherited: Numbers = {}
@@ -80,8 +80,8 @@ class Core:
         self.seen: dict[str, RangeTracker] = {}
         """By forwarder, its numbers for us of what was processed here."""
         self.unmarked: dict[int, Unmarked] = {}
-        self.store: dict[int, Entry] = {}
-        self.pending: dict[int, Pending] = {}
+        self.store: dict[int, KeptCopy] = {}
+        self.pending: dict[int, PendingCopy] = {}
         self.groups = Groups()
         self._survey()
         self._index: dict[tuple[str, str, int], int] = {}
@@ -155,12 +155,12 @@ class Core:
         past = self.past
         return any(number <= past.get((node, target), 0) for node, target, number in triples(copy.marks))
 
-    def may_send(self, entry: Entry, target: str) -> bool:
+    def may_send(self, entry: KeptCopy, target: str) -> bool:
         """Whether a copy from us would come along a safe path (3.6)."""
         path = (*entry.path, self.name, *self.near.between(self.name, target))
         return is_safe(path, (*entry.marks, *entry.extra, self.name), self.reach)
 
-    def may_pass_on(self, entry: Entry, target: str) -> bool:
+    def may_pass_on(self, entry: KeptCopy, target: str) -> bool:
         """Whether we may send the copy that came to us, as it came, to somebody its forwarder meant it for (3.8.6).
 
         Of the forwarder's numbers we know those for brokers on our side of it. On another side they would pass the copy
@@ -177,16 +177,16 @@ class Core:
         path = (*entry.path[: entry.path.index(last) + 1], *self.near.between(last, target))
         return is_safe(path, (*entry.marks, *entry.extra), self.reach)
 
-    def copy_from_us(self, entry: Entry) -> Copy:
+    def copy_from_us(self, entry: KeptCopy) -> Copy:
         path = (*entry.path, self.name)[-self.reach.safe :]
         marks = {**entry.marks, self.name: entry.own}
         return Copy(path, marks, entry.past, entry.extra, entry.batch, entry.notice, entry.void)
 
-    def copy_as_it_came(self, entry: Entry) -> Copy:
+    def copy_as_it_came(self, entry: KeptCopy) -> Copy:
         path = entry.path[: entry.path.index(entry.last) + 1]
         return Copy(path, entry.marks, entry.came, entry.extra, entry.batch, entry.notice, entry.void)
 
-    def lacks(self, entry: Entry, target: str, column: dict[str, int]) -> bool:
+    def lacks(self, entry: KeptCopy, target: str, column: dict[str, int]) -> bool:
         """Whether the target, which has so much of everybody's, may lack the message or some identifier of it."""
         # Numbers of somebody who has left the tree are nobody's any more: all have what it said.
         if target in entry.own:
@@ -195,7 +195,7 @@ class Core:
         last = entry.last
         return last in self.near and column.get(last, 0) < entry.marks[last].get(target, 0)
 
-    def is_marked(self, entry: Entry) -> bool:
+    def is_marked(self, entry: KeptCopy) -> bool:
         """Whether nobody was passed over whose numbers those behind us would have to hear of.
 
         Whoever was passed over processes the message later, and gives it numbers for those behind us, too. Only we can
@@ -203,7 +203,7 @@ class Core:
         """
         return entry.serial not in self.unmarked or not self._onward(entry.path)
 
-    def concerned(self, entry: Entry) -> list[str]:
+    def concerned(self, entry: KeptCopy) -> list[str]:
         """Those connected with us who may need the message from us: our targets, and its last forwarder's."""
         last = entry.last
         names = {*entry.own, *(entry.marks[last] if last else ())} - {self.name}
@@ -211,22 +211,22 @@ class Core:
 
     # ---------------------------------------------------------------------------------------------------- processing
 
-    def publish(self, batch: Batch | None, notice: Notice | None) -> Entry:
+    def publish(self, batch: Batch | None, notice: Notice | None) -> KeptCopy:
         """Something begins here."""
         return self._process(Copy((), {}, {}, {}, batch, notice))
 
-    def process(self, copy: Copy) -> Entry:
+    def process(self, copy: Copy) -> KeptCopy:
         """The first copy of a message, in its turn."""
         way = (*copy.path, *self.near.between(copy.last, self.name))
         return self._process(copy, way[-self.reach.safe :])
 
-    def _process(self, copy: Copy, way: tuple[str, ...] = ()) -> Entry:
+    def _process(self, copy: Copy, way: tuple[str, ...] = ()) -> KeptCopy:
         void = copy.void or self.is_overtaken(copy)
         learn(self.past, copy.past)
         self.serial += 1
         targets = self._targets(copy, way)
         own = {target: self.past.get((self.name, target), 0) + 1 for target in sorted(targets)}
-        entry = Entry(
+        entry = KeptCopy(
             self.serial,
             way,
             copy.marks,
@@ -252,12 +252,12 @@ class Core:
     def _keeps(self, node: str, target: str) -> bool:
         return node in self._near and target in self._near
 
-    def _keep(self, entry: Entry) -> None:
+    def _keep(self, entry: KeptCopy) -> None:
         self.store[entry.serial] = entry
         for triple in triples(entry.marks, entry.extra):
             self._index[triple] = entry.serial
 
-    def _expect_marks(self, entry: Entry) -> None:
+    def _expect_marks(self, entry: KeptCopy) -> None:
         """Note who on the way has not marked the message: only those can send us a copy that we would not know."""
         marks = {**entry.extra, **entry.marks}
         missing = [node for node in entry.path[-self.reach.marks :] if node not in marks]
@@ -289,7 +289,7 @@ class Core:
             self._onwards[back] = found
         return found
 
-    def merge(self, marks: Marks) -> Entry | None:
+    def merge(self, marks: Marks) -> KeptCopy | None:
         """Another copy of a message that was processed: its identifiers are the message's, too (3.5)."""
         serial = self._find(marks)
         self._note(marks)
@@ -333,7 +333,7 @@ class Core:
     def _find(self, marks: Marks) -> int:
         return next((self._index[triple] for triple in triples(marks) if triple in self._index), 0)
 
-    def _merge_into(self, entry: Entry, marks: Marks) -> None:
+    def _merge_into(self, entry: KeptCopy, marks: Marks) -> None:
         for node, numbers in marks.items():
             if node not in entry.marks:
                 entry.extra[node] = {**entry.extra.get(node, {}), **numbers}
@@ -348,7 +348,7 @@ class Core:
             for triple in triples(marks):
                 self._index.pop(triple, None)
 
-    def _add_targets(self, entry: Entry, marks: Marks) -> None:
+    def _add_targets(self, entry: KeptCopy, marks: Marks) -> None:
         """Somebody on the way has numbered the message for brokers behind us that, as we knew it, did not want it.
 
         They wait for that number, so they get the message: after all that they have got from us. Our neighbour on the
@@ -384,7 +384,7 @@ class Core:
 
     # ------------------------------------------------------------------------------------------------------ delivery
 
-    def _hand_out(self, entry: Entry) -> None:
+    def _hand_out(self, entry: KeptCopy) -> None:
         """What a message means here: our clients get it, or we learn who wants what."""
         notice = entry.notice
         if entry.batch is not None:
@@ -403,7 +403,7 @@ class Core:
             if notice.what == "s":
                 self._await(entry, notice, [])
 
-    def _reshape(self, entry: Entry, notice: Notice) -> None:
+    def _reshape(self, entry: KeptCopy, notice: Notice) -> None:
         """A broker comes, is about to leave, or has left."""
         node, local_tree = notice.pattern, self.local_tree
         if notice.what == "g":
@@ -429,13 +429,13 @@ class Core:
             for part in batch.chosen(choice):
                 self._tell(client, Publish(part))
 
-    def _await(self, entry: Entry, notice: Notice, clients: list[str]) -> None:
+    def _await(self, entry: KeptCopy, notice: Notice, clients: list[str]) -> None:
         up = entry.path[-1] if entry.path else ""
         number = entry.marks.get(up, {}).get(self.name, 0)
         # Two newcomers who wait for each other to hear of them would wait for ever: they begin with what we have.
         behind = [name for name in self.near.neighbours(self.name) if name not in self.local_tree.expected]
         down = {name: entry.own[name] for name in behind if name in entry.own}
-        self.pending[entry.serial] = Pending(up, number, down, notice, clients)
+        self.pending[entry.serial] = PendingCopy(up, number, down, notice, clients)
 
     def complete_towards(self, neighbour: str) -> int:
         """Up to which of its numbers for us everybody behind us has what it had for us."""
@@ -443,7 +443,7 @@ class Core:
         # A notice that came past the neighbour may be here before what the neighbour had for us earlier.
         return min([self.prefix(neighbour), *waiting])
 
-    def finish(self, serial: int) -> Pending:
+    def finish(self, serial: int) -> PendingCopy:
         """Everybody behind us has that notice."""
         pending = self.pending.pop(serial)
         notice = pending.notice

@@ -25,7 +25,7 @@ from holdfast.protocols.allowances import Allowances
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import Hub
 from holdfast.protocols.links import Link
-from holdfast.protocols.locamu.copies import Entry, Reaches
+from holdfast.protocols.locamu.copies import KeptCopy, Reaches
 from holdfast.protocols.locamu.core import Core, CoreImage
 from holdfast.protocols.locamu.groups import Waiter
 from holdfast.protocols.locamu.journal import (
@@ -34,9 +34,9 @@ from holdfast.protocols.locamu.journal import (
     Born,
     Finished,
     Image,
-    Journal,
     Learnt,
     Left,
+    LocamuJournal,
     Record,
     Released,
     Retired,
@@ -64,9 +64,9 @@ class Durable:
         self.slow_readers = SlowReaders(hub.links, config.link.backlog_bytes_max)
         """Who is not waited for. Nothing is dropped: what is sent again after a crash must have the same numbers."""
         hub.are_waited_for = self.slow_readers.are_waited_for
-        self.journal = Journal()
-        self.fresh: list[Entry] = []
-        self.changed: list[Entry] = []
+        self.journal = LocamuJournal()
+        self.fresh: list[KeptCopy] = []
+        self.changed: list[KeptCopy] = []
         self.finished: list[Notice] = []
         """Notices that began here and that everybody has."""
 

@@ -22,12 +22,12 @@ from holdfast.model.local_tree_messages import Surroundings
 from holdfast.model.relay_messages import Relay, Standing
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import Hub
-from holdfast.protocols.locamu.copies import Copy, Entry, Reaches, leads_here
+from holdfast.protocols.locamu.copies import Copy, KeptCopy, Reaches, leads_here
 from holdfast.protocols.locamu.durable import Durable
 from holdfast.protocols.locamu.headers import Decoder, Encoder, HeaderSize, relay_overhead
 from holdfast.protocols.locamu.journal import Born, Finished, Learnt, Took
 from holdfast.protocols.locamu.journal_identity import check_identity
-from holdfast.protocols.locamu.peers import Peer, active
+from holdfast.protocols.locamu.peers import LinkedBroker, active
 from holdfast.protocols.locamu.surroundings import terms_of
 from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.protocols.node import CancelTimer, Report, SetTimer
@@ -53,7 +53,7 @@ class Exchange:
     def __init__(self, config: BrokerConfig, near: Neighbourhood, reach: Reaches, hub: Hub, durable: Durable) -> None:
         self.name, self.config, self.near, self.reach = config.name, config, near, reach
         self.hub, self.durable, self.core = hub, durable, durable.core
-        self.peers: dict[str, Peer] = {}
+        self.peers: dict[str, LinkedBroker] = {}
         self._survey()
         self.buffer: dict[Key, tuple[str, Copy]] = {}
         self._lacking: dict[int, set[str]] = {}
@@ -77,10 +77,12 @@ class Exchange:
         """Whom we are connected with, by the tree as it is."""
         self.near, self._surveyed = self.core.near, self.core.local_tree.changes
         linked = self.near.within(self.reach.links)
-        self.peers = {name: self.peers.get(name) or Peer(name, self.core.local_tree.dials(name)) for name in linked}
+        self.peers = {
+            name: self.peers.get(name) or LinkedBroker(name, self.core.local_tree.dials(name)) for name in linked
+        }
         self.active = active(self.near, self.peers)
 
-    def _expect(self, peer: Peer) -> None:
+    def _expect(self, peer: LinkedBroker) -> None:
         self.hub.out.append(SetTimer(SUSPECT_TIMER + peer.name, self.config.suspect_s))
         if peer.dials:
             self.dial(peer.name)
@@ -103,14 +105,14 @@ class Exchange:
                 peer.encoder = Encoder(self.core.local_tree.terms_with(peer.name)[0], self.name)
                 self._describe(peer)
 
-    def _part_with(self, peer: Peer) -> None:
+    def _part_with(self, peer: LinkedBroker) -> None:
         self.hub.out.append(CancelTimer(SUSPECT_TIMER + peer.name))
         for serial in peer.awaiting:
             self._lacking[serial].discard(peer.name)
             self._forget_if_stable(serial)
         self.hub.end(peer.name, f"{peer.name} has left the tree")
 
-    def _describe(self, peer: Peer) -> None:
+    def _describe(self, peer: LinkedBroker) -> None:
         """Whatever we send from now on refers to the tree as we know it."""
         self.hub.send(peer.name, Surroundings(self.near.edges))
 
@@ -148,7 +150,7 @@ class Exchange:
         if name in self.peers and (link is None or not link.is_open):
             self._judge(self.peers[name], suspected=True)
 
-    def _judge(self, peer: Peer, suspected: bool) -> None:
+    def _judge(self, peer: LinkedBroker, suspected: bool) -> None:
         if peer.suspected is suspected:
             return
         peer.suspected = suspected
@@ -239,7 +241,7 @@ class Exchange:
             for name in sorted(self.active):
                 self._send_identifiers(self.peers[name])
 
-    def _owe(self, entry: Entry) -> None:
+    def _owe(self, entry: KeptCopy) -> None:
         """Note who may lack the message, or an identifier of it."""
         serial, lacking = entry.serial, self._lacking.setdefault(entry.serial, set())
         for name in self.core.concerned(entry):
@@ -268,7 +270,7 @@ class Exchange:
         for name in sorted(self.active):
             self._transmit(self.peers[name])
 
-    def _transmit(self, peer: Peer) -> None:
+    def _transmit(self, peer: LinkedBroker) -> None:
         """Send, in order, what that peer has not been sent."""
         link = self.hub.links.get(peer.name)
         if not peer.greeted or link is None or not link.is_open:
@@ -284,7 +286,7 @@ class Exchange:
                 peer.cursor, peer.relayed = entry.own[peer.name], link.queued
             del peer.queue[serial]
 
-    def _relay(self, peer: Peer, copy: Copy) -> None:
+    def _relay(self, peer: LinkedBroker, copy: Copy) -> None:
         header, size = peer.encoder.encode(copy)
         relay = Relay(header, copy.batch, copy.notice)
         self.hub.send(peer.name, relay)
@@ -294,7 +296,7 @@ class Exchange:
             overhead = relay_overhead(relay, copy.batch)
             self.hub.out.append(Report("relay", copy.batch, peer=peer.name, detail=detail, overhead=overhead))
 
-    def weighed(self, peer: Peer, copy: Copy, size: HeaderSize) -> None:
+    def weighed(self, peer: LinkedBroker, copy: Copy, size: HeaderSize) -> None:
         """What a header weighed that has just been sent: for whoever wants to know."""
 
     def acknowledged(self, name: str) -> None:
@@ -303,13 +305,13 @@ class Exchange:
         if peer is not None and peer.queue and name in self.active:
             self._transmit(peer)
 
-    def _may_repeat(self, peer: Peer, serial: int, pause_s: float) -> bool:
+    def _may_repeat(self, peer: LinkedBroker, serial: int, pause_s: float) -> bool:
         """Whether something may go to the peer out of turn: what the link still carries would only make it slower."""
         link, (sent_at, number) = self.hub.links[peer.name], peer.resent.get(serial, (-PUSH_S, 0))
         is_carried = link.acked >= number and link.unacknowledged_bytes < AHEAD_BYTES_MAX
         return is_carried and self.now - sent_at >= pause_s
 
-    def _repeat(self, peer: Peer, serial: int, copy: Copy) -> None:
+    def _repeat(self, peer: LinkedBroker, serial: int, copy: Copy) -> None:
         self._relay(peer, copy)
         peer.resent[serial] = self.now, self.hub.links[peer.name].queued
 
@@ -342,7 +344,7 @@ class Exchange:
             self._send_identifiers(peer, at_once=standing.asking)
         self._stir()
 
-    def _strike_off(self, peer: Peer) -> None:
+    def _strike_off(self, peer: LinkedBroker) -> None:
         """What the peer has, it does not lack any more."""
         peer.cursor = max(peer.cursor, peer.column.get(self.name, 0))
         for serial in list(peer.awaiting):
@@ -356,7 +358,7 @@ class Exchange:
         if not peer.awaiting:
             peer.patience_s = 0.0
 
-    def _answer(self, peer: Peer) -> None:
+    def _answer(self, peer: LinkedBroker) -> None:
         """The peer asks for what it lacks: ours from us, and others' copies that were meant for it (3.8.6)."""
         for serial in sorted(peer.awaiting):
             entry = self.core.store[serial]
@@ -365,7 +367,7 @@ class Exchange:
                 self._repeat(peer, serial, self.core.copy_as_it_came(entry))
         self._transmit(peer)
 
-    def _send_identifiers(self, peer: Peer, at_once: bool = False) -> None:
+    def _send_identifiers(self, peer: LinkedBroker, at_once: bool = False) -> None:
         """The peer has the message, but not every identifier of it that we know: tell it, for others refer to them."""
         link = self.hub.links.get(peer.name)
         if not peer.greeted or link is None or not link.is_open:
@@ -401,7 +403,7 @@ class Exchange:
             if name in self.peers:
                 self._say(self.peers[name])
 
-    def _say(self, peer: Peer, asking: bool = False) -> None:
+    def _say(self, peer: LinkedBroker, asking: bool = False) -> None:
         link = self.hub.links.get(peer.name)
         if link is None or not link.is_open:
             return
@@ -413,7 +415,7 @@ class Exchange:
                 standing = replace(standing, birth=births[self.name], known=births.get(peer.name, 0))
             self.hub.send(peer.name, standing)
 
-    def _standing(self, peer: Peer, asking: bool) -> Standing:
+    def _standing(self, peer: LinkedBroker, asking: bool) -> Standing:
         is_next = self.near.distance(self.name, peer.name) == 1
         complete = self.core.complete_towards(peer.name) if is_next else 0
         closed = self.core.closed_for(peer.name, peer.awaiting)
@@ -449,7 +451,7 @@ class Exchange:
         for name in sorted(asked):
             self._say(self.peers[name], asking=True)
 
-    def _push(self, peer: Peer) -> None:
+    def _push(self, peer: LinkedBroker) -> None:
         peer.patience_s = min(2 * peer.patience_s, PUSH_MAX_S) or PUSH_S
         peer.push_at = self.now + peer.patience_s
         if peer.greeted:

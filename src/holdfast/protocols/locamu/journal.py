@@ -125,7 +125,7 @@ def decode_state(data: bytes) -> CoreImage:
         raise PeerViolation(f"what a newcomer was to go on from cannot be understood: {error}") from None
 
 
-class Journal:
+class LocamuJournal:
     """The numbers of the records on the disk."""
 
     def __init__(self) -> None:

@@ -2,12 +2,12 @@
 
 from holdfast.model.relay_messages import Standing
 from holdfast.protocols.links import Link
-from holdfast.protocols.locamu.copies import Entry
+from holdfast.protocols.locamu.copies import KeptCopy
 from holdfast.protocols.locamu.headers import Decoder, Encoder, LinkTerms
 from holdfast.protocols.neighbourhoods import Neighbourhood
 
 
-class Peer:
+class LinkedBroker:
     """One broker within reach of a link."""
 
     def __init__(self, name: str, dials: bool) -> None:
@@ -46,7 +46,7 @@ class Peer:
     def end(self) -> None:
         self.greeted = self.in_session = False
 
-    def go_back(self, own: str, store: dict[int, Entry], link: Link | None) -> None:
+    def go_back(self, own: str, store: dict[int, KeptCopy], link: Link | None) -> None:
         """Queue again, in order, what comes after what it said it has, unless the link may still carry that."""
         if link is not None and link.acked < self.relayed:
             return
@@ -55,7 +55,7 @@ class Peer:
         self.queue = {serial: None for number, serial in numbers if number > self.cursor}
 
 
-def active(near: Neighbourhood, peers: dict[str, Peer]) -> set[str]:
+def active(near: Neighbourhood, peers: dict[str, LinkedBroker]) -> set[str]:
     """On the way to each broker within reach the first that is not suspected (thesis 003, section 3.2.3)."""
     found = set()
     for name in peers:

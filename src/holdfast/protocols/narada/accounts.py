@@ -10,14 +10,14 @@ stored when something else is.
 from holdfast.protocols.narada.consumed_position import merged_position
 from holdfast.protocols.narada.events import SubscriberAck, Sync
 from holdfast.protocols.narada.participant import Effects
-from holdfast.protocols.narada.stream_state import StreamState
+from holdfast.protocols.narada.stream_state import RepositoryStream
 from holdfast.protocols.narada.subscription import Subscription, saved
 
 
 class Accounts:
     """The accounts of one stream at one repository."""
 
-    def __init__(self, stream_state: StreamState) -> None:
+    def __init__(self, stream_state: RepositoryStream) -> None:
         self._stream_state = stream_state
         self._heard: dict[str, Subscription] = {}
         self._committing: list[tuple[Subscription, int]] = []

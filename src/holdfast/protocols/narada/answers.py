@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.events import FORGOTTEN, RANGES_MAX, SKIPPED, Cut, Resent, Row
 from holdfast.protocols.narada.participant import Effects
-from holdfast.protocols.narada.stream_state import StreamState
+from holdfast.protocols.narada.stream_state import RepositoryStream
 from holdfast.protocols.trackers import Range
 
 SAY_BYTES_MAX = 512 << 10
@@ -18,7 +18,7 @@ def read_upto(entries: list[Entry], last: int, bytes_max: int) -> int:
     return last
 
 
-def void_rows(stream_state: StreamState, first: int, last: int) -> list[Row]:
+def void_rows(stream_state: RepositoryStream, first: int, last: int) -> list[Row]:
     """What lies under first..last without being a message: given up, never used, or forgotten."""
     rows = [row.part(first, last) for row in stream_state.voids if row.first <= last and row.last >= first]
     if first < stream_state.kept:
@@ -27,13 +27,13 @@ def void_rows(stream_state: StreamState, first: int, last: int) -> list[Row]:
     return sorted(rows, key=lambda row: row.first)
 
 
-def expired(stream_state: StreamState) -> Cut:
+def expired(stream_state: RepositoryStream) -> Cut:
     """Up to where each life lay below what is kept; what a sibling forgot, and never came here, has rows of its own."""
     chains = [chain for chain in stream_state.chains.values() if chain.expired]
     return tuple((one.publisher, one.cat(one.expired)) for one in chains) if len(chains) <= RANGES_MAX else ()
 
 
-def never_rows(stream_state: StreamState, asked: Iterable[Range]) -> list[Row]:
+def never_rows(stream_state: RepositoryStream, asked: Iterable[Range]) -> list[Row]:
     """What to tell a sibling that asks for messages where none will ever lie: the rows that say so, as a whole.
 
     1. B tells A that a message lies under 56, loses its process, and with it the message: B did not wait for its disk.
@@ -52,7 +52,7 @@ def lost_for_siblings(lost: Iterable[Row]) -> list[Row]:
     return [row if row.publisher else Row(row.first, row.count, "", 0, SKIPPED) for row in lost]
 
 
-def resent(stream_state: StreamState, asker: str, entries: list[Entry]) -> Effects:
+def resent(stream_state: RepositoryStream, asker: str, entries: list[Entry]) -> Effects:
     """Stored messages for somebody who lacks them, in portions that fit into a message."""
     portions: list[list[Entry]] = []
     size = SAY_BYTES_MAX

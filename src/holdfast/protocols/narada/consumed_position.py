@@ -13,7 +13,7 @@ from holdfast.model.reliable import Level
 from holdfast.protocols.narada.answers import expired
 from holdfast.protocols.narada.chains import Chain, without
 from holdfast.protocols.narada.events import MESSAGES, RANGES_MAX, Cut, Lacks, Row, catenation, life_of, number_of
-from holdfast.protocols.narada.stream_state import StreamState
+from holdfast.protocols.narada.stream_state import RepositoryStream
 from holdfast.protocols.trackers import Range, RangeTracker
 
 Life = tuple[str, int]
@@ -23,7 +23,7 @@ LIVES_MAX = 256
 """For a stream with more lives of publishers no position is kept beside the sync."""
 
 
-def position_at(stream_state: StreamState, sync: int) -> tuple[Cut, Lacks]:
+def position_at(stream_state: RepositoryStream, sync: int) -> tuple[Cut, Lacks]:
     """For each life, the number up to which all messages lie at or below `sync`; and the given-up numbers among them.
 
     A message that was given up is not consumed: if it arrives late, it is new, from whichever repository it comes.
@@ -56,7 +56,7 @@ def position_at(stream_state: StreamState, sync: int) -> tuple[Cut, Lacks]:
     return tuple((publisher, catenation(life, number)) for (publisher, life), number in told), lacks
 
 
-def _rows(stream_state: StreamState, sync: int) -> Iterator[Row]:
+def _rows(stream_state: RepositoryStream, sync: int) -> Iterator[Row]:
     """Rows of messages that lie above `sync`, have a place reserved, are being stored, or were given up."""
     yield from (row for row in stream_state.table.between(sync + 1, stream_state.end) if row.kind == MESSAGES)
     yield from (row for row in stream_state.voids if row.publisher)
@@ -67,13 +67,13 @@ def _rows(stream_state: StreamState, sync: int) -> Iterator[Row]:
         yield Row(entry.first, entry.count, entry.publisher, entry.cat)
 
 
-def _was_given_up(stream_state: StreamState, who: Life, part: Range) -> bool:
+def _was_given_up(stream_state: RepositoryStream, who: Life, part: Range) -> bool:
     """Whether these messages were given up and came late, and so lie behind messages published after them."""
     chain = stream_state.chains.get(who)
     return chain is not None and part[1] <= chain.given_upto and not without(part, chain.given)
 
 
-def _came_late(stream_state: StreamState, reached: dict[Life, int]) -> Iterator[tuple[str, int, int]]:
+def _came_late(stream_state: RepositoryStream, reached: dict[Life, int]) -> Iterator[tuple[str, int, int]]:
     """Messages at or below these numbers that were given up and came late: the repository has them."""
     for who, upto in reached.items():
         chain = stream_state.chains[who]
@@ -91,7 +91,7 @@ def _stored_parts(chain: Chain, part: Range) -> list[Range]:
     return without(part, chain.stored.new_part(*part))
 
 
-def _given_up(stream_state: StreamState, reached: dict[Life, int]) -> Iterator[tuple[str, int, int]]:
+def _given_up(stream_state: RepositoryStream, reached: dict[Life, int]) -> Iterator[tuple[str, int, int]]:
     """Messages at or below these numbers that were given up and did not come late."""
     for who, upto in reached.items():
         chain = stream_state.chains[who]
@@ -101,7 +101,7 @@ def _given_up(stream_state: StreamState, reached: dict[Life, int]) -> Iterator[t
                 yield chain.publisher, chain.cat(number), chain.cat(end)
 
 
-def sync_of_position(stream_state: StreamState, cut: Cut, lacks: Lacks = ()) -> int:
+def sync_of_position(stream_state: RepositoryStream, cut: Cut, lacks: Lacks = ()) -> int:
     """The sequence number up to which a subscriber with this position has consumed everything; 0 if that is unknown.
 
     Forgotten messages that the position has not reached count as missing: the subscriber will be told of a gap there.
@@ -144,7 +144,7 @@ def sync_of_position(stream_state: StreamState, cut: Cut, lacks: Lacks = ()) -> 
     return first - 1
 
 
-def position_for_siblings(stream_state: StreamState, sync: int, cut: Cut = ()) -> ConsumedPosition:
+def position_for_siblings(stream_state: RepositoryStream, sync: int, cut: Cut = ()) -> ConsumedPosition:
     """The position at `sync` as siblings are told it: numbers that this repository has not stored count as lacking.
 
     `cut` is a position that the subscriber told itself. The answer is `NOTHING` if the position is not known, and at

@@ -20,7 +20,7 @@ from holdfast.protocols.narada.answers import read_upto
 from holdfast.protocols.narada.chains import without
 from holdfast.protocols.narada.events import DAMAGED, Refetch, Resent, Row
 from holdfast.protocols.narada.participant import Effects, Find, Inspect, Mend
-from holdfast.protocols.narada.stream_state import StreamState
+from holdfast.protocols.narada.stream_state import RepositoryStream
 from holdfast.protocols.trackers import Range
 
 ASK_S, ASK_MAX_S = 0.5, 5.0
@@ -78,7 +78,7 @@ class Harm(Struct):
 class DamagedMessages:
     """The damage of one stream at one repository."""
 
-    def __init__(self, stream_state: StreamState, token: Callable[[str, object], int]) -> None:
+    def __init__(self, stream_state: RepositoryStream, token: Callable[[str, object], int]) -> None:
         self.stream_state, self._token = stream_state, token
         self.harms: dict[int, Harm] = {}
         self.mended = 0

@@ -45,7 +45,7 @@ from holdfast.protocols.narada.events import (
 )
 from holdfast.protocols.narada.participant import Effects, Locate, Read, Say
 from holdfast.protocols.narada.rows import RowTable
-from holdfast.protocols.narada.stream_state import StreamState
+from holdfast.protocols.narada.stream_state import RepositoryStream
 from holdfast.protocols.narada.subscription import SYNC_RANGES_MAX, Subscription, restored, saved
 from holdfast.protocols.narada.topics import stable_topic
 from holdfast.protocols.trackers import RangeTracker, WindowFull
@@ -59,7 +59,7 @@ NEAR = 1024
 class Dissemination:
     """The subscribers' side of one stream."""
 
-    def __init__(self, stream_state: StreamState, token: Callable[[str, object], int]) -> None:
+    def __init__(self, stream_state: RepositoryStream, token: Callable[[str, object], int]) -> None:
         self.stream_state, self._token = stream_state, token
         self.subscriptions: dict[str, Subscription] = {}
         self._pending: dict[str, dict[str, None]] = {}

@@ -36,7 +36,7 @@ from holdfast.protocols.narada.events import (
 from holdfast.protocols.narada.participant import Effects, Read, Say
 from holdfast.protocols.narada.rows import RowTable, merged
 from holdfast.protocols.narada.siblings import NEVER, Sibling
-from holdfast.protocols.narada.stream_state import StreamState, notice
+from holdfast.protocols.narada.stream_state import RepositoryStream, notice
 from holdfast.protocols.narada.topics import gossip_topic
 from holdfast.protocols.trackers import Range
 
@@ -55,7 +55,7 @@ class BundleGossip:
     """The other repositories of one stream."""
 
     def __init__(
-        self, stream_state: StreamState, dissemination: Dissemination, token: Callable[[str, object], int]
+        self, stream_state: RepositoryStream, dissemination: Dissemination, token: Callable[[str, object], int]
     ) -> None:
         self.stream_state, self.dissemination, self._token = stream_state, dissemination, token
         self.members: dict[str, Sibling] = {}

@@ -23,7 +23,7 @@ from holdfast.protocols.narada.events import (
     life_of,
 )
 from holdfast.protocols.narada.participant import Effects
-from holdfast.protocols.narada.stream_state import StreamState
+from holdfast.protocols.narada.stream_state import RepositoryStream
 from holdfast.protocols.trackers import Range
 
 ACK_RANGES_MAX = 64
@@ -34,7 +34,7 @@ NAKS_MAX = 12
 class Intake:
     """The publishers' side of one stream."""
 
-    def __init__(self, stream_state: StreamState) -> None:
+    def __init__(self, stream_state: RepositoryStream) -> None:
         self.stream_state = stream_state
         self._acks: dict[tuple[str, int], None] = {}
         self._gapped: dict[tuple[str, int], None] = {}

@@ -10,7 +10,7 @@ from holdfast.protocols.narada.gossip import BundleGossip
 from holdfast.protocols.narada.intake import Intake
 from holdfast.protocols.narada.position_reports import PositionReports
 from holdfast.protocols.narada.retention import StreamRetention
-from holdfast.protocols.narada.stream_state import StreamState
+from holdfast.protocols.narada.stream_state import RepositoryStream
 from holdfast.protocols.narada.subscription_removal import SubscriptionRemoval
 
 
@@ -18,7 +18,7 @@ class ManagedStream:
     """One stream and the parts that work on it."""
 
     def __init__(self, config: RepositoryConfig, stream: str, era: int, token: Callable[..., int]) -> None:
-        self.stream_state = StreamState(config, stream, era)
+        self.stream_state = RepositoryStream(config, stream, era)
         self.intake = Intake(self.stream_state)
         self.dissemination = Dissemination(self.stream_state, lambda kind, what: token(stream, kind, what))
         self.removal = SubscriptionRemoval(self.dissemination)

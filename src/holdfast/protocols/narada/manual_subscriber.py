@@ -35,7 +35,7 @@ from holdfast.protocols.narada.events import (
     life_of,
 )
 from holdfast.protocols.narada.handouts import Handout, Handouts, Identity, next_of
-from holdfast.protocols.narada.participant import Acknowledged, Effect, Effects, Gap, Ready
+from holdfast.protocols.narada.participant import Acknowledged, Effect, Effects, Ready, StreamGap
 from holdfast.protocols.narada.released_messages import Life
 from holdfast.protocols.narada.subscriber import Subscriber
 from holdfast.protocols.narada.unconsumed_messages import UnconsumedMessages
@@ -83,14 +83,14 @@ class ManualSubscriber(Subscriber):
 
     # ---------------------------------------------------------------------------------------------------- application
 
-    def hand_out(self, now: float) -> tuple[Handout | Gap | None, Effects]:
+    def hand_out(self, now: float) -> tuple[Handout | StreamGap | None, Effects]:
         """The next message, or the gap that lies before it; `None` if there is none, or as many as may be are out."""
-        gap: Gap | None = None
+        gap: StreamGap | None = None
 
         def fresh() -> tuple[Entry, bool] | None:
             nonlocal gap
             found, earlier = self.unconsumed.take_one()
-            if isinstance(found, Gap):
+            if isinstance(found, StreamGap):
                 gap = found
             if not isinstance(found, Entry):
                 return None
@@ -238,7 +238,7 @@ class ManualSubscriber(Subscriber):
     def _released(self, entry: Entry) -> Effect:  # noqa: ARG002
         return Ready(self.config.stream)
 
-    def _gap(self, gap: Gap) -> Effect:  # noqa: ARG002
+    def _gap(self, gap: StreamGap) -> Effect:  # noqa: ARG002
         return Ready(self.config.stream)
 
     # ------------------------------------------------------------------------------------------------------- inspection

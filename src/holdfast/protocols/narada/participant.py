@@ -16,9 +16,9 @@ The driver's duties
    level, all of it or nothing, and is answered by `stored`. There is one commit at a time. `Read` and `Find` are
    answered by `fetched`, `Locate` by `located`; they see what was committed. The answers may come any time later, or
    never, if the driver dies. `Inspect` has the driver look at everything that is stored; `harmed` is the answer.
-7. `Release` and `Gap` are handed to the application in order. A `Persist` that follows them in the same list says what
-   was released; a driver that stores both in one transaction gives its application each message once, across crashes
-   of the subscriber too. `start` gets back what was persisted.
+7. `Release` and `StreamGap` are handed to the application in order. A `Persist` that follows them in the same list says
+   what was released; a driver that stores both in one transaction gives its application each message once, across
+   crashes of the subscriber too. `start` gets back what was persisted.
 8. Call `consumed` when the application has taken what was released: the subscriber releases so much more.
    A subscriber whose application acknowledges each message releases nothing: `Ready` says that `hand_out` may have the
    next message, or a gap. Its application answers with `ack` or `nack`; `Acknowledged` says which of these are stored.
@@ -164,7 +164,7 @@ class Rejected(Struct, frozen=True, gc=False):
     reason: str
 
 
-class Ended(Struct, frozen=True, gc=False):
+class SubscriptionEnded(Struct, frozen=True, gc=False):
     """That repository has stored that the subscription is over."""
 
     stream: str
@@ -187,7 +187,7 @@ class Release(Struct, frozen=True, gc=False):
     entry: Entry
 
 
-class Gap(Struct, frozen=True, gc=False):
+class StreamGap(Struct, frozen=True, gc=False):
     """These messages of a publisher were given up, forgotten before they were read, or damaged: they will not come.
 
     Where it cannot be told any more whose they were there is no publisher, and these are sequence numbers.
@@ -231,10 +231,10 @@ Effect = (
     | Opening
     | Stored
     | Rejected
-    | Ended
+    | SubscriptionEnded
     | Begun
     | Release
-    | Gap
+    | StreamGap
     | Ready
     | Acknowledged
     | SetTimer

@@ -15,13 +15,13 @@ from holdfast.protocols.narada.events import Cut, life_of, number_of
 from holdfast.protocols.narada.gossip import GONE_BEATS, BundleGossip
 from holdfast.protocols.narada.participant import Discard, Effects
 from holdfast.protocols.narada.siblings import Sibling
-from holdfast.protocols.narada.stream_state import StreamState
+from holdfast.protocols.narada.stream_state import RepositoryStream
 
 
 class StreamRetention:
     """The retention of one stream at one repository."""
 
-    def __init__(self, stream_state: StreamState, dissemination: Dissemination, bundle: BundleGossip) -> None:
+    def __init__(self, stream_state: RepositoryStream, dissemination: Dissemination, bundle: BundleGossip) -> None:
         self.stream_state, self.dissemination, self.bundle = stream_state, dissemination, bundle
         self._before = 0
         self._now = 0.0

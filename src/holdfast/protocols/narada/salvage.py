@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.chains import Chain, Place, without
 from holdfast.protocols.narada.events import life_of, number_of
-from holdfast.protocols.narada.stream_state import StreamState
+from holdfast.protocols.narada.stream_state import RepositoryStream
 from holdfast.protocols.trackers import Range
 
 Life = tuple[str, int]
@@ -24,7 +24,7 @@ Job = tuple[int, int, Life, int]
 """Between which sequence numbers a place must lie, and whose it is."""
 
 
-def adopt(stream_state: StreamState, entries: Iterable[Entry]) -> Entry | None:
+def adopt(stream_state: RepositoryStream, entries: Iterable[Entry]) -> Entry | None:
     """Make the state of a stream fit what is stored; an entry that fits in nowhere, if there is one."""
     told, lost, stored = set(stream_state.chains), dict[Life, list[Entry]](), list[Range]()
     for entry in entries:
@@ -86,7 +86,7 @@ def _assigned(jobs: list[Job], free: list[Range]) -> dict[Life, list[Place]]:
     return places
 
 
-def _restore(stream_state: StreamState, life: Life, entries: list[Entry], places: list[Place]) -> None:
+def _restore(stream_state: RepositoryStream, life: Life, entries: list[Entry], places: list[Place]) -> None:
     chain = stream_state.chain(*life)
     if chain is None:
         return

@@ -56,7 +56,7 @@ _head_decoder = msgspec.msgpack.Decoder(StreamHead)
 _registration_decoder = msgspec.msgpack.Decoder(Registration)
 
 
-class StreamState:
+class RepositoryStream:
     """The state of a stream, and how messages get their sequence numbers."""
 
     def __init__(self, config: RepositoryConfig, stream: str, era: int) -> None:

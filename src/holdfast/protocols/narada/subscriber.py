@@ -49,11 +49,11 @@ from holdfast.protocols.narada.participant import (
     Begun,
     Effect,
     Effects,
-    Gap,
     Listen,
     Rejected,
     Release,
     Say,
+    StreamGap,
     Unlisten,
     control_events,
 )
@@ -302,7 +302,7 @@ class Subscriber:
         effects: Effects = []
         while self.unconsumed.bytes < self.config.unconsumed_bytes_max and self._step(effects):
             pass
-        if any(isinstance(effect, Release | Gap) for effect in effects) and self.config.remember:
+        if any(isinstance(effect, Release | StreamGap) for effect in effects) and self.config.remember:
             effects.append(Persist(MEMORY_KEY, self.released.save()))
         if self.backlog.position != before:
             self._due_s = self.config.nak_s
@@ -388,7 +388,7 @@ class Subscriber:
     def _released(self, entry: Entry) -> Effect:
         return Release(self.config.stream, self._steering.repository, entry)
 
-    def _gap(self, gap: Gap) -> Effect:
+    def _gap(self, gap: StreamGap) -> Effect:
         return gap
 
     # --------------------------------------------------------------------------------------------- asking for the rest

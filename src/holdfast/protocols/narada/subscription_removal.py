@@ -14,7 +14,7 @@ from holdfast.model.batches import Batch
 from holdfast.protocols.narada.dissemination import Dissemination
 from holdfast.protocols.narada.ended_subscriptions import End
 from holdfast.protocols.narada.events import Forget, encode
-from holdfast.protocols.narada.participant import Effects, Ended, Listen, Say, Unlisten, control_events
+from holdfast.protocols.narada.participant import Effects, Listen, Say, SubscriptionEnded, Unlisten, control_events
 from holdfast.protocols.narada.topics import bundle_topic, inbox_topic
 from holdfast.protocols.node import CancelTimer, SetTimer
 
@@ -105,7 +105,7 @@ class Forgetter:
         for event in control_events(batch, effects):
             if isinstance(event, Forget) and any(token == self.token for _, _, token in event.ends):
                 self.repository = event.teller
-                ended = Ended(self.stream, self.subscription, event.teller)
+                ended = SubscriptionEnded(self.stream, self.subscription, event.teller)
                 return [*effects, CancelTimer(AGAIN_TIMER), Unlisten(self._inbox), ended]
         return effects
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.events import life_of
-from holdfast.protocols.narada.participant import Gap
+from holdfast.protocols.narada.participant import StreamGap
 
 Life = tuple[str, int]
 
@@ -24,7 +24,7 @@ class Item(Struct):
 
     first: int
     entry: Entry | None
-    gap: Gap | None = None
+    gap: StreamGap | None = None
     told: bool = False
     """Whether the application was told of the gap."""
 
@@ -61,7 +61,7 @@ class UnconsumedMessages:
         self.bytes += entry.batch.cost_bytes
         self._items.append(Item(entry.first, entry))
 
-    def add_gap(self, first: int, gap: Gap) -> None:
+    def add_gap(self, first: int, gap: StreamGap) -> None:
         self._items.append(Item(first, None, gap))
 
     def begin(self) -> None:
@@ -94,7 +94,7 @@ class UnconsumedMessages:
             self.bytes += rest.batch.cost_bytes
         self._drop_told()
 
-    def take_one(self) -> tuple[Entry | Gap | None, bool]:
+    def take_one(self) -> tuple[Entry | StreamGap | None, bool]:
         """Take the next message, or gap, if there is one; and whether it came from an earlier repository."""
         earlier = bool(self._earlier)
         items = self._earlier or self._items

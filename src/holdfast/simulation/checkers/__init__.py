@@ -51,7 +51,7 @@ from holdfast.simulation.checkers.deliveries import judge_deliveries
 from holdfast.simulation.checkers.history import read_runs
 from holdfast.simulation.checkers.order import judge_order
 from holdfast.simulation.checkers.total import judge_total
-from holdfast.simulation.checkers.verdict import EXAMPLES_MAX, Tally, Verdict
+from holdfast.simulation.checkers.verdict import EXAMPLES_MAX, Verdict, VerdictTally
 
 __all__ = ["EXAMPLES_MAX", "Verdict", "check"]
 
@@ -59,7 +59,7 @@ __all__ = ["EXAMPLES_MAX", "Verdict", "check"]
 def check(events: Iterable[Event], examples_max: int = EXAMPLES_MAX) -> Verdict:
     """Judge a trace of one or several runs; the verdict explains at most `examples_max` faults of each kind."""
     runs = read_runs(events)
-    tally = Tally(examples_max)
+    tally = VerdictTally(examples_max)
     for run in runs:
         tally.place = f"run {run.name}: " if len(runs) > 1 else ""
         judge_deliveries(run, tally)

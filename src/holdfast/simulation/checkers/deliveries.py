@@ -3,13 +3,13 @@
 from holdfast.model.topics import matches
 from holdfast.model.trace import Event
 from holdfast.model.verdicts import differs, missing, name_of, repeated, unfounded, unwanted
-from holdfast.simulation.checkers.history import Client, Identity, Publication, Run, Subscription
-from holdfast.simulation.checkers.verdict import Tally
+from holdfast.simulation.checkers.history import ClientHistory, Identity, Publication, RunHistory, SubscriptionHistory
+from holdfast.simulation.checkers.verdict import VerdictTally
 
-Owed = list[tuple[Client, list[Subscription]]]
+Owed = list[tuple[ClientHistory, list[SubscriptionHistory]]]
 
 
-def judge_deliveries(run: Run, tally: Tally) -> None:
+def judge_deliveries(run: RunHistory, tally: VerdictTally) -> None:
     """Count what is lost, duplicated and created, and note in each client what has arrived as it should."""
     delivered: dict[str, set[Identity]] = {}
     for client in run.clients.values():
@@ -17,9 +17,9 @@ def judge_deliveries(run: Run, tally: Tally) -> None:
     _judge_losses(run, delivered, tally)
 
 
-def _judge_client(client: Client, run: Run, tally: Tally) -> set[Identity]:
+def _judge_client(client: ClientHistory, run: RunHistory, tally: VerdictTally) -> set[Identity]:
     delivered: set[Identity] = set()
-    wanted: dict[str, list[Subscription]] = {}
+    wanted: dict[str, list[SubscriptionHistory]] = {}
     for position, event in enumerate(client.rows):
         if event.event != "deliver":
             continue
@@ -39,7 +39,9 @@ def _judge_client(client: Client, run: Run, tally: Tally) -> set[Identity]:
     return delivered
 
 
-def _created(event: Event, publication: Publication | None, subscriptions: list[Subscription], position: int) -> str:
+def _created(
+    event: Event, publication: Publication | None, subscriptions: list[SubscriptionHistory], position: int
+) -> str:
     """Why this delivery should not have been; empty if all is well."""
     reason = differs(event, publication.event if publication is not None else None)
     if reason or publication is None:
@@ -52,7 +54,7 @@ def _created(event: Event, publication: Publication | None, subscriptions: list[
     return ""
 
 
-def _judge_losses(run: Run, delivered: dict[str, set[Identity]], tally: Tally) -> None:
+def _judge_losses(run: RunHistory, delivered: dict[str, set[Identity]], tally: VerdictTally) -> None:
     owed: dict[str, Owed] = {}
     for identity, publication in run.publications.items():
         if publication.topic not in owed:
@@ -66,7 +68,7 @@ def _judge_losses(run: Run, delivered: dict[str, set[Identity]], tally: Tally) -
                     break
 
 
-def lasting_subscriptions(run: Run, topic: str) -> Owed:
+def lasting_subscriptions(run: RunHistory, topic: str) -> Owed:
     """By client, the subscriptions to a topic that were confirmed at some time and never taken back."""
     found: Owed = []
     for client in run.clients.values():
@@ -76,7 +78,7 @@ def lasting_subscriptions(run: Run, topic: str) -> Owed:
     return found
 
 
-def confirmed_before(subscription: Subscription, publication: Publication) -> bool:
+def confirmed_before(subscription: SubscriptionHistory, publication: Publication) -> bool:
     confirmed, published = subscription.confirmed, publication.event
     if confirmed is None or confirmed.time > published.time:
         return False
@@ -88,7 +90,7 @@ def confirmed_before(subscription: Subscription, publication: Publication) -> bo
 # ------------------------------------------------------------------------------------------------------- sentences
 
 
-def _missing(client: Client, publication: Publication, subscription: Subscription) -> str:
+def _missing(client: ClientHistory, publication: Publication, subscription: SubscriptionHistory) -> str:
     wanted = subscription.pattern
     if subscription.filter is not None:
         wanted += f" where {subscription.filter.text}"

@@ -50,7 +50,7 @@ class Publication:
 
 
 @dataclass(slots=True, eq=False)
-class Subscription:
+class SubscriptionHistory:
     """What a client wanted, from its confirmation (`None` if it never came) to its end (`None` likewise)."""
 
     pattern: str
@@ -64,30 +64,30 @@ class Subscription:
 
 
 @dataclass(slots=True, eq=False)
-class Client:
+class ClientHistory:
     """One client's history."""
 
     name: str
     rows: list[Event] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    subscriptions: list[Subscription] = field(default_factory=list)
+    subscriptions: list[SubscriptionHistory] = field(default_factory=list)
     arrived: list[Publication] = field(default_factory=list)
     """First deliveries that were not created, in their order: what order is judged by."""
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class RunHistory:
     """One run: clients by name and publications by identity, both in sorted order."""
 
     name: str
-    clients: dict[str, Client] = field(default_factory=dict)
+    clients: dict[str, ClientHistory] = field(default_factory=dict)
     publications: dict[Identity, Publication] = field(default_factory=dict)
     lanes: dict[str, int] = field(default_factory=dict)
     crossed: frozenset[Identity] = frozenset()
     """Weaker messages that are reported to have crossed a total one when parts of the network came together."""
 
 
-def read_runs(events: Iterable[Event]) -> list[Run]:
+def read_runs(events: Iterable[Event]) -> list[RunHistory]:
     """The runs that the rows belong to, by name. Rows that carry no promise (`crash`, ...) are passed over."""
     rows: dict[str, dict[str, list[Event]]] = {}
     crossed: dict[str, set[Identity]] = {}
@@ -99,10 +99,10 @@ def read_runs(events: Iterable[Event]) -> list[Run]:
     return [_read_run(name, rows[name], frozenset(crossed.get(name, ()))) for name in sorted(rows)]
 
 
-def _read_run(name: str, rows: dict[str, list[Event]], crossed: frozenset[Identity]) -> Run:
-    run = Run(name, crossed=crossed)
+def _read_run(name: str, rows: dict[str, list[Event]], crossed: frozenset[Identity]) -> RunHistory:
+    run = RunHistory(name, crossed=crossed)
     for node in sorted(rows):
-        run.clients[node] = Client(node, sorted(rows[node], key=attrgetter("index")))
+        run.clients[node] = ClientHistory(node, sorted(rows[node], key=attrgetter("index")))
     _read_publications(run)
     for client in run.clients.values():
         _read_steps(client, run)
@@ -110,7 +110,7 @@ def _read_run(name: str, rows: dict[str, list[Event]], crossed: frozenset[Identi
     return run
 
 
-def _read_publications(run: Run) -> None:
+def _read_publications(run: RunHistory) -> None:
     found: dict[Identity, Publication] = {}
     for client in run.clients.values():
         for event in client.rows:
@@ -125,7 +125,7 @@ def _read_publications(run: Run) -> None:
         publication.lane = run.lanes.setdefault(publication.publisher, len(run.lanes))
 
 
-def _read_steps(client: Client, run: Run) -> None:
+def _read_steps(client: ClientHistory, run: RunHistory) -> None:
     for event in client.rows:
         publication = run.publications.get((event.publisher, event.seq))
         if publication is None or publication.rank < CAUSAL:
@@ -136,8 +136,8 @@ def _read_steps(client: Client, run: Run) -> None:
             client.steps.append((True, publication))
 
 
-def _read_subscriptions(client: Client) -> None:
-    lasting: dict[tuple[str, str], Subscription] = {}
+def _read_subscriptions(client: ClientHistory) -> None:
+    lasting: dict[tuple[str, str], SubscriptionHistory] = {}
     for position, event in enumerate(client.rows):
         pair = (event.topic, event.where)
         if event.event == "subscribe" and pair not in lasting:
@@ -151,13 +151,13 @@ def _read_subscriptions(client: Client) -> None:
             ended.ended_at = position
 
 
-def _subscription(event: Event, confirmed: Event | None) -> Subscription:
+def _subscription(event: Event, confirmed: Event | None) -> SubscriptionHistory:
     check_event(event, place_of(event))
     try:
         content = parse_filter(event.where) if event.where else None
     except FilterError as error:
         raise TraceError(f"{place_of(event)}: column 'where' holds no legal filter. {error}") from None
-    return Subscription(event.topic, content, confirmed)
+    return SubscriptionHistory(event.topic, content, confirmed)
 
 
 def place_of(event: Event) -> str:

@@ -22,7 +22,7 @@ from types import MappingProxyType
 from holdfast.model.trace import Event
 from holdfast.model.verdicts import name_of
 from holdfast.simulation.checkers.deliveries import confirmed_before, lasting_subscriptions
-from holdfast.simulation.checkers.history import Client, Identity, Publication, Run, read_runs
+from holdfast.simulation.checkers.history import ClientHistory, Identity, Publication, RunHistory, read_runs
 
 Accepted = Mapping[str, int]
 COMPLAINTS_MAX = 5
@@ -57,7 +57,7 @@ def _some(found: list[str], what: str) -> list[str]:
 class _Case:
     """One run, with the rows beside those that carry a promise."""
 
-    def __init__(self, run: Run, rows: list[Event]) -> None:
+    def __init__(self, run: RunHistory, rows: list[Event]) -> None:
         self.run = run
         self.confirmed = [row for row in rows if row.event == "confirmed"]
         self.told_until: dict[str, int] = {}
@@ -109,7 +109,7 @@ class _Case:
                     when = "never got it" if got is None else "got it later"
                     yield f"{name_of(row)} on {publication.topic!r} was confirmed, and {client.name} {when}"
 
-    def _owed(self, publication: Publication) -> Iterator[Client]:
+    def _owed(self, publication: Publication) -> Iterator[ClientHistory]:
         """The clients that live and to which this message was owed, by the subscriptions that they had then."""
         for client, subscriptions in lasting_subscriptions(self.run, publication.topic):
             ended_at = self.ended_at.get(client.name)

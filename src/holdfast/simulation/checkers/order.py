@@ -8,14 +8,14 @@ from operator import le
 
 from holdfast.model.guarantees import CAUSAL, FIFO
 from holdfast.model.verdicts import before_own, before_past
-from holdfast.simulation.checkers.history import Client, Publication, Run
+from holdfast.simulation.checkers.history import ClientHistory, Publication, RunHistory
 from holdfast.simulation.checkers.pasts import find_pasts
-from holdfast.simulation.checkers.verdict import Tally
+from holdfast.simulation.checkers.verdict import VerdictTally
 
 NEVER = 1 << 62
 
 
-def judge_order(run: Run, tally: Tally) -> None:
+def judge_order(run: RunHistory, tally: VerdictTally) -> None:
     """Count the deliveries that came too early. `judge_deliveries` has been here before."""
     find_pasts(run)
     by_place = {(publication.lane, publication.seq): publication for publication in run.publications.values()}
@@ -26,7 +26,7 @@ def judge_order(run: Run, tally: Tally) -> None:
             tally.add("causal", _before_past, client, early, by_place[lane, seq], run)
 
 
-def _overtaking_own(client: Client, lanes: int) -> list[tuple[Publication, int, int]]:
+def _overtaking_own(client: ClientHistory, lanes: int) -> list[tuple[Publication, int, int]]:
     """What overtook an earlier message of its publisher, and where that stands."""
     found = []
     later = [NEVER] * lanes
@@ -41,7 +41,7 @@ def _overtaking_own(client: Client, lanes: int) -> list[tuple[Publication, int, 
     return found
 
 
-def _overtaking_past(client: Client, lanes: int) -> list[tuple[Publication, int, int]]:
+def _overtaking_past(client: ClientHistory, lanes: int) -> list[tuple[Publication, int, int]]:
     """What overtook another publisher's message in its causal past, and where that stands."""
     found = []
     later = [NEVER] * lanes
@@ -61,16 +61,16 @@ def _overtaking_past(client: Client, lanes: int) -> list[tuple[Publication, int,
 # ------------------------------------------------------------------------------------------------------- sentences
 
 
-def _before_own(client: Client, early: Publication, late: Publication) -> str:
+def _before_own(client: ClientHistory, early: Publication, late: Publication) -> str:
     return before_own(client.name, str(early), str(late), early.publisher)
 
 
-def _before_past(client: Client, early: Publication, late: Publication, run: Run) -> str:
+def _before_past(client: ClientHistory, early: Publication, late: Publication, run: RunHistory) -> str:
     heard = _heard_before(run.clients[early.event.node], early, late)
     return before_past(client.name, early.event, str(late), heard)
 
 
-def _heard_before(publisher: Client, early: Publication, late: Publication) -> bool:
+def _heard_before(publisher: ClientHistory, early: Publication, late: Publication) -> bool:
     for is_publish, publication in publisher.steps:
         if publication is early and is_publish:
             return False

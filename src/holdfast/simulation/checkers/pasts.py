@@ -6,10 +6,10 @@ in which every publish stands before its deliveries; the times cannot be trusted
 followed until it delivers something that has not been published yet, and waits for that.
 """
 
-from holdfast.simulation.checkers.history import Client, Publication, Run, Step
+from holdfast.simulation.checkers.history import ClientHistory, Publication, RunHistory, Step
 
 
-def find_pasts(run: Run) -> None:
+def find_pasts(run: RunHistory) -> None:
     """Set `past` of every publication of the run."""
     nowhere = (0,) * len(run.lanes)
     for publication in run.publications.values():
@@ -22,19 +22,19 @@ def find_pasts(run: Run) -> None:
         changed = _replay(steps, run)
 
 
-def _given_past(publication: Publication, run: Run) -> tuple[int, ...] | None:
+def _given_past(publication: Publication, run: RunHistory) -> tuple[int, ...] | None:
     given = publication.event.past
     if given is None:
         return None
     return tuple(given.get(publisher, 0) for publisher in run.lanes)
 
 
-def _causal_order(clients: list[Client]) -> tuple[list[tuple[Client, Step]], bool]:
+def _causal_order(clients: list[ClientHistory]) -> tuple[list[tuple[ClientHistory, Step]], bool]:
     """All steps, each history in its own order and publishes before deliveries; and whether that could not be."""
-    order: list[tuple[Client, Step]] = []
+    order: list[tuple[ClientHistory, Step]] = []
     positions = dict.fromkeys(clients, 0)
     published: set[Publication] = set()
-    waiting: dict[Publication, list[Client]] = {}
+    waiting: dict[Publication, list[ClientHistory]] = {}
     ready = clients[::-1]
     while ready:
         client = ready.pop()
@@ -53,7 +53,7 @@ def _causal_order(clients: list[Client]) -> tuple[list[tuple[Client, Step]], boo
     return order, bool(waiting)
 
 
-def _replay(steps: list[tuple[Client, Step]], run: Run) -> bool:
+def _replay(steps: list[tuple[ClientHistory, Step]], run: RunHistory) -> bool:
     """Go through the histories once with the pasts known so far; says whether some past has grown."""
     changed = False
     clocks = {client: [0] * len(run.lanes) for client in run.clients.values()}

@@ -12,18 +12,18 @@ from graphlib import CycleError, TopologicalSorter
 
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.verdicts import wrong_side
-from holdfast.simulation.checkers.history import Client, Publication, Run
-from holdfast.simulation.checkers.verdict import Tally
+from holdfast.simulation.checkers.history import ClientHistory, Publication, RunHistory
+from holdfast.simulation.checkers.verdict import VerdictTally
 
-Sequences = dict[Client, list[Publication]]
+Sequences = dict[ClientHistory, list[Publication]]
 """What each client delivered of one (topic, key), clients in order of their names."""
 
 CHECKPOINT_EVERY = 64
 
 
-def judge_total(run: Run, tally: Tally) -> None:
+def judge_total(run: RunHistory, tally: VerdictTally) -> None:
     """Count the deliveries of total messages on the wrong side of another. `judge_deliveries` has been here before."""
-    counted: set[tuple[Publication, Client]] = set()
+    counted: set[tuple[Publication, ClientHistory]] = set()
     for (_, key), sequences in _by_key(run).items():
         if len(sequences) < 2 or _one_order_fits(sequences):
             continue
@@ -33,7 +33,7 @@ def judge_total(run: Run, tally: Tally) -> None:
                 tally.add("total", _wrong_side, total, client, other, rightful, key)
 
 
-def _by_key(run: Run) -> dict[tuple[str, str], Sequences]:
+def _by_key(run: RunHistory) -> dict[tuple[str, str], Sequences]:
     contested = {
         (publication.topic, key)
         for publication in run.publications.values()
@@ -71,7 +71,7 @@ def _one_order_fits(sequences: Sequences) -> bool:
     return True
 
 
-def _wrong_sides(sequences: Sequences) -> Iterator[tuple[Publication, Client, Publication, Client]]:
+def _wrong_sides(sequences: Sequences) -> Iterator[tuple[Publication, ClientHistory, Publication, ClientHistory]]:
     """Every total message and client whose order of it and another message is not the right one, which is elsewhere."""
     members = sorted({one for sequence in sequences.values() for one in sequence}, key=lambda one: one.number)
     bits = {publication: bit for bit, publication in enumerate(members)}
@@ -164,7 +164,7 @@ def _lowest(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
 
 
-def _holder(sides: dict[Client, tuple[int, int]], other: int, before: bool) -> Client:
+def _holder(sides: dict[ClientHistory, tuple[int, int]], other: int, before: bool) -> ClientHistory:
     """The first client that has the other message on that side."""
     return next(client for client, (ahead, behind) in sides.items() if (ahead if before else behind) >> other & 1)
 
@@ -172,6 +172,8 @@ def _holder(sides: dict[Client, tuple[int, int]], other: int, before: bool) -> C
 # ------------------------------------------------------------------------------------------------------- sentences
 
 
-def _wrong_side(total: Publication, client: Client, other: Publication, rightful: Client, key: str) -> str:
+def _wrong_side(
+    total: Publication, client: ClientHistory, other: Publication, rightful: ClientHistory, key: str
+) -> str:
     first, second = (other, total) if rightful.arrived.index(other) < rightful.arrived.index(total) else (total, other)
     return wrong_side(client.name, str(first), str(second), rightful.name, total.event, key)

@@ -5,12 +5,12 @@ from typing import ParamSpec
 
 from holdfast.model.verdicts import EXAMPLES_MAX, KINDS, Kind, Verdict
 
-__all__ = ["EXAMPLES_MAX", "KINDS", "Kind", "Tally", "Verdict"]
+__all__ = ["EXAMPLES_MAX", "KINDS", "Kind", "Verdict", "VerdictTally"]
 
 P = ParamSpec("P")
 
 
-class Tally:
+class VerdictTally:
     """Counts faults while a trace is judged, and keeps the sentences about the first few of each kind."""
 
     def __init__(self, examples_max: int) -> None:

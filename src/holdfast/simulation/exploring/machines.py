@@ -32,7 +32,7 @@ from holdfast.protocols.node import (
     Effects,
     Ended,
     Failed,
-    Keeping,
+    KeepsLog,
     Node,
     Persist,
     Report,
@@ -308,7 +308,7 @@ class Machine:
         if live.ended:
             return []
         waits = list(live.node.waiting_for())
-        if isinstance(live.node, Keeping) and len(live.node.log):
+        if isinstance(live.node, KeepsLog) and len(live.node.log):
             waits.append(f"{len(live.node.log)} records to become stable")
         return waits
 

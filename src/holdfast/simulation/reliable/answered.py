@@ -14,7 +14,7 @@ that one had not heard of it yet; the judge counts readers that begin where the 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdfast.simulation.reliable.history import Answer, History, Identity
+from holdfast.simulation.reliable.history import ApplicationAnswer, Identity, ReliableHistory
 
 if TYPE_CHECKING:
     from holdfast.simulation.reliable.manual_hosts import ManualHost
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 Add = Callable[..., None]
 
 
-def check_answers(add: Add, history: History, subscriber: "ManualHost", wanted: set[Identity], keeps: bool) -> None:
+def check_answers(
+    add: Add, history: ReliableHistory, subscriber: "ManualHost", wanted: set[Identity], keeps: bool
+) -> None:
     """Judge one subscriber. `wanted` is what it was owed; `keeps` whether repositories keep what they confirmed."""
     name = subscriber.name
     _Judge(add, history, name, subscriber.config.by_key, keeps).look(history.answers[name])
@@ -35,7 +37,7 @@ def check_answers(add: Add, history: History, subscriber: "ManualHost", wanted: 
 class _Judge:
     """Goes through what happened to the messages of one subscriber."""
 
-    def __init__(self, add: Add, history: History, name: str, by_key: bool, keeps: bool) -> None:
+    def __init__(self, add: Add, history: ReliableHistory, name: str, by_key: bool, keeps: bool) -> None:
         self._add, self._name, self._by_key, self._keeps = add, name, by_key, keeps
         self._began_at = {life: repository for life, repository, _ in reversed(history.beginnings[name])}
         self._gaps = history.gapped(name)
@@ -46,7 +48,7 @@ class _Judge:
         self._owed: dict[Identity, float] = {}
         """What was given back, or came after that, and has to come first again; and when, at the soonest."""
 
-    def look(self, answers: list[Answer]) -> None:
+    def look(self, answers: list[ApplicationAnswer]) -> None:
         for one in answers:
             if one.life != self._life:
                 self._life = one.life
@@ -62,7 +64,7 @@ class _Judge:
                 case "confirmed":
                     self._confirmed[one.identity] = one.repository
 
-    def _handed(self, one: Answer) -> None:
+    def _handed(self, one: ApplicationAnswer) -> None:
         who = one.identity
         if who in self._acked:
             self._add("again", f"{self._name} was handed {who} again, which it had acknowledged.")
@@ -86,7 +88,7 @@ class _Judge:
             self._add("disorder", f"{self._name} was handed {who} before {min(before)}, which it had given back.")
         self._owed.pop(who, None)
 
-    def _nacked(self, one: Answer) -> None:
+    def _nacked(self, one: ApplicationAnswer) -> None:
         who = one.identity
         self._owed[who] = max(one.time_s, self._owed.get(who, 0.0))
         if self._by_key:

@@ -32,7 +32,7 @@ from holdfast.model.topics import matches
 from holdfast.protocols.narada.events import life_of, number_of
 from holdfast.simulation.reliable.agreeing import behind
 from holdfast.simulation.reliable.answered import check_answers
-from holdfast.simulation.reliable.history import History, Identity, Released, identities
+from holdfast.simulation.reliable.history import Identity, ReleasedMessage, ReliableHistory, identities
 from holdfast.simulation.reliable.manual_hosts import ManualHost
 from holdfast.simulation.reliable.retained import check_retention
 
@@ -174,7 +174,7 @@ def _check_store(
 
 
 def _check_acknowledged(
-    judgement: Judgement, history: History, contents: dict[str, list[Entry]], forgotten: set[Identity]
+    judgement: Judgement, history: ReliableHistory, contents: dict[str, list[Entry]], forgotten: set[Identity]
 ) -> None:
     reached: dict[tuple[str, int], int] = {}
     for ack in history.acknowledgements:
@@ -205,7 +205,7 @@ def _check_forgotten(judgement: Judgement, world: "ReliableWorld", members: list
 
 
 def _check_releases(
-    judgement: Judgement, history: History, subscriber: "SubscriberHost", releases: list[Released]
+    judgement: Judgement, history: ReliableHistory, subscriber: "SubscriberHost", releases: list[ReleasedMessage]
 ) -> None:
     name, remembers, manual = subscriber.name, subscriber.config.remember, isinstance(subscriber, ManualHost)
     seen: dict[int, set[Identity]] = defaultdict(set)
@@ -234,7 +234,7 @@ def _check_releases(
 
 def _check_order(
     judgement: Judgement,
-    history: History,
+    history: ReliableHistory,
     name: str,
     own_life: int,
     identity: Identity,
@@ -255,9 +255,9 @@ def _check_order(
 
 def _check_complete(
     judgement: Judgement,
-    history: History,
+    history: ReliableHistory,
     subscriber: "SubscriberHost",
-    releases: list[Released],
+    releases: list[ReleasedMessage],
     stored: dict[Identity, str],
     retained: bool,
 ) -> None:
@@ -272,7 +272,7 @@ def _check_complete(
 
 
 def _wanted(
-    history: History, subscriber: "SubscriberHost", stored: dict[Identity, str], retained: bool
+    history: ReliableHistory, subscriber: "SubscriberHost", stored: dict[Identity, str], retained: bool
 ) -> set[Identity]:
     """What of what is stored a subscriber is to get."""
     pattern, since_s = subscriber.machine.pattern, 0.0
@@ -286,7 +286,7 @@ def _wanted(
     }
 
 
-def _check_ruined(judgement: Judgement, history: History, name: str) -> None:
+def _check_ruined(judgement: Judgement, history: ReliableHistory, name: str) -> None:
     """A gap for something damaged is told of nothing else."""
     told = history.damage_told[name] - history.ruined
     if told:
@@ -297,7 +297,7 @@ def _check_sync(
     judgement: Judgement,
     host: "RepositoryHost",
     subscriber: "SubscriberHost",
-    history: History,
+    history: ReliableHistory,
     entries: list[Entry],
     retained: bool,
 ) -> None:

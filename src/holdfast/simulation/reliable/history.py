@@ -7,19 +7,19 @@ from msgspec import Struct
 
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.events import life_of, number_of
-from holdfast.protocols.narada.participant import Gap
+from holdfast.protocols.narada.participant import StreamGap
 
 Identity = tuple[str, int, int]
 """Publisher, life and number."""
 
 
-class Published(Struct, frozen=True):
+class PublishedMessage(Struct, frozen=True):
     topic: str
     payload: bytes
     time_s: float
 
 
-class Acknowledged(Struct, frozen=True):
+class AcknowledgedUpTo(Struct, frozen=True):
     publisher: str
     life: int
     number: int
@@ -30,7 +30,7 @@ class Acknowledged(Struct, frozen=True):
     """Which of those that were not acknowledged before had been stored by fewer repositories."""
 
 
-class Released(Struct, frozen=True):
+class ReleasedMessage(Struct, frozen=True):
     life: int
     """Of the subscriber."""
     identity: Identity
@@ -53,7 +53,7 @@ class Discarded(Struct, frozen=True):
     """What everything weighed that was kept there from them on."""
 
 
-class Answer(Struct, frozen=True):
+class ApplicationAnswer(Struct, frozen=True):
     """What happened to a message that is acknowledged by itself: `handed`, `acked`, `nacked` or `confirmed`."""
 
     what: str
@@ -77,17 +77,17 @@ class GapTold(Struct, frozen=True):
     """How many messages had been released to it by then."""
 
 
-class History:
+class ReliableHistory:
     """Everything that was published, acknowledged, stored and released, in order."""
 
     def __init__(self) -> None:
-        self.publications: dict[Identity, Published] = {}
-        self.acknowledgements: list[Acknowledged] = []
+        self.publications: dict[Identity, PublishedMessage] = {}
+        self.acknowledgements: list[AcknowledgedUpTo] = []
         self._acknowledged: dict[tuple[str, int], int] = {}
         self.after: dict[tuple[str, int], tuple[int, ...]] = {}
         """By publisher and life: the catenation numbers of earlier lives that come before it."""
         self.lives: dict[tuple[str, int], int] = {}
-        self.releases: dict[str, list[Released]] = defaultdict(list)
+        self.releases: dict[str, list[ReleasedMessage]] = defaultdict(list)
         self.gaps: dict[str, list[tuple[str, int, int, int]]] = defaultdict(list)
         self.rejections: list[tuple[str, int, int, bool]] = []
         self.had: dict[str, set[Identity]] = {}
@@ -111,13 +111,15 @@ class History:
         """By subscriber: what retention took before it was read."""
         self.damage_told: dict[str, set[Identity]] = defaultdict(set)
         """By subscriber: what it was told is damaged, and lost."""
-        self.answers: dict[str, list[Answer]] = defaultdict(list)
+        self.answers: dict[str, list[ApplicationAnswer]] = defaultdict(list)
         """By subscriber whose application acknowledges each message: what was handed out, acknowledged, and so on."""
         self.stores: dict[str, set[Identity]] = defaultdict(set)
         """By repository: what was ever committed there."""
 
     def published(self, name: str, host_life: int, number: int, topic: str, payload: bytes, now: float) -> None:
-        self.publications[name, self.lives.get((name, host_life), host_life), number] = Published(topic, payload, now)
+        self.publications[name, self.lives.get((name, host_life), host_life), number] = PublishedMessage(
+            topic, payload, now
+        )
 
     def opened(self, name: str, host_life: int, life: int, past: tuple[int, ...]) -> None:
         if life != host_life:
@@ -131,7 +133,7 @@ class History:
         before = self._acknowledged.get((name, life), 0)
         self._acknowledged[name, life] = max(before, number)
         short = tuple(one for one in range(before + 1, number + 1) if self._copies((name, life, one)) < copies)
-        self.acknowledgements.append(Acknowledged(name, life, number, level, copies, short))
+        self.acknowledgements.append(AcknowledgedUpTo(name, life, number, level, copies, short))
 
     def _copies(self, identity: Identity) -> int:
         return sum(identity in stored for stored in self.stores.values())
@@ -163,26 +165,26 @@ class History:
         stored = self.stores[repository]
         payloads = entry.batch.payload_list()
         for identity, payload in zip(identities(entry), payloads, strict=True):
-            one = Released(life, identity, repository, entry.batch.topic, payload, identity in stored, now)
+            one = ReleasedMessage(life, identity, repository, entry.batch.topic, payload, identity in stored, now)
             self.releases[name].append(one)
 
     def handed_out(self, name: str, life: int, repository: str, entry: Entry, count: int, now: float) -> None:
         # It may be handed out long after it was released, or again, when somebody else steers.
         having = [one for one, stored in self.stores.items() if identities(entry)[0] in stored]
         self.released(name, life, having[0] if having else repository, entry, now)
-        self.answers[name].append(Answer("handed", life, identities(entry)[0], count, repository, now))
+        self.answers[name].append(ApplicationAnswer("handed", life, identities(entry)[0], count, repository, now))
 
     def acked(self, name: str, life: int, whose: Iterable[tuple[str, int]]) -> None:
-        self.answers[name] += [Answer("acked", life, identity_of(*one)) for one in whose]
+        self.answers[name] += [ApplicationAnswer("acked", life, identity_of(*one)) for one in whose]
 
     def nacked(self, name: str, life: int, whose: tuple[str, int], until_s: float) -> None:
-        self.answers[name].append(Answer("nacked", life, identity_of(*whose), time_s=until_s))
+        self.answers[name].append(ApplicationAnswer("nacked", life, identity_of(*whose), time_s=until_s))
 
     def confirmed(self, name: str, life: int, whose: Iterable[tuple[str, int]], repository: str) -> None:
-        done = [Answer("confirmed", life, identity_of(*one), repository=repository) for one in whose]
+        done = [ApplicationAnswer("confirmed", life, identity_of(*one), repository=repository) for one in whose]
         self.answers[name] += done
 
-    def gap(self, name: str, own_life: int, gap: Gap) -> None:
+    def gap(self, name: str, own_life: int, gap: StreamGap) -> None:
         publisher, life, low, high = gap.publisher, life_of(gap.first), number_of(gap.first), number_of(gap.last)
         self.gaps[name].append((publisher, life, low, high))
         if gap.damaged:

@@ -22,8 +22,6 @@ from holdfast.protocols.narada.participant import (
     Effect,
     Effects,
     Emit,
-    Ended,
-    Gap,
     Listen,
     Opening,
     Participant,
@@ -31,11 +29,13 @@ from holdfast.protocols.narada.participant import (
     Release,
     Say,
     Stored,
+    StreamGap,
+    SubscriptionEnded,
     Unlisten,
 )
 from holdfast.protocols.node import CancelTimer, Persist, Report, SetTimer
 from holdfast.simulation.kernel import Kernel
-from holdfast.simulation.reliable.history import History
+from holdfast.simulation.reliable.history import ReliableHistory
 
 
 class Medium(Protocol):
@@ -59,7 +59,7 @@ class ParticipantHost:
 
     machine: Participant
 
-    def __init__(self, name: str, kernel: Kernel, medium: Medium, history: History, check: bool) -> None:
+    def __init__(self, name: str, kernel: Kernel, medium: Medium, history: ReliableHistory, check: bool) -> None:
         self.name, self.kernel, self.medium, self.history, self._check = name, kernel, medium, history, check
         self.up = False
         self.lives = 0
@@ -176,7 +176,9 @@ class PublisherHost(ParticipantHost):
 
     machine: Publisher
 
-    def __init__(self, config: PublisherConfig, kernel: Kernel, medium: Medium, history: History, check: bool) -> None:
+    def __init__(
+        self, config: PublisherConfig, kernel: Kernel, medium: Medium, history: ReliableHistory, check: bool
+    ) -> None:
         super().__init__(config.name, kernel, medium, history, check)
         self.config = config
         self.last_of_earlier = 0
@@ -219,7 +221,14 @@ class ForgetterHost(ParticipantHost):
     machine: Forgetter
 
     def __init__(
-        self, stream: str, subscription: str, kernel: Kernel, medium: Medium, history: History, check: bool, token: int
+        self,
+        stream: str,
+        subscription: str,
+        kernel: Kernel,
+        medium: Medium,
+        history: ReliableHistory,
+        check: bool,
+        token: int,
     ) -> None:
         super().__init__(f"forgetter {token}", kernel, medium, history, check)
         self._stream, self._subscription, self._token = stream, subscription, token
@@ -227,10 +236,10 @@ class ForgetterHost(ParticipantHost):
     def make(self) -> Forgetter:
         return Forgetter(self._stream, self._subscription, self.name, self._token)
 
-    def _ended(self, effect: Ended) -> None:
+    def _ended(self, effect: SubscriptionEnded) -> None:
         self.history.ended(effect.subscription, effect.repository)
 
-    handlers: ClassVar = ParticipantHost.handlers | {Ended: _ended}
+    handlers: ClassVar = ParticipantHost.handlers | {SubscriptionEnded: _ended}
 
 
 class SubscriberHost(ParticipantHost):
@@ -243,14 +252,14 @@ class SubscriberHost(ParticipantHost):
         config: SubscriberConfig,
         kernel: Kernel,
         medium: Medium,
-        history: History,
+        history: ReliableHistory,
         check: bool,
         consume_s: float = 0.0,
     ) -> None:
         super().__init__(config.name, kernel, medium, history, check)
         self.config, self._consume_s, self._busy_until = config, consume_s, 0.0
         self._memory: dict[str, bytes] = {}
-        self.gaps: list[tuple[int, Gap]] = []
+        self.gaps: list[tuple[int, StreamGap]] = []
         """What it was told will not come, and how many messages it had got by then."""
 
     def make(self) -> Subscriber:
@@ -268,7 +277,7 @@ class SubscriberHost(ParticipantHost):
         self._busy_until = max(self._busy_until, now) + busy_s
         self.later(self._busy_until - now, then)
 
-    def _gap(self, effect: Gap) -> None:
+    def _gap(self, effect: StreamGap) -> None:
         self.history.gap(self.name, self.lives, effect)
         self.gaps.append((len(self.history.releases[self.name]), effect))
         self._busy_for(0.0, lambda: self.machine.told_gap(self.kernel.now))
@@ -284,7 +293,7 @@ class SubscriberHost(ParticipantHost):
 
     handlers: ClassVar = ParticipantHost.handlers | {
         Release: _release,
-        Gap: _gap,
+        StreamGap: _gap,
         Begun: _begun,
         Rejected: _rejected,
         Persist: _persist,

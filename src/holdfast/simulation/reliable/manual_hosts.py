@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada import ManualSubscriber, SubscriberConfig
 from holdfast.protocols.narada.handouts import Handout, Identity
-from holdfast.protocols.narada.participant import Acknowledged, Effects, Gap, Ready
+from holdfast.protocols.narada.participant import Acknowledged, Effects, Ready, StreamGap
 from holdfast.simulation.kernel import Kernel
-from holdfast.simulation.reliable.history import History
+from holdfast.simulation.reliable.history import ReliableHistory
 from holdfast.simulation.reliable.hosts import Medium, SubscriberHost
 
 NACKS_MAX = 3
@@ -44,7 +44,7 @@ class ManualHost(SubscriberHost):
         config: SubscriberConfig,
         kernel: Kernel,
         medium: Medium,
-        history: History,
+        history: ReliableHistory,
         check: bool,
         chance: Random,
         habits: Habits | None = None,
@@ -73,7 +73,7 @@ class ManualHost(SubscriberHost):
         while True:
             found, more = self.machine.hand_out(self.kernel.now)
             effects += more
-            if isinstance(found, Gap):
+            if isinstance(found, StreamGap):
                 self.history.gap(self.name, self.lives, found)
                 self.gaps.append((len(self.history.releases[self.name]), found))
             elif found is not None:

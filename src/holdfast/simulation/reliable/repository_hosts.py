@@ -25,7 +25,7 @@ from holdfast.protocols.narada.participant import (
 )
 from holdfast.simulation.kernel import Kernel
 from holdfast.simulation.reliable.harm import EVERYTHING, HarmedStore
-from holdfast.simulation.reliable.history import Discarded, History, Identity, identities
+from holdfast.simulation.reliable.history import Discarded, Identity, ReliableHistory, identities
 from holdfast.simulation.reliable.hosts import Medium, ParticipantHost
 from holdfast.storage.stores import MemoryStore
 from holdfast.storage.stores.expiry import STEP_BYTES, STEP_S, expired
@@ -49,7 +49,7 @@ class RepositoryHost(ParticipantHost):
         streams: list[str],
         kernel: Kernel,
         medium: Medium,
-        history: History,
+        history: ReliableHistory,
         check: bool,
         chance: Random,
         retention: Retention | None = None,

@@ -5,7 +5,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.model.reliable import Retention
-from holdfast.simulation.reliable.history import GapTold, History, Identity
+from holdfast.simulation.reliable.history import GapTold, Identity, ReliableHistory
 
 if TYPE_CHECKING:
     from holdfast.simulation.reliable.hosts import SubscriberHost
@@ -52,7 +52,7 @@ def _check_kept(add: Add, world: "ReliableWorld", host: "RepositoryHost") -> Non
 
 
 def _check_gap(
-    add: Add, history: History, subscriber: "SubscriberHost", told: GapTold, forgotten: set[Identity]
+    add: Add, history: ReliableHistory, subscriber: "SubscriberHost", told: GapTold, forgotten: set[Identity]
 ) -> None:
     name = subscriber.name
     for identity in told.identities:

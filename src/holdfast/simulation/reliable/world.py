@@ -23,7 +23,7 @@ from holdfast.simulation.kernel import Kernel, stream
 from holdfast.simulation.reliable.agreeing import behind, known_to_have_had
 from holdfast.simulation.reliable.bus import Bus, BusConfig
 from holdfast.simulation.reliable.checkers import Judgement, judge
-from holdfast.simulation.reliable.history import History
+from holdfast.simulation.reliable.history import ReliableHistory
 from holdfast.simulation.reliable.hosts import (
     ForgetterHost,
     Medium,
@@ -73,7 +73,7 @@ class ReliableWorld:
         self.kernel = kernel or Kernel()
         self.bus = Bus(self.kernel, bus or BusConfig(), stream(seed, "bus"))
         self.medium: Medium = medium or _BusMedium(self.bus)
-        self.history = History()
+        self.history = ReliableHistory()
         self.history.knew = self._knew
         self._check = check_invariants
         self.repositories: dict[str, RepositoryHost] = {}

@@ -1,6 +1,6 @@
 """What stores have in common: buffering until a commit, and refusing what would overlap.
 
-A backend says what it holds (`_cursor`, `_spans`, `_cats`, …) and carries out one `Change` at a time.
+A backend says what it holds (`_cursor`, `_spans`, `_cats`, …) and carries out one `BufferedChange` at a time.
 """
 
 from abc import abstractmethod
@@ -36,7 +36,7 @@ class Appended(Struct, frozen=True):
     late: bool
 
 
-class Change(Struct):
+class BufferedChange(Struct):
     """Everything since the last commit."""
 
     entries: list[Appended] = field(default_factory=list)
@@ -60,7 +60,7 @@ class BufferedStore(Store):
 
     def _begin(self) -> None:
         """Know nothing: neither of what was buffered, nor of where the streams stand."""
-        self._change = Change()
+        self._change = BufferedChange()
         self._cursors: dict[str, Cursor] = {}
         self._highest: dict[tuple[str, str], int] = {}
         self._buffered_seqs: dict[str, Spans] = {}
@@ -85,7 +85,7 @@ class BufferedStore(Store):
         """Whether some entry, be it damaged, has one of these identities."""
 
     @abstractmethod
-    def _carry_out(self, change: Change, level: Level) -> None:
+    def _carry_out(self, change: BufferedChange, level: Level) -> None:
         """Store a change, all or nothing; an empty one makes what was stored before as safe as the level says."""
 
     # ------------------------------------------------------------------------------------------------------- buffering
@@ -138,7 +138,7 @@ class BufferedStore(Store):
 
     def commit(self, level: Level) -> None:
         change = self._change
-        self._change = Change()
+        self._change = BufferedChange()
         self._buffered_seqs.clear()
         self._buffered_cats.clear()
         try:

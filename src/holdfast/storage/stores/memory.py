@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from holdfast.model.reliable import Entry, Level
-from holdfast.storage.stores.buffered import BufferedStore, Change, Cursor, cut, cut_cats
+from holdfast.storage.stores.buffered import BufferedChange, BufferedStore, Cursor, cut, cut_cats
 from holdfast.storage.stores.spans import Span
 from holdfast.storage.stores.store import Damage, StreamInfo
 
@@ -90,7 +90,7 @@ class _Contents:
         made.pairs = self.pairs.copy()
         return made
 
-    def carry_out(self, change: Change) -> None:
+    def carry_out(self, change: BufferedChange) -> None:
         for appended in change.entries:
             stream = self.streams.get(appended.stream)
             if stream is None:
@@ -111,7 +111,7 @@ class MemoryStore(BufferedStore):
     def __init__(self) -> None:
         super().__init__()
         self._live, self._synced = _Contents(), _Contents()
-        self._unsynced: list[Change] = []
+        self._unsynced: list[BufferedChange] = []
 
     def crash(self, surviving: int = 0) -> None:
         """The machine goes down: of the commits that were not synced, the first so many survive."""
@@ -133,7 +133,7 @@ class MemoryStore(BufferedStore):
 
     # --------------------------------------------------------------------------------------------------- for the base
 
-    def _carry_out(self, change: Change, level: Level) -> None:
+    def _carry_out(self, change: BufferedChange, level: Level) -> None:
         if not change.is_empty():
             self._live.carry_out(change)
             self._unsynced.append(change)

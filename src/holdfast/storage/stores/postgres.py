@@ -17,7 +17,7 @@ from psycopg import sql
 from psycopg.types.string import StrBinaryDumper, TextBinaryLoader
 
 from holdfast.model.reliable import Level
-from holdfast.storage.stores.buffered import Change
+from holdfast.storage.stores.buffered import BufferedChange
 from holdfast.storage.stores.rows import columns_of, decoded, row_of
 from holdfast.storage.stores.sql import COLUMNS, SqlStore
 from holdfast.storage.stores.store import Damage, StoreAway, StoreError, StoreFailed
@@ -147,7 +147,7 @@ class PostgresStore(SqlStore):
         finally:
             self._bound = False
 
-    def _carry_out(self, change: Change, level: Level) -> None:
+    def _carry_out(self, change: BufferedChange, level: Level) -> None:
         with self._on_one_connection():
             super()._carry_out(change, level)
 

@@ -19,7 +19,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Entry)
 
 
-class Head(Struct, frozen=True, array_like=True, gc=False):
+class StoredHead(Struct, frozen=True, array_like=True, gc=False):
     """What is known of an entry without decoding it."""
 
     first: int
@@ -38,17 +38,17 @@ class Head(Struct, frozen=True, array_like=True, gc=False):
         return self.cat + self.count - 1
 
 
-class Row(Struct, frozen=True, array_like=True, gc=False):
+class StoredRow(Struct, frozen=True, array_like=True, gc=False):
     """A head, its checksum with the name of the stream, the checksum of the entry, and the entry itself."""
 
-    head: Head
+    head: StoredHead
     head_sum: int
     body_sum: int
     body: bytes
 
 
-def head_of(entry: Entry, late: bool) -> Head:
-    return Head(entry.first, entry.count, entry.publisher, entry.cat, entry.time_ns, int(late))
+def head_of(entry: Entry, late: bool) -> StoredHead:
+    return StoredHead(entry.first, entry.count, entry.publisher, entry.cat, entry.time_ns, int(late))
 
 
 def encode_entry(entry: Entry) -> bytes:
@@ -60,12 +60,12 @@ def checksum(*values: Any) -> int:
     return crc32(_encoder.encode(values))
 
 
-def row_of(stream: str, entry: Entry, late: bool) -> Row:
+def row_of(stream: str, entry: Entry, late: bool) -> StoredRow:
     head, body = head_of(entry, late), _encoder.encode(entry)
-    return Row(head, checksum(stream, head), crc32(body), body)
+    return StoredRow(head, checksum(stream, head), crc32(body), body)
 
 
-def columns_of(row: Row) -> tuple[Any, ...]:
+def columns_of(row: StoredRow) -> tuple[Any, ...]:
     """A row as databases take it."""
     head = row.head
     return (
@@ -100,12 +100,12 @@ def entry_of(columns: Sequence[Any]) -> Entry | None:
     return entry if entry.batch.count == count and entry.batch.publisher == publisher else None
 
 
-def sound_head(stream: str, columns: Sequence[Any]) -> Head | None:
+def sound_head(stream: str, columns: Sequence[Any]) -> StoredHead | None:
     """The columns of a row, if they are what was written."""
     head = columns[:6]
     if checksum(stream, head) != columns[6]:
         return None
-    return Head(*head)
+    return StoredHead(*head)
 
 
 def damage_of(stream: str, columns: Sequence[Any]) -> Damage | None:
@@ -120,5 +120,5 @@ def damage_of(stream: str, columns: Sequence[Any]) -> Damage | None:
     return Damage(stream=stream, first=0, last=0, what="a row is harmed beyond recognition")
 
 
-def _damage(stream: str, head: Head, what: str) -> Damage:
+def _damage(stream: str, head: StoredHead, what: str) -> Damage:
     return Damage(stream=stream, first=head.first, last=head.last, publisher=head.publisher, cat=head.cat, what=what)

@@ -26,9 +26,9 @@ from holdfast.storage.stores.segment_index import (
     write_index,
 )
 from holdfast.storage.stores.segment_records import (
-    Commit,
-    Kind,
+    CommitRecord,
     Placed,
+    RecordKind,
     encode_commit_record,
     encode_record,
     entry_of,
@@ -350,12 +350,14 @@ class SegmentFiles:
                 record = record_at(data, old, number, old) if old != LOST else None
                 if head.last < kept.get(stream, 1) or record is None:
                     continue
-                piece = encode_record(number, at, Kind.ENTRY, bytes(record.head), bytes(record.body), record.body_sum)
+                piece = encode_record(
+                    number, at, RecordKind.ENTRY, bytes(record.head), bytes(record.body), record.body_sum
+                )
                 made.setdefault(stream, StreamIndex()).add(head, at, size)
                 entries.append(Placed(stream, head))
                 pieces += piece
                 at += size
-        pieces += encode_commit_record(number, at, Kind.COMMIT, Commit(entries))
+        pieces += encode_commit_record(number, at, RecordKind.COMMIT, CommitRecord(entries))
         self._put_in_place(number, b"".join(pieces), made)
 
     def _put_in_place(self, number: int, data: bytes, index: SegmentIndex) -> None:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from holdfast.model.checksums import crc32
 from holdfast.storage.frames import Read
-from holdfast.storage.stores.rows import Head
+from holdfast.storage.stores.rows import StoredHead
 from holdfast.storage.stores.spans import Span
 
 MAGIC = b"HFX1"
@@ -121,7 +121,7 @@ class StreamIndex:
         made._by_cat = {number: _Sorted.loaded(data, made.cats) for number, data in enumerate(cats)}
         return made
 
-    def add(self, head: Head, at: int, size: int) -> None:
+    def add(self, head: StoredHead, at: int, size: int) -> None:
         slot = len(self.firsts)
         publisher = self.publishers.setdefault(head.publisher, len(self.publishers))
         self.firsts.append(head.first)
@@ -189,12 +189,12 @@ class StreamIndex:
     def all(self) -> Iterator[Slot]:
         return (self.slot(at) for at in self._by_seq.slots)
 
-    def entries(self) -> Iterator[tuple[Head, int, int]]:
+    def entries(self) -> Iterator[tuple[StoredHead, int, int]]:
         """Heads, places and sizes in the order of the log, without what was removed."""
         names = list(self.publishers)
         for slot in sorted(self._by_seq.slots):
             yield (
-                Head(
+                StoredHead(
                     self.firsts[slot],
                     self.counts[slot],
                     names[self.publisher_at[slot]],

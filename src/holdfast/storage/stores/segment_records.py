@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from holdfast.model.checksums import crc32
 from holdfast.model.reliable import Entry
-from holdfast.storage.stores.rows import Head, decoded
+from holdfast.storage.stores.rows import StoredHead, decoded
 
 MAGIC = b"HFS1"
 PREFIX = Layout("<4sIIII")
@@ -26,7 +26,7 @@ HEAD_BYTES_MAX = 1 << 20
 Bytes = bytes | memoryview
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a record is."""
 
     ENTRY = 1
@@ -34,17 +34,17 @@ class Kind(IntEnum):
     SNAPSHOT = 3
 
 
-_KINDS = {int(kind): kind for kind in Kind}
+_KINDS = {int(kind): kind for kind in RecordKind}
 
 
 class Placed(Struct, frozen=True, array_like=True, gc=False):
     """The head of an entry, and the stream it belongs to."""
 
     stream: str
-    head: Head
+    head: StoredHead
 
 
-class Commit(Struct, frozen=True, array_like=True):
+class CommitRecord(Struct, frozen=True, array_like=True):
     """What a commit says beside its entries. A snapshot is one that says everything, and stands first in a segment."""
 
     entries: list[Placed] = []
@@ -56,10 +56,10 @@ class Commit(Struct, frozen=True, array_like=True):
     """Notes that were written before are settled."""
 
 
-class Record(Struct, frozen=True, gc=False):
+class SegmentRecord(Struct, frozen=True, gc=False):
     """A record whose prefix and head are sound; its body may not be."""
 
-    kind: Kind
+    kind: RecordKind
     at: int
     end: int
     head: Bytes
@@ -80,10 +80,12 @@ class Harmed(Struct, frozen=True, gc=False):
 
 _encoder = msgspec.msgpack.Encoder()
 _placed = msgspec.msgpack.Decoder(Placed)
-_commit = msgspec.msgpack.Decoder(Commit)
+_commit = msgspec.msgpack.Decoder(CommitRecord)
 
 
-def encode_record(number: int, at: int, kind: Kind, head: bytes, body: bytes, body_sum: int) -> tuple[bytes, bytes]:
+def encode_record(
+    number: int, at: int, kind: RecordKind, head: bytes, body: bytes, body_sum: int
+) -> tuple[bytes, bytes]:
     """What stands before a body at this byte of this segment, and the body."""
     start = PREFIX.pack(MAGIC, kind << 24 | len(head), len(body), body_sum, 0)[:_SUMMED_BYTES]
     total = crc32(head, crc32(start, _seed(number, at)))
@@ -91,10 +93,10 @@ def encode_record(number: int, at: int, kind: Kind, head: bytes, body: bytes, bo
 
 
 def encode_entry_record(number: int, at: int, placed: Placed, body: bytes, body_sum: int) -> tuple[bytes, bytes]:
-    return encode_record(number, at, Kind.ENTRY, _encoder.encode(placed), body, body_sum)
+    return encode_record(number, at, RecordKind.ENTRY, _encoder.encode(placed), body, body_sum)
 
 
-def encode_commit_record(number: int, at: int, kind: Kind, commit: Commit) -> tuple[bytes, bytes]:
+def encode_commit_record(number: int, at: int, kind: RecordKind, commit: CommitRecord) -> tuple[bytes, bytes]:
     body = _encoder.encode(commit)
     return encode_record(number, at, kind, b"", body, crc32(body))
 
@@ -103,7 +105,7 @@ def _seed(number: int, at: int) -> int:
     return crc32(_PLACE.pack(number, at))
 
 
-def record_at(data: Bytes, begin: int, number: int, at: int) -> Record | None:
+def record_at(data: Bytes, begin: int, number: int, at: int) -> SegmentRecord | None:
     """The record that stands at `begin` of these bytes and at `at` of its segment, if its prefix and head are sound."""
     if len(data) - begin < PREFIX.size:
         return None
@@ -116,10 +118,10 @@ def record_at(data: Bytes, begin: int, number: int, at: int) -> Record | None:
     if crc32(head, crc32(data[begin : begin + _SUMMED_BYTES], _seed(number, at))) != total:
         return None
     end = middle + body_bytes
-    return Record(_KINDS[kind], at, at + end - begin, head, data[middle:end], body_sum)
+    return SegmentRecord(_KINDS[kind], at, at + end - begin, head, data[middle:end], body_sum)
 
 
-def records(data: bytes, number: int) -> Iterator[Record | Harmed]:
+def records(data: bytes, number: int) -> Iterator[SegmentRecord | Harmed]:
     """Everything in the bytes of a segment, up to what no record follows any more."""
     # Whoever reads a whole segment need not have it twice.
     view, at = memoryview(data), 0
@@ -144,16 +146,16 @@ def _next_record(data: bytes, number: int, at: int) -> int:
     return -1
 
 
-def placed_of(record: Record) -> Placed | None:
+def placed_of(record: SegmentRecord) -> Placed | None:
     found: Placed | None = _decode(_placed, record.head)
     return found
 
 
-def commit_of(record: Record) -> Commit | None:
+def commit_of(record: SegmentRecord) -> CommitRecord | None:
     return _decode(_commit, record.body) if record.is_sound else None
 
 
-def entry_of(record: Record) -> Entry | None:
+def entry_of(record: SegmentRecord) -> Entry | None:
     return decoded(bytes(record.body), record.body_sum)
 
 

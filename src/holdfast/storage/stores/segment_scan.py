@@ -6,11 +6,11 @@ from msgspec import Struct, field
 
 from holdfast.storage.stores.segment_index import LOST, SegmentIndex, StreamIndex
 from holdfast.storage.stores.segment_records import (
-    Commit,
+    CommitRecord,
     Harmed,
-    Kind,
     Placed,
-    Record,
+    RecordKind,
+    SegmentRecord,
     commit_of,
     placed_of,
     records,
@@ -33,7 +33,7 @@ class Contents(Struct):
     """Of entries that are known to have been there."""
     harmed: list[Harmed] = field(default_factory=list)
     """Bytes that are no record, and of which no commit says what they were."""
-    blank: list[Record] = field(default_factory=list)
+    blank: list[SegmentRecord] = field(default_factory=list)
     """Commits that cannot be read any more."""
     end: int = 0
     """The byte behind the last commit."""
@@ -43,7 +43,7 @@ class Contents(Struct):
 
 class _Waiting(Struct, frozen=True):
     placed: Placed
-    record: Record
+    record: SegmentRecord
 
 
 def scan(data: bytes, number: int, synced: int = 0) -> Contents:
@@ -55,7 +55,7 @@ def scan(data: bytes, number: int, synced: int = 0) -> Contents:
         found.records += 1
         if isinstance(item, Harmed):
             harmed.append(item)
-        elif item.kind is Kind.ENTRY:
+        elif item.kind is RecordKind.ENTRY:
             placed = placed_of(item)
             if placed is not None:
                 waiting.append(_Waiting(placed, item))
@@ -68,7 +68,7 @@ def scan(data: bytes, number: int, synced: int = 0) -> Contents:
     return found
 
 
-def _settle(found: Contents, waiting: list[_Waiting], harmed: Sequence[Harmed], record: Record) -> None:
+def _settle(found: Contents, waiting: list[_Waiting], harmed: Sequence[Harmed], record: SegmentRecord) -> None:
     """A commit has come: what it says is so, and what stood before it and is not in it was in an earlier one."""
     commit = commit_of(record)
     seen = {(one.placed.stream, one.placed.head.first): one.record for one in waiting}
@@ -95,7 +95,7 @@ def _settle_the_end(found: Contents, waiting: list[_Waiting], synced: int) -> No
         found.end = synced
 
 
-def _add(found: Contents, placed: Placed, record: Record | None) -> None:
+def _add(found: Contents, placed: Placed, record: SegmentRecord | None) -> None:
     stream, head = placed.stream, placed.head
     index = found.index.get(stream)
     if index is None:
@@ -109,8 +109,8 @@ def _add(found: Contents, placed: Placed, record: Record | None) -> None:
         )
 
 
-def _take(found: Contents, kind: Kind, commit: Commit) -> None:
-    if kind is Kind.SNAPSHOT:
+def _take(found: Contents, kind: RecordKind, commit: CommitRecord) -> None:
+    if kind is RecordKind.SNAPSHOT:
         found.pairs, found.notes = {}, []
     if commit.mended:
         found.notes = []

@@ -24,14 +24,14 @@ from holdfast.model.checksums import crc32
 from holdfast.model.reliable import Entry, Level
 from holdfast.storage.files import sync_directory, write_pieces_at
 from holdfast.storage.locks import Locked, hold
-from holdfast.storage.stores.buffered import BufferedStore, Change, Cursor, cat_part
+from holdfast.storage.stores.buffered import BufferedChange, BufferedStore, Cursor, cat_part
 from holdfast.storage.stores.rows import row_of
 from holdfast.storage.stores.segment_files import SegmentFiles
 from holdfast.storage.stores.segment_index import StreamIndex, write_index
 from holdfast.storage.stores.segment_records import (
-    Commit,
-    Kind,
+    CommitRecord,
     Placed,
+    RecordKind,
     encode_commit_record,
     encode_entry_record,
 )
@@ -160,7 +160,7 @@ class SegmentStore(BufferedStore):
         self._set_aside()
         if self._state.harmed and self._state.harmed[-1].end == self._end:
             note = f"{self._files.name(self._active)} lost what was synced behind byte {self._state.harmed[-1].at:,}"
-            self._append_commit(Commit(notes=[note]))
+            self._append_commit(CommitRecord(notes=[note]))
             self._state.notes.append(note)
 
     def _begin_segment(self, number: int, descriptor: int) -> None:
@@ -171,8 +171,8 @@ class SegmentStore(BufferedStore):
         state = self._state
         # Twice, because nobody else could say it again.
         for _ in range(2):
-            commit = Commit(pairs=state.pairs, kept=state.kept, next=state.next, notes=state.notes)
-            self._append_commit(commit, Kind.SNAPSHOT)
+            commit = CommitRecord(pairs=state.pairs, kept=state.kept, next=state.next, notes=state.notes)
+            self._append_commit(commit, RecordKind.SNAPSHOT)
         self._begun = self._end
         self._is_new = True
 
@@ -184,7 +184,7 @@ class SegmentStore(BufferedStore):
             # Some file systems cannot; then the file grows.
             return
 
-    def _append_commit(self, commit: Commit, kind: Kind = Kind.COMMIT) -> None:
+    def _append_commit(self, commit: CommitRecord, kind: RecordKind = RecordKind.COMMIT) -> None:
         self._end = write_pieces_at(self._fd, encode_commit_record(self._active, self._end, kind, commit), self._end)
 
     def _roll(self) -> None:
@@ -214,7 +214,7 @@ class SegmentStore(BufferedStore):
 
     # ------------------------------------------------------------------------------------------------------- the change
 
-    def _carry_out(self, change: Change, level: Level) -> None:
+    def _carry_out(self, change: BufferedChange, level: Level) -> None:
         if not self._write:
             raise StoreError(f"{self.path} was opened for reading only; open it for writing to change it.")
         if self._broken:
@@ -240,7 +240,7 @@ class SegmentStore(BufferedStore):
         full_at = self._segment_bytes if self._records < RECORDS_MAX else self._segment_bytes // 4
         return self._end + size_bytes <= full_at
 
-    def _write_change(self, change: Change) -> None:
+    def _write_change(self, change: BufferedChange) -> None:
         rows = [(one.stream, row_of(one.stream, one.entry, one.late)) for one in change.entries]
         size = sum(len(row.body) + 128 + 2 * len(stream) for stream, row in rows)
         # What takes the place of something harmed, or lost, stands in another segment: the one before is closed, with
@@ -262,13 +262,15 @@ class SegmentStore(BufferedStore):
             length = len(record[0]) + len(record[1])
             places.append((placed, at, length))
             at += length
-        commit = Commit([placed for placed, _, _ in places], change.pairs, change.kept, mended=bool(change.mended))
-        pieces += encode_commit_record(self._active, at, Kind.COMMIT, commit)
+        commit = CommitRecord(
+            [placed for placed, _, _ in places], change.pairs, change.kept, mended=bool(change.mended)
+        )
+        pieces += encode_commit_record(self._active, at, RecordKind.COMMIT, commit)
         self._end = write_pieces_at(self._fd, pieces, self._end)
         self._records += len(places) + 1
         self._apply(change, places)
 
-    def _apply(self, change: Change, places: list[tuple[Placed, int, int]]) -> None:
+    def _apply(self, change: BufferedChange, places: list[tuple[Placed, int, int]]) -> None:
         state = self._state
         for stream, first in change.dropped:
             self._files.drop(state.index, self._active, stream, first)

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.model.reliable import Entry, Level
-from holdfast.storage.stores.buffered import EVERYTHING, BufferedStore, Change, Cursor, cat_part
+from holdfast.storage.stores.buffered import EVERYTHING, BufferedChange, BufferedStore, Cursor, cat_part
 from holdfast.storage.stores.rows import checksum, columns_of, damage_of, entry_of, row_of
 from holdfast.storage.stores.spans import Span
 from holdfast.storage.stores.store import Damage, StreamInfo
@@ -131,7 +131,7 @@ class SqlStore(BufferedStore):
         )
         return StreamRow(number, first or 1, following or 1, int(messages or 0), int(weight or 0))
 
-    def _carry_out(self, change: Change, level: Level) -> None:
+    def _carry_out(self, change: BufferedChange, level: Level) -> None:
         if change.is_empty():
             if level is Level.FSYNCED and self._unsynced:
                 self._sync()
@@ -152,7 +152,7 @@ class SqlStore(BufferedStore):
         self._known = known
         self._unsynced = level is not Level.FSYNCED
 
-    def _add(self, change: Change, known: dict[str, StreamRow]) -> None:
+    def _add(self, change: BufferedChange, known: dict[str, StreamRow]) -> None:
         rows: list[Sequence[Any]] = []
         for appended in change.entries:
             stream, entry = appended.stream, appended.entry

@@ -21,7 +21,7 @@ from holdfast.storage.stores.sql import COLUMNS, SqlStore
 from holdfast.storage.stores.sqlite_log import committed_frames, sound_frames
 from holdfast.storage.stores.sqlite_salvage import salvage
 from holdfast.storage.stores.store import Damage, StoreError, StoreFailed
-from holdfast.storage.stores.tally import KEY, NUMBER, Tally
+from holdfast.storage.stores.tally import KEY, NUMBER, StoreTally
 
 LAYOUT = 1
 """Written into the file: another version of these tables would have another number."""
@@ -63,7 +63,7 @@ class SqliteStore(SqlStore):
         try:
             logged = committed_frames(self.path)
             self._open()
-            self._tally = Tally(self.path.with_name(f"{self.path.name}.synced"), write)
+            self._tally = StoreTally(self.path.with_name(f"{self.path.name}.synced"), write)
             self._commits = self._counted_commits()
             self._note_lost(logged)
             self._load()

@@ -18,7 +18,7 @@ NUMBER = Layout(">Q")
 _TALLY = Layout(">QI")
 
 
-class Tally:
+class StoreTally:
     """The file beside a store; `write` says whether it may be changed."""
 
     def __init__(self, path: Path, write: bool) -> None:

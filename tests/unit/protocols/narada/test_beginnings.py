@@ -13,7 +13,7 @@ from holdfast.protocols.narada.events import (
     encode,
 )
 from holdfast.protocols.narada.fingerprints import fingerprint
-from holdfast.protocols.narada.participant import Effects, Gap, Release
+from holdfast.protocols.narada.participant import Effects, Release, StreamGap
 from holdfast.protocols.narada.released_messages import ReleasedMessages
 from holdfast.protocols.narada.steering import PROBE_TIMER
 from holdfast.protocols.narada.topics import inbox_topic
@@ -54,8 +54,8 @@ def test_of_a_batch_in_whose_midst_a_subscription_begins_the_rest_is_released_an
 
 def test_of_places_that_were_given_up_and_in_whose_midst_a_subscription_begins_the_rest_is_a_gap():
     _, effects = _steered_from(4, Row(1, 5, "alice", catenation(1, 1), GIVEN_UP))
-    gaps = [effect for effect in effects if isinstance(effect, Gap)]
-    assert gaps == [Gap("orders", "alice", catenation(1, 4), catenation(1, 5))]
+    gaps = [effect for effect in effects if isinstance(effect, StreamGap)]
+    assert gaps == [StreamGap("orders", "alice", catenation(1, 4), catenation(1, 5))]
 
 
 def _three_and_anew() -> ReleasedMessages:

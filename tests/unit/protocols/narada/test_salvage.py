@@ -8,14 +8,14 @@ from holdfast.model.reliable import Entry
 from holdfast.protocols.narada import Repository, RepositoryConfig
 from holdfast.protocols.narada.chains import Place
 from holdfast.protocols.narada.events import SKIPPED, catenation
-from holdfast.protocols.narada.stream_state import StreamState
+from holdfast.protocols.narada.stream_state import RepositoryStream
 
 
 def entry(first: int, publisher: str, number: int) -> Entry:
     return Entry(first, catenation(1, number), Batch(publisher, 1, "orders", 1, b"x"), 0)
 
 
-def adopted(*entries: Entry) -> StreamState:
+def adopted(*entries: Entry) -> RepositoryStream:
     machine = Repository(RepositoryConfig("r1"), ["orders"], 7)
     machine.adopt("orders", entries)
     machine.check_invariants()

@@ -6,7 +6,7 @@ from holdfast.model.batches import make_batch
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.events import catenation
-from holdfast.protocols.narada.participant import Gap
+from holdfast.protocols.narada.participant import StreamGap
 from holdfast.protocols.narada.unconsumed_messages import UnconsumedMessages
 
 
@@ -15,8 +15,8 @@ def entry(first: int, number: int, count: int = 1, publisher: str = "alice") -> 
     return Entry(first, catenation(1, number), make_batch(publisher, number, "orders", 1, payloads), 0)
 
 
-def gap() -> Gap:
-    return Gap("orders", "alice", catenation(1, 9), catenation(1, 9))
+def gap() -> StreamGap:
+    return StreamGap("orders", "alice", catenation(1, 9), catenation(1, 9))
 
 
 def test_what_was_taken_is_acknowledged_message_by_message():
