@@ -158,6 +158,8 @@ async def _lines_of_stdin() -> AsyncIterator[bytes]:
         except RuntimeError:
             return  # The loop has ended, and with it whoever wanted lines.
 
+    if sys.stdin.isatty():
+        note("each line is a message; Ctrl-D ends")
     threading.Thread(target=read, daemon=True).start()
     while line := await lines.get():
         room.release()
@@ -216,6 +218,9 @@ def sub(
     from_time: Annotated[
         str, typer.Option("--from-time", metavar="T", help="Stored since then: 2026-11-15T20:00, local time, or ...Z.")
     ] = "",
+    reconnect: Annotated[
+        bool, typer.Option("--reconnect", help="Come back when the session is lost; a line says where a gap is.")
+    ] = False,
     recording: Annotated[
         Path | None, typer.Option("--record", metavar="DIR", help="Write to this recording instead of printing.")
     ] = None,
@@ -229,13 +234,16 @@ def sub(
     says so. With --slow drop-oldest or drop-newest messages are dropped instead; a note on stderr, and with --json a
     line {"gap": ..., "dropped": N}, says how many, in their place. With --slow block publishers wait.
 
+    A session is lost when a broker without a tolerance is restarted, or when nobody was there for too long: that ends
+    the command, unless --reconnect lets it begin another session, say where messages may be missing, and go on.
+
     \b
     Examples
       holdfast sub 'bank/#'
       holdfast sub bank/+ --where "amount > 100 and currency = 'EUR'" --json
       holdfast sub numbers --count 1000 --raw > numbers.txt
       holdfast sub 'bank/#' --record recordings/bank
-      holdfast sub 'sensors/#' --slow drop-oldest
+      holdfast sub 'sensors/#' --slow drop-oldest --reconnect
       holdfast sub bank/orders --durable billing
       holdfast sub bank/orders --from-time 2026-11-15T20:00
     """
@@ -253,7 +261,7 @@ def sub(
     once = "" if durable or start is None else f"once-{random_name()}"
 
     async def follow() -> None:
-        async with connect(address, name=name, cluster=cluster) as client:
+        async with connect(address, name=name, cluster=cluster, reconnect=reconnect) as client:
             opening = client.opening_of(pattern, where, durable or once, start, (policy, slow_s, None), {})
             if once:
                 async with _forgotten(client, once, pattern), opening as messages:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -75,6 +76,17 @@ def test_lines_of_stdin_are_messages_in_their_order(terminal: Terminal, up: list
     assert (ran.returncode, ran.stdout) == (0, "n#1..500 on numbers: accepted\n")
     out, _ = sub.communicate(timeout=30)
     assert out.splitlines() == [str(n) for n in range(500)]
+
+
+def test_who_publishes_at_a_terminal_is_told_that_lines_are_messages(terminal: Terminal, up: list[str]):
+    keyboard, screen = pty.openpty()
+    pub = terminal.start("pub", "typed", "-a", up[0], "--name", "typist", stdin=screen)
+    assert pub.stderr is not None
+    assert pub.stderr.readline() == "each line is a message; Ctrl-D ends\n"
+    os.write(keyboard, b"one\ntwo\n\x04")
+    assert pub.communicate(timeout=30)[0] == "typist#1..2 on typed: accepted\n"
+    os.close(keyboard)
+    os.close(screen)
 
 
 def test_the_status_is_a_tree_and_knows_who_is_missing(terminal: Terminal, up: list[str]):
