@@ -284,11 +284,12 @@ class Attachment:
         elif not self._attachment.done() or self._attachment.exception() is not None:
             self._not_let_in(refused(self._machine, shown(self._book.current), effect.reason))
         else:
-            how = f"lost its session at {self.broker}: {effect.reason}"
+            # Brokers know a client by its name and a tag; applications know the name.
+            how = f"lost its session at {self.broker}: {effect.reason.replace(self._machine.name, self.name)}"
             if self._lost is not None:
                 self._not_let_in(lost(self._machine, how))
             elif self._renew is None or self._closing or self._machine.taken_by:
-                self._finish(lost(self._machine, how))
+                self._finish(lost(self._machine, how, renewable=self._renew is None and not self._closing))
             else:
                 self._lose(lost_for_now(self._machine, how, self._past.known), self._renew)
 

@@ -30,11 +30,15 @@ def refused(machine: ClientNode, where: str, reason: str) -> Refused:
     return Outdated(sentence, machine.taken_by) if machine.taken_by else Refused(sentence)
 
 
-def lost(machine: ClientNode, how: str) -> SessionLost:
-    """It had a session, which ended without its doing."""
+def lost(machine: ClientNode, how: str, renewable: bool = False) -> SessionLost:
+    """It had a session, which ended without its doing; `renewable`: it could have come back by itself."""
     doubt = f"; its publications after #{machine.accepted_seq} may or may not have happened"
     kind = NameTaken if machine.taken_by else SessionLost
-    return kind(f"client {name_of(machine.name)} {how}{doubt if in_doubt(machine) else ''}")
+    advice = "; connect again, or use `reconnect`, by which a client comes back by itself"
+    return kind(
+        f"client {name_of(machine.name)} {how}{doubt if in_doubt(machine) else ''}"
+        f"{advice if renewable and kind is SessionLost else ''}"
+    )
 
 
 def lost_for_now(machine: ClientNode, how: str, known: int = 0) -> SessionLost:

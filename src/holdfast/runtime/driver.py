@@ -421,7 +421,10 @@ class Driver:
         self._connections[peer] = connection
 
     def peer_violated(self, connection: Connection, violation: PeerViolation) -> None:
-        self._log.warning(
+        # Somebody who is told of those that are no brokers says so, in a sentence that names them.
+        told = self._on_no_broker is not None and connection.peer is not None and not connection.heard
+        write = self._log.info if told else self._log.warning
+        write(
             "connection closed",
             peer=connection.peer or "",
             address=connection.address,

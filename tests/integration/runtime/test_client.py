@@ -486,13 +486,16 @@ class Greeting(asyncio.Protocol):
     ],
     ids=["greets", "answers", "tls", "closes"],
 )
-def test_a_port_that_speaks_something_else_is_named_as_such_before_patience_ends(server: Any, sentence: str):
+def test_a_port_that_speaks_something_else_is_named_as_such_before_patience_ends(
+    server: Any, sentence: str, caplog: pytest.LogCaptureFixture
+):
     async def story():
         other = await asyncio.get_running_loop().create_server(lambda: Greeting(*server), "127.0.0.1", 0)
         port = other.sockets[0].getsockname()[1]
         with pytest.raises(holdfast.ConnectionFailed) as failed:
             await holdfast.connect(f"127.0.0.1:{port}", timeout_s=60.0)
         assert f"127.0.0.1:{port} ({sentence}" in str(failed.value)
+        assert caplog.messages == [], "the error says all that there is to say"
         other.close()
 
     holdfast.run(story())
