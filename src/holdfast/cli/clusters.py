@@ -168,7 +168,7 @@ def status(
       holdfast status --json | jq '.brokers[] | select(.ready | not) | .name'
     """
     places = remote_places(context, address)
-    look = partial(remote_status, places) if places else _looker(running_state(state).cluster)
+    look = partial(remote_status, places) if places else _looker(running_state(state, has_address=True).cluster)
     if watch:
         asyncio.run(_watch(look))
         return

@@ -190,7 +190,11 @@ def why(
       holdfast why 1 --json | jq '.waiting_for[]'
     """
     places = remote_places(context, address)
-    answer = asyncio.run(_asked_elsewhere(name, places)) if places else _asked_here(_running(state, name), name)
+    answer = (
+        asyncio.run(_asked_elsewhere(name, places))
+        if places
+        else _asked_here(_running(state, name, has_address=True), name)
+    )
     reasons = [str(reason) for reason in answer.said.get("waiting_for", ())]
     if as_json:
         said = {"answers": bool(answer.said), "silence": answer.silence, "waiting_for": reasons}
@@ -252,8 +256,8 @@ async def _asked_elsewhere(name: str, places: tuple[Address, ...]) -> Explanatio
     )
 
 
-def _running(state: Path, name: str) -> State:
-    running = running_state(state)
+def _running(state: Path, name: str, has_address: bool = False) -> State:
+    running = running_state(state, has_address)
     if not _is_repository(running.cluster, name):
         running.cluster.broker(name)
     return running

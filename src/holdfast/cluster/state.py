@@ -45,11 +45,14 @@ def read_state(directory: Path) -> State | None:
         ) from None
 
 
-def running_state(directory: Path) -> State:
-    """What runs there, or a sentence that nothing does."""
+def running_state(directory: Path, has_address: bool = False) -> State:
+    """What runs there, or a sentence that nothing does; `has_address`: for a command that may be given an address."""
     state = read_state(directory)
     if state is None:
-        raise ConfigError(f"no cluster was started in {directory}; start one with `holdfast up`, or name its --state.")
+        address = "; --address asks one that `holdfast up` did not start, or not here" if has_address else ""
+        raise ConfigError(
+            f"no cluster was started in {directory}; start one with `holdfast up`, or name its --state{address}."
+        )
     return state
 
 

@@ -143,6 +143,14 @@ def test_a_cluster_that_was_never_started_is_said_to_be_so(holdfast: CommandLine
     assert ran.err.startswith(f"holdfast: no cluster was started in {tmp_path}; start one with `holdfast up`")
 
 
+@pytest.mark.parametrize("command", [["status"], ["why", "b1"]])
+def test_a_command_that_can_ask_elsewhere_says_so_where_no_cluster_was_started(
+    holdfast: CommandLine, tmp_path: Path, command: list[str]
+):
+    ran = holdfast(*command, "--state", tmp_path)
+    assert ran.err.endswith("; --address asks one that `holdfast up` did not start, or not here.\n")
+
+
 def test_a_broken_trace_is_named_with_its_line(holdfast: CommandLine, tmp_path: Path):
     (tmp_path / "a.jsonl").write_text('{"run": 1}\n')
     ran = holdfast("audit", tmp_path)
