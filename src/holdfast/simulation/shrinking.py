@@ -110,7 +110,9 @@ def _readdressed(timed: Timed, moved: Callable[[str], str]) -> Timed:
 def _named_by_faults(scenario: Scenario) -> set[str]:
     faults = [timed.command for timed in scenario.timetable if not isinstance(timed.command, ClientCommand)]
     inner = [fault.fault for fault in faults if isinstance(fault, When)]
-    return {getattr(fault, key) for fault in (*faults, *inner) for key in NAMES if hasattr(fault, key)}
+    named = {getattr(fault, key) for fault in (*faults, *inner) for key in NAMES if hasattr(fault, key)}
+    # A broker of a site is named after it, as in lisbon.1.
+    return named | {name.rpartition(".")[0] for name in named}
 
 
 def _only_mentioned_clients(scenario: Scenario) -> Scenario:

@@ -6,8 +6,9 @@ import pytest
 
 from holdfast.protocols.ginger import GingerBroker
 from holdfast.protocols.node import Effects
-from holdfast.simulation.faults import Publish, Reset, Subscribe
+from holdfast.simulation.faults import Crash, Publish, Reset, Subscribe
 from holdfast.simulation.outcomes import Outcome
+from holdfast.simulation.scenarios import Scenario, Timed
 from holdfast.simulation.shrinking import faults_of, shrink, shrink_while
 from holdfast.simulation.trees import parse_tree
 from holdfast.simulation.workloads import (
@@ -88,6 +89,13 @@ def test_the_key_locks_are_caught_and_made_small():
     outcome = judge(scenario, "press play")
     assert "total" in faults_of(outcome)
     assert outcome.complaint().endswith("to see it again: press play")
+
+
+def test_a_site_stays_whose_brokers_are_named_by_a_fault():
+    timetable = (Timed(1.0, Crash("2.1")), Timed(2.0, Publish("p@0", "t", b"kept")))
+    scenario = Scenario("0-1 0-2", protocol="sesdad", timetable=timetable)
+    smaller = shrink_while(scenario, lambda one: len(one.build().tree) > 0 and len(one.timetable) == 2)
+    assert smaller.tree == "0-2"
 
 
 def test_what_does_not_go_wrong_is_not_shrunk():
