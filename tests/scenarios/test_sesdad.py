@@ -10,7 +10,9 @@ from holdfast.model.site_messages import Establish, Notification, Retransmission
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.sesdad import SesdadBroker, SiteClient
 from holdfast.protocols.sesdad.holdback import HoldBack
+from holdfast.protocols.sesdad.publications import Publications
 from holdfast.simulation.faults import (
+    Attach,
     Crash,
     Cut,
     Freeze,
@@ -229,7 +231,33 @@ def test_the_timers_of_the_report_are_settings_and_take_longer():
     assert took[0] <= took[1]
 
 
+def begins_early(seed: int) -> bool:
+    """Whether a publisher comes to rest two of whose brokers hear late behind which number it begins."""
+    for other in ("a.2", "a.3"):
+        sim = Simulation("a", "sesdad", seed, check_invariants=True)
+        sim.at(0.0, Subscribe("bob@a", "orders"))
+        sim.at(BEGIN_S, Cut("a.1", other))
+        sim.at(BEGIN_S, Attach("pub~0000001vkmf9bbr@a"))
+        sim.at(BEGIN_S + 0.005, Publish("pub~0000001vkmf9bbr@a", "orders", b"x"))
+        sim.at(BEGIN_S + 0.06, Heal())
+        try:
+            sim.run_until_quiet(20)
+        except NotQuiet:
+            return False
+        assert sim.delivered("bob") == [b"x"]
+    return True
+
+
+def test_what_came_before_its_beginning_is_acknowledged_when_the_beginning_is_known():
+    assert all(begins_early(seed) for seed in range(3))
+
+
 # ------------------------------------------------------------------------------------------------------------- mutants
+
+
+def test_a_broker_that_tells_nothing_of_a_gap_that_a_beginning_closes_is_caught(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Publications, "begun", lambda _self, _publisher: None)
+    assert not begins_early(2)
 
 
 class NoSuccessor(SesdadBroker):

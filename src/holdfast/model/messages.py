@@ -32,6 +32,7 @@ from holdfast.model.name_messages import Named, Recall, Recalled
 from holdfast.model.receipt_messages import CLEAN, UNKNOWN_AGE_S, Age, Finding
 from holdfast.model.relay_messages import Relay, Standing
 from holdfast.model.site_messages import (
+    Agreed,
     Announce,
     Announced,
     Attendance,
@@ -43,6 +44,7 @@ from holdfast.model.site_messages import (
     Notified,
     Offer,
     Owed,
+    Place,
     Promised,
     Propose,
     Replicate,
@@ -456,6 +458,8 @@ SessionMessage = (
     | Owed
     | StateEnd
     | StateRequest
+    | Place
+    | Agreed
     | Hole
     | Crossed
     | Skipped

@@ -67,7 +67,7 @@ class Marks(Struct, frozen=True, array_like=True, tag=105):
     """How far the sender has the streams that have grown: to its site, to brokers of their sources, to publishers.
 
     A subscriber tells its site in the same way. `established` and `promised` are the sender's states of the routing
-    table: the one in force, and the last one that it has promised to wait for.
+    table: the one in force, unless its epoch is over (then 0), and the last one that it has promised to wait for.
     """
 
     entries: MarkList
@@ -205,6 +205,8 @@ class SiteState(Struct, frozen=True, array_like=True, tag=119):
     promised: Version
     table: Annotated[tuple[tuple[Text, TopicText, Where], ...], Meta(max_length=ENTRIES_MAX)] = ()
     done: Annotated[tuple[tuple[Text, Counter], ...], Meta(max_length=ENTRIES_MAX)] = ()
+    placed: MarkList = ()
+    """With agreement on every message: what has a place and is not processed, in its order, by its last numbers."""
 
 
 class StreamState(Struct, frozen=True, array_like=True, tag=120):
@@ -234,3 +236,32 @@ class StateEnd(Struct, frozen=True, array_like=True, tag=122, gc=False):
 
 class StateRequest(Struct, frozen=True, array_like=True, tag=123, gc=False):
     """The sender has missed a state of the routing table: tell it everything."""
+
+
+# ------------------------------------------------------------------------------------- agreement on every message
+
+
+class Placed(Struct, frozen=True, array_like=True, gc=False):
+    """A publication that has a place in the order of its site."""
+
+    source: Text
+    number: Seq
+    chosen: Name
+    batch: Batch
+
+
+class Place(Struct, frozen=True, array_like=True, tag=124):
+    """With `sesdad-agreement`, from the designated broker: these publications are next. `Agreed` answers.
+
+    It is the state after `previous`, as `Establish` is one that changes the routing table.
+    """
+
+    version: Version
+    previous: Version
+    units: Annotated[tuple[Placed, ...], Meta(max_length=ENTRIES_MAX)]
+
+
+class Agreed(Struct, frozen=True, array_like=True, tag=125, gc=False):
+    """The sender has that state in force, and all publications that have a place in it."""
+
+    version: Version

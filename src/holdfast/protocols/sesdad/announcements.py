@@ -33,7 +33,9 @@ class Announcements:
     def __init__(self, site: str, neighbours: Iterable[str], send: Callable[[str, Announce], None]) -> None:
         self._site, self._send = site, send
         self._neighbours = {name: _Neighbour() for name in neighbours}
-        self._epoch = self._number = self._version = 0
+        self._epoch = self._number = 0
+        self.version = 0
+        """The last state that has changed the routing table, or with which we have begun."""
 
     def begin(self, epoch: int, table: RoutingTable, version: int) -> None:
         """We are designated from now on."""
@@ -44,7 +46,7 @@ class Announcements:
 
     def changed(self, table: RoutingTable, interests: Iterable[Interest], version: int) -> None:
         """That state of the table is in force; these interests have changed with it."""
-        self._version = version
+        self.version = version
         interests = list(interests)
         for name, neighbour in self._neighbours.items():
             neighbour.dirty.update(interests)
@@ -61,12 +63,12 @@ class Announcements:
         new, over = sorted(wanted - told), sorted((neighbour.dirty - wanted) & told)
         neighbour.dirty.clear()
         if not (new or over or whole):
-            neighbour.acked_version = self._version
+            neighbour.acked_version = self.version
             return
         told.update(new)
         told.difference_update(over)
         self._number += 1
-        neighbour.said_version = self._version
+        neighbour.said_version = self.version
         neighbour.outstanding = Announce(self._site, self._epoch, self._number, whole, tuple(new), tuple(over))
         self._send(name, neighbour.outstanding)
 

@@ -32,6 +32,7 @@ from holdfast.model.site_messages import (
     Contacts,
     Establish,
     Forward,
+    Mark,
     Marks,
     Notification,
     Notified,
@@ -61,7 +62,7 @@ from holdfast.protocols.links import Link
 from holdfast.protocols.node import CancelTimer, Effects, Report, SetTimer
 from holdfast.protocols.sesdad.announcements import Announcements
 from holdfast.protocols.sesdad.checks import problem_of
-from holdfast.protocols.sesdad.designation import Designation
+from holdfast.protocols.sesdad.designation import EPOCH_BITS, Designation
 from holdfast.protocols.sesdad.government import BEHIND_TIMER, Government
 from holdfast.protocols.sesdad.missing import HOLD_TIMER, NOTICE_TIMER, Missing
 from holdfast.protocols.sesdad.peers import Peers
@@ -112,27 +113,10 @@ class SesdadBroker(EdgeBroker):
         self.peers = Peers(config.name, self.sites, self.hub, Picker(incarnation), lambda: self._now, self._is_serving)
         flooded, announced = (neighbours, ()) if floods else ((), neighbours)
         self.traffic = Traffic(config.name, own, flooded, self.guarantees, self._send_entry, self.peers.is_lost)
-        self.designation = Designation(
-            config.name,
-            own,
-            self.peers.tell,
-            self.peers.tell_members,
-            self.traffic.marks,
-            self._apply,
-            self._send_state,
-            lambda change: self.government.desk.expand(change, self.traffic.routes),
-        )
+        self.designation = self._make_designation()
         delays = Delays(config.request_s, config.notify_s)
         self.missing = Missing(self.peers, self.traffic, self.designation, delays)
-        self.publications = Publications(
-            self.peers,
-            self.traffic,
-            self.designation,
-            self.missing,
-            self.guarantees,
-            config.link.ack_delay_s,
-            self._settled,
-        )
+        self.publications = self._make_publications()
         confirmations = Confirmations(self._send, self._account, lambda: self._now)
         self.receipts = Receipts(self.peers, self.traffic, self.publications, confirmations, flooded)
         self.government = Government(
@@ -143,8 +127,35 @@ class SesdadBroker(EdgeBroker):
             self.publications,
             self.missing,
             self._request_done,
+            self._followed,
         )
         self._handlers = self._handler_table()
+
+    def _make_designation(self) -> Designation:
+        return Designation(
+            self.name,
+            self.sites.own,
+            self.peers.tell,
+            self.peers.tell_members,
+            self.traffic.marks,
+            self._apply,
+            self._send_state,
+            self._expand,
+        )
+
+    def _expand(self, change: Change) -> list[Change]:
+        return self.government.desk.expand(change, self.traffic.routes)
+
+    def _make_publications(self) -> Publications:
+        return Publications(
+            self.peers,
+            self.traffic,
+            self.designation,
+            self.missing,
+            self.guarantees,
+            self.config.link.ack_delay_s,
+            self._settled,
+        )
 
     def _handler_table(self) -> dict[type, Callable[[str, Any], None]]:
         """Which part handles which message."""
@@ -181,6 +192,9 @@ class SesdadBroker(EdgeBroker):
 
     def _send_entry(self, lane: Lane, entry: Entry) -> None:
         self.publications.send_entry(lane, entry)
+
+    def _followed(self) -> None:
+        """The designated broker is another one, or has begun anew."""
 
     def _settled(self) -> None:
         self.receipts.settled()
@@ -331,8 +345,12 @@ class SesdadBroker(EdgeBroker):
             self.peers.tell(member, SiteState(True, 0, 0, 0))
             self.peers.tell(member, StateEnd())
             return
-        for part in told(self.traffic, self.designation):
+        for part in told(self.traffic, self.designation, self._placed()):
             self.peers.tell(member, part)
+
+    def _placed(self) -> tuple[Mark, ...]:
+        """What has a place in an order of the site, and is not processed: there is no such order here."""
+        return ()
 
     def _on_site_state(self, peer: str, message: SiteState) -> None:
         self._accounts[peer] = Account(message)
@@ -356,7 +374,8 @@ class SesdadBroker(EdgeBroker):
             self.peers.blank.pop(peer, None)
             leader = self.designation.leader
             merge(account, self.traffic, self.designation)
-            self.designation.note(peer, account.state.established)
+            if account.state.established >> EPOCH_BITS >= account.state.epoch:
+                self.designation.note(peer, account.state.established)
             if leader != self.designation.leader:
                 self.government.leader_changed()
             self._member_serves(peer)
@@ -423,6 +442,8 @@ class SesdadBroker(EdgeBroker):
     def _apply(self, message: Establish) -> None:
         self.government.in_force(message)
         for change in message.changes:
+            if change.what == "b":
+                self.publications.begun(client_of(change.subscriber))
             link = self.peers.link_of(change.subscriber) if change.what == "g" else None
             if link is not None:
                 # The site has given it up, though it is here: whoever goes on would hide a gap.
@@ -551,7 +572,7 @@ class SesdadBroker(EdgeBroker):
         reasons = [*self.hub.waiting_for(), *self.government.waiting_for(), *self.receipts.waiting_for()]
         if self.phase is Phase.JOINING:
             reasons.append(f"{self.sites.own.losses_max + 1} brokers of {self.sites.own.name} that have a memory")
-        reasons += self.traffic.waiting_for()
+        reasons += self.traffic.waiting_for(lambda publisher: publisher in self.hub.links)
         if self.missing.questions:
             reasons.append("an answer to a notification")
         return reasons

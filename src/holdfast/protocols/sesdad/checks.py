@@ -8,6 +8,7 @@ from holdfast.model.site_messages import (
     Establish,
     Marks,
     Owed,
+    Place,
     Promised,
     Replicate,
     Replicated,
@@ -27,8 +28,14 @@ def problem_of(message: SessionMessage, sites: SiteMap) -> str:
     for destination in _destinations(message):
         if destination and not is_subscriber(destination) and destination not in sites.neighbours:
             return f"{destination!r}, which is neither a subscriber nor a site next to {sites.own.name}"
-    chosen = message.chosen if isinstance(message, Replicate | Owed) else sites.own.members[0]
-    return "" if chosen in sites.own.members else f"{chosen!r} as chosen, which is no broker of {sites.own.name}"
+    strange = next((one for one in _chosen(message) if one not in sites.own.members), None)
+    return "" if strange is None else f"{strange!r} as chosen, which is no broker of {sites.own.name}"
+
+
+def _chosen(message: SessionMessage) -> Iterable[str]:
+    if isinstance(message, Place):
+        return (one.chosen for one in message.units)
+    return (message.chosen,) if isinstance(message, Replicate | Owed) else ()
 
 
 def _sources(message: SessionMessage) -> Iterable[str]:
@@ -38,6 +45,10 @@ def _sources(message: SessionMessage) -> Iterable[str]:
         return (source for source, _, _ in message.entries)
     if isinstance(message, Promised):
         return (source for source, _, _ in message.marks)
+    if isinstance(message, Place):
+        return (one.source for one in message.units)
+    if isinstance(message, SiteState):
+        return (source for source, _, _ in message.placed)
     return (source for source, _, _ in message.cuts) if isinstance(message, Establish) else ()
 
 

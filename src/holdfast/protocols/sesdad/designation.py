@@ -12,6 +12,13 @@ hears of it from one of the f others that it asks.
 The report lets the designated broker's state replace that of the others (section 5), which can lower a number that
 another one has used. Here nothing is replaced: numbers follow from the streams and from where each change counts.
 
+A state is vouched for, and confirmed, in its own epoch alone, since whoever has yielded to a later one has told what it
+had, and may have come by a state since that the next designated broker does not know of.
+1. Broker 1 proposes state 3 of epoch 0, and stands still before anybody has it. 2. Broker 3 takes over, and broker 2
+yields to it: both have state 2. 3. Broker 1 goes on, and tells broker 2 what it knows: both have state 3, which is a
+majority, and process under it. 4. The first state of broker 3 follows state 2: whoever subscribed with state 3 is
+forgotten, subscribes again, and takes for repeats what comes to it under the same numbers again.
+
 Who is designated follows from the epoch, a number that only grows: epoch e belongs to the member of rank e modulo n.
 """
 
@@ -77,6 +84,11 @@ class Designation:
         """Whether f others have the state that is in force here."""
         return self._confirmed == self.established
 
+    @property
+    def vouched(self) -> int:
+        """The state that the others may count as in force here: none of an epoch that is over."""
+        return self.established if self.established >> EPOCH_BITS >= self.epoch else 0
+
     # ---------------------------------------------------------------------------------------------------- taking over
 
     def found(self) -> None:
@@ -137,8 +149,9 @@ class Designation:
         self.advance()
 
     def advance(self) -> None:
-        """Propose what waits, one state at a time."""
-        if not self.leading or self._proposed is not None or not self._queue or not self.confirmed:
+        """Propose what waits, one state at a time; the first one of an epoch confirms those of earlier ones with it."""
+        waits = not self.confirmed and self.vouched == self.established
+        if not self.leading or self._proposed is not None or not self._queue or waits:
             return
         self._count += 1
         changes = self._next_changes()
@@ -220,7 +233,7 @@ class Designation:
 
     def _confirm(self) -> None:
         same = sum(version == self.established for version in self._versions.values())
-        if self._confirmed != self.established and same >= self._site.losses_max:
+        if self.vouched == self.established and self._confirmed != self.established and same >= self._site.losses_max:
             self._confirmed = self.established
 
     def forget(self, member: str) -> None:

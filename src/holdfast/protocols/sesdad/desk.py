@@ -52,23 +52,23 @@ class Desk:
 
     # ------------------------------------------------------------------------------------------------------- requests
 
-    def ask(self, relay: str, change: Change, routes: Routes, established: int) -> None:
-        """A broker passes the request of a client on."""
+    def ask(self, relay: str, change: Change, routes: Routes, version: int) -> None:
+        """A broker passes the request of a client on; `version` is the last state that changed the routing table."""
         key = (change.subscriber, change.token)
         if change.token <= routes.done.get(change.subscriber, 0):
-            self._waiters.append(Waiter(established, relay, change))
+            self._waiters.append(Waiter(version, relay, change))
         elif key in self._asked:
             self._asked[key][relay] = None
         else:
             self._asked[key] = {relay: None}
             self._submit([change])
 
-    def announced(self, relay: str, message: Announce, routes: Routes, established: int) -> None:
+    def announced(self, relay: str, message: Announce, routes: Routes, version: int) -> None:
         """A broker passes on what another site wants."""
         token = message.epoch << EPOCH_BITS | message.number
         last = Change("n", message.site, token)
         if token <= routes.done.get(message.site, 0):
-            self._waiters.append(Waiter(established, relay, last))
+            self._waiters.append(Waiter(version, relay, last))
             return
         key = (message.site, token)
         if key in self._asked:

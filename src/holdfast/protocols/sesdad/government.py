@@ -42,9 +42,12 @@ class Government:
         publications: Publications,
         missing: Missing,
         answered: Callable[[Change, SiteAnswer], None],
+        followed: Callable[[], None] = lambda: None,
     ) -> None:
+        """`followed` is told when the designated broker is another one, or has begun anew."""
         self._peers, self._traffic, self.designation, self.announcements = peers, traffic, designation, announcements
         self._publications, self._missing, self._answered = publications, missing, answered
+        self._followed = followed
         self.desk = Desk(announcements, designation.submit, self._to_member)
         self.requests: dict[tuple[str, int], Change] = {}
         """What our clients have asked, and the designated broker has not answered."""
@@ -88,6 +91,7 @@ class Government:
             self.to_leader(SiteRequest(change))
         for _, announce in list(self._announces.values()):
             self.to_leader(announce)
+        self._followed()
 
     def say_again(self) -> None:
         """Say once more what was not answered for a while: requests are known by their numbers."""
@@ -146,7 +150,7 @@ class Government:
 
     def on_site_request(self, peer: str, message: SiteRequest) -> None:
         if not self._comes_early(peer, message):
-            self.desk.ask(peer, message.change, self._traffic.routes, self.designation.established)
+            self.desk.ask(peer, message.change, self._traffic.routes, self.announcements.version)
             self._answer()
 
     def on_site_answer(self, _: str, message: SiteAnswer) -> None:
@@ -161,7 +165,7 @@ class Government:
     def on_announce(self, peer: str, message: Announce) -> None:
         if self._peers.sites.is_member(peer) or peer == self._peers.name:
             if not self._comes_early(peer, message):
-                self.desk.announced(peer, message, self._traffic.routes, self.designation.established)
+                self.desk.announced(peer, message, self._traffic.routes, self.announcements.version)
                 self._answer()
             return
         if message.site != self._peers.sites.site_of(peer):

@@ -69,9 +69,13 @@ class Publications:
                 return
             # Its first choice is lost, or slow: from now on we answer for it.
             known.chosen, unit = name, known
-        for member in self._peers.members():
-            self._peers.tell(member, Replicate(stream.source, number, promised, name, unit.batch))
+        self._multicast(stream, unit)
         self._note(stream)
+
+    def _multicast(self, stream: Stream, unit: Unit) -> None:
+        message = Replicate(stream.source, unit.number, self._designation.promised, self._peers.name, unit.batch)
+        for member in self._peers.members():
+            self._peers.tell(member, message)
 
     def on_replicate(self, peer: str, message: Replicate) -> None:
         batch, number, name = message.batch, message.number, self._peers.name
@@ -92,6 +96,16 @@ class Publications:
         if unit is not None:
             unit.holders.setdefault(peer, message.version)
             self._advance(stream)
+
+    def begun(self, publisher: str) -> None:
+        """A client of ours begins behind a later number: what came early is without a gap now, and is told at a tick.
+
+        1. The client begins behind 100, and publishes 101. 2. A broker gets 101 before it gets the state that says so:
+        it has nothing without a gap, and tells that. 3. With the state, 101 closes the gap. Nothing else may ever come,
+        and a client that waits until all brokers have what it published waits for good.
+        """
+        self._dirty[LOCAL, publisher] = None
+        self._peers.arm(TICK_TIMER, self._tick_s)
 
     def _note(self, stream: Stream) -> None:
         """Something of a stream has come, or has come again."""
@@ -141,7 +155,7 @@ class Publications:
 
     def marks(self, entries: tuple[tuple[str, str, int], ...] = ()) -> Marks:
         """What the others of our site are told, with the states of the routing table here."""
-        return Marks(entries, self._designation.established, self._designation.promised)
+        return Marks(entries, self._designation.vouched, self._designation.promised)
 
     def tell_dirty(self) -> None:
         keys, self._dirty = list(self._dirty), {}

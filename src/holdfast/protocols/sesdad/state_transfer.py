@@ -9,7 +9,7 @@ is right, and the other one has nothing to add but what it keeps.
 """
 
 from holdfast.model.messages import SessionMessage
-from holdfast.model.site_messages import Owed, Replicate, SiteState, StateEnd, StreamState
+from holdfast.model.site_messages import Mark, Owed, Replicate, SiteState, StateEnd, StreamState
 from holdfast.protocols.sesdad.designation import Designation
 from holdfast.protocols.sesdad.sequence_maps import Entry
 from holdfast.protocols.sesdad.sites import is_subscriber
@@ -25,7 +25,7 @@ class Account:
         self.owed: list[Owed] = []
 
 
-def told(traffic: Traffic, designation: Designation) -> list[SessionMessage]:
+def told(traffic: Traffic, designation: Designation, placed: tuple[Mark, ...] = ()) -> list[SessionMessage]:
     """All that this broker knows."""
     routes = traffic.routes
     state = SiteState(
@@ -35,6 +35,7 @@ def told(traffic: Traffic, designation: Designation) -> list[SessionMessage]:
         designation.promised,
         tuple(routes.entries()),
         tuple(sorted(routes.done.items())),
+        placed,
     )
     parts: list[SessionMessage] = [state]
     for (source, publisher), stream in traffic.streams.items():

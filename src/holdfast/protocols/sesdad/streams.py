@@ -114,6 +114,10 @@ class Stream:
         following = min((number for number in self.units if number > self.prefix), default=self.known + 1)
         return self.prefix + 1, following - 1
 
+    def is_held_by_others(self) -> bool:
+        """Whether another broker of the site has what is missing here next."""
+        return any(number > self.prefix for number in self.marks.values())
+
     def note_mark(self, member: str, number: int, promised: int) -> None:
         """Another broker of the site has everything up to that number."""
         self.known = max(self.known, number)

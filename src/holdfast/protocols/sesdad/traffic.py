@@ -11,7 +11,7 @@ from holdfast.model.batches import Batch
 from holdfast.model.site_messages import Establish, Mark, Pending
 from holdfast.protocols.sesdad.routes import Routes
 from holdfast.protocols.sesdad.sequence_maps import Entry, Lane
-from holdfast.protocols.sesdad.sites import Site, client_of, is_subscriber
+from holdfast.protocols.sesdad.sites import LOCAL, Site, client_of, is_subscriber
 from holdfast.protocols.sesdad.streams import Stream, Unit
 
 Key = tuple[str, str]
@@ -68,11 +68,11 @@ class Traffic:
         """Process what may be processed under that state; how many units that were."""
         count = 0
         while (unit := stream.ready(self._site.losses_max, self.name, established)) is not None:
-            self._process(stream, unit)
+            self.process(stream, unit)
             count += 1
         return count
 
-    def _process(self, stream: Stream, unit: Unit) -> None:
+    def process(self, stream: Stream, unit: Unit) -> None:
         """Number a unit for everybody who wants it; send it, if we are to."""
         batch, sends = unit.batch, self.answers_for(unit.chosen)
         self.processed += 1
@@ -203,10 +203,16 @@ class Traffic:
         for stream in self.streams.values():
             assert stream.next <= stream.prefix + 1, f"{self.name}: processed what has not come"
 
-    def waiting_for(self) -> list[str]:
-        """In words, what has not come or was not acknowledged."""
+    def waiting_for(self, is_there: Callable[[str], bool]) -> list[str]:
+        """In words, what has not come or was not acknowledged; `is_there`: whether a publisher of ours can be asked.
+
+        What nobody has that can be asked is in doubt for its publisher, which has gone, and is not waited for.
+        """
         reasons = []
         for (source, publisher), stream in self.streams.items():
+            in_doubt = source == LOCAL and not is_there(publisher) and not stream.is_held_by_others()
+            if stream.has_gap and in_doubt:
+                continue
             if stream.has_gap:
                 reasons.append(f"number {stream.prefix + 1} of {publisher} from {source or 'its publisher'}")
             elif stream.next <= stream.prefix:
