@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from holdfast.model.batches import Batch
 from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.model.guarantees import EVENTUAL
-from holdfast.model.site_messages import Establish, Notification, Retransmission
+from holdfast.model.site_messages import Establish, Notification, Retransmission, StreamState
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.sesdad import SesdadBroker, SiteClient
 from holdfast.protocols.sesdad.holdback import HoldBack
@@ -271,8 +271,9 @@ class NoSuccessor(SesdadBroker):
 class NoMemory(SesdadBroker):
     """A broker that returns is told no numbers."""
 
-    def _on_stream_state(self, peer: str, message: object) -> None:
-        pass
+    def __init__(self, config: BrokerConfig, incarnation: int) -> None:
+        super().__init__(config, incarnation)
+        self._handlers[StreamState] = lambda _peer, _message: None
 
 
 class NoCuts(SesdadBroker):

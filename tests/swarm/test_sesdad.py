@@ -28,6 +28,12 @@ def test_sites_keep_their_promises_whatever_befalls_f_of_their_brokers(failure: 
         assert outcome.ok, outcome
 
 
+@pytest.mark.parametrize("failure", ["crash", "designated", "freeze", "storm"])
+def test_sites_that_agree_on_every_message_keep_their_promises_too(failure: FailureClass):
+    outcome = run_one(SEEDS[0] + 1, "sesdad-agreement", Trouble((), failure))
+    assert outcome.ok, outcome
+
+
 def test_sites_keep_their_promises_on_links_that_break():
     for seed in SEEDS:
         outcome = run_one(seed, "sesdad", Trouble(tuple(kind for kind in FAULT_KINDS if kind != "flip")))
@@ -56,7 +62,7 @@ def test_whatever_a_peer_says_ends_no_broker(intruder: str, seed: int):
     kind = "client" if intruder == "mallory" else "broker"
     node = SesdadBroker(BrokerConfig("a.1", site="a", sites=SITES, upper_site=""), 7)
     node.start(0.0)
-    node._answered = {"a.2": False, "a.3": False}
+    node.memories.answered = {"a.2": False, "a.3": False}
     node._serve_if_told()
     session, number, now = 0, 0, 0.0
     for _ in range(1500):

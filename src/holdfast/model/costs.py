@@ -32,6 +32,7 @@ from holdfast.model.name_messages import Named
 from holdfast.model.relay_messages import Relay
 from holdfast.model.site_messages import (
     Announce,
+    Assignment,
     Attendance,
     Change,
     Establish,
@@ -40,7 +41,6 @@ from holdfast.model.site_messages import (
     Notification,
     Offer,
     Owed,
-    Place,
     Promised,
     Replicate,
     SiteRequest,
@@ -137,7 +137,7 @@ _WEIGHTS: dict[type, Callable[[Any], int]] = {
     Forward: lambda message: message.batch.cost_bytes,
     Replicate: lambda message: message.batch.cost_bytes,
     Owed: lambda message: message.batch.cost_bytes,
-    Place: lambda message: sum(one.batch.cost_bytes for one in message.units),
+    Assignment: lambda message: sum(one.batch.cost_bytes for one in message.units),
     **dict.fromkeys((Marks, Notification), lambda message: SMALL_COST_BYTES + SMALL_COST_BYTES * len(message.entries)),
     Promised: lambda message: SMALL_COST_BYTES + SMALL_COST_BYTES * len(message.marks),
     Establish: lambda message: SMALL_COST_BYTES * (1 + len(message.cuts)) + sum(map(_of_change, message.changes)),

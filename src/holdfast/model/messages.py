@@ -35,6 +35,7 @@ from holdfast.model.site_messages import (
     Agreed,
     Announce,
     Announced,
+    Assignment,
     Attendance,
     Contacts,
     Establish,
@@ -44,7 +45,6 @@ from holdfast.model.site_messages import (
     Notified,
     Offer,
     Owed,
-    Place,
     Promised,
     Propose,
     Replicate,
@@ -458,7 +458,7 @@ SessionMessage = (
     | Owed
     | StateEnd
     | StateRequest
-    | Place
+    | Assignment
     | Agreed
     | Hole
     | Crossed

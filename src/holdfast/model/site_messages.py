@@ -241,7 +241,7 @@ class StateRequest(Struct, frozen=True, array_like=True, tag=123, gc=False):
 # ------------------------------------------------------------------------------------- agreement on every message
 
 
-class Placed(Struct, frozen=True, array_like=True, gc=False):
+class PlacedUnit(Struct, frozen=True, array_like=True, gc=False):
     """A publication that has a place in the order of its site."""
 
     source: Text
@@ -250,15 +250,15 @@ class Placed(Struct, frozen=True, array_like=True, gc=False):
     batch: Batch
 
 
-class Place(Struct, frozen=True, array_like=True, tag=124):
-    """With `sesdad-agreement`, from the designated broker: these publications are next. `Agreed` answers.
+class Assignment(Struct, frozen=True, array_like=True, tag=124):
+    """With `sesdad-agreement`, from the designated broker: these publications have the next places. `Agreed` answers.
 
     It is the state after `previous`, as `Establish` is one that changes the routing table.
     """
 
     version: Version
     previous: Version
-    units: Annotated[tuple[Placed, ...], Meta(max_length=ENTRIES_MAX)]
+    units: Annotated[tuple[PlacedUnit, ...], Meta(max_length=ENTRIES_MAX)]
 
 
 class Agreed(Struct, frozen=True, array_like=True, tag=125, gc=False):

@@ -265,8 +265,12 @@ class Evictor(Protocol):
 class BrokerNode(Node, Protocol):
     """A broker: the side of the interface that a cluster sees."""
 
-    protocol: ClassVar[str]
     guarantees: ClassVar[tuple[int, ...]]
+
+    @property
+    def protocol(self) -> str:
+        """The name of its protocol on the bench."""
+        ...
 
     def ready(self) -> bool:
         """Whether clients are served."""

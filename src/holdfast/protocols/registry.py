@@ -1,6 +1,7 @@
 """Every broker protocol on the bench, by name."""
 
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Struct
 
@@ -132,6 +133,27 @@ PROTOCOLS: dict[str, ProtocolInfo] = {
             SesdadBroker,
             ("crash", "designated", "chosen", "recover", "freeze", "cut", "majority", "storm"),
             ("Replicate", "Replicate", "Replicated", "Forward", "Forward", "Marks", "Propose", "Establish", "Announce"),
+            sited=True,
+        ),
+        ProtocolInfo(
+            "sesdad-agreement",
+            "sites as in sesdad, with a majority's agreement on the place of every message: to compare with",
+            SesdadBroker.guarantees,
+            "with 2f+1 brokers a site, the loss of f brokers of each site at a time; more than that is waited for",
+            partial(SesdadBroker, agrees=True),
+            ("crash", "designated", "chosen", "recover", "freeze", "cut", "majority", "storm"),
+            (
+                "Replicate",
+                "Assignment",
+                "Assignment",
+                "Agreed",
+                "Forward",
+                "Forward",
+                "Marks",
+                "Propose",
+                "Establish",
+                "Announce",
+            ),
             sited=True,
         ),
     )

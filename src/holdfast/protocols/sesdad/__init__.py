@@ -34,6 +34,7 @@ Parts and what each owns:
     receipts        questions of publishers whether everybody has a message
     checks          what a broker of the site may say
     broker          sessions, and the table of messages
+    agreement, ordered_publications   the comparator: a majority's agreement on the place of every message (section 8)
     holdback, client   the other end: publishers and subscribers                         (sections 4.1 and 6)
 
 Invariants:

@@ -25,14 +25,15 @@ from holdfast.model.messages import (
 )
 from holdfast.model.name_messages import Named, Recall, Recalled
 from holdfast.model.site_messages import (
+    Agreed,
     Announce,
     Announced,
+    Assignment,
     Attendance,
     Change,
     Contacts,
     Establish,
     Forward,
-    Mark,
     Marks,
     Notification,
     Notified,
@@ -60,24 +61,26 @@ from holdfast.protocols.edges import EdgeBroker, Phase
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import CancelTimer, Effects, Report, SetTimer
+from holdfast.protocols.sesdad.agreement import Agreement, Places
 from holdfast.protocols.sesdad.announcements import Announcements
 from holdfast.protocols.sesdad.checks import problem_of
 from holdfast.protocols.sesdad.designation import EPOCH_BITS, Designation
 from holdfast.protocols.sesdad.government import BEHIND_TIMER, Government
 from holdfast.protocols.sesdad.missing import HOLD_TIMER, NOTICE_TIMER, Missing
+from holdfast.protocols.sesdad.ordered_publications import OrderedPublications
 from holdfast.protocols.sesdad.peers import Peers
 from holdfast.protocols.sesdad.publications import TICK_TIMER, Publications
 from holdfast.protocols.sesdad.receipts import Receipts
 from holdfast.protocols.sesdad.retransmission import Delays
 from holdfast.protocols.sesdad.sequence_maps import Entry, Lane
 from holdfast.protocols.sesdad.sites import LOCAL, Picker, SiteMap, client_of, subscriber_id
-from holdfast.protocols.sesdad.state_transfer import Account, merge, told
+from holdfast.protocols.sesdad.state_transfer import Memories, merge, told
 from holdfast.protocols.sesdad.traffic import Traffic
 
 LOST_TIMER = "lost:"
 MEMBER_MESSAGES = (
     *(Replicate, Replicated, SiteRequest, SiteAnswer, Attendance, Propose, Promised, Establish, TakeOver, Yielded),
-    *(SiteState, StreamState, Owed, StateEnd, StateRequest),
+    *(SiteState, StreamState, Owed, StateEnd, StateRequest, Assignment, Agreed),
 )
 SITE_MESSAGES = (Forward, Marks, Retransmission, Notification, Notified, Announce, Announced, Confirm, ConfirmAck)
 CLIENT_MESSAGES = (
@@ -89,7 +92,7 @@ CLIENT_MESSAGES = (
 class SesdadBroker(EdgeBroker):
     """One of the brokers of a site. See the package's docstring."""
 
-    protocol: ClassVar[str] = "sesdad"
+    protocol: str  # type: ignore[misc]  # one class for two protocols, which differ in a part
     sited: ClassVar[bool] = True
     """Whoever makes one has to tell it sites."""
     guarantees: ClassVar[tuple[int, ...]] = (EVENTUAL, FIFO)
@@ -99,27 +102,41 @@ class SesdadBroker(EdgeBroker):
         Place.NEIGHBOUR: frozenset((Hole, Named, *SITE_MESSAGES, *MEMBER_MESSAGES)),
     }
 
-    def __init__(self, config: BrokerConfig, incarnation: int) -> None:
+    def __init__(self, config: BrokerConfig, incarnation: int, agrees: bool = False) -> None:
+        """`agrees`: a majority of the site agrees on the place of every message, as `sesdad-agreement` does."""
         super().__init__(config, incarnation)
+        self.protocol = "sesdad-agreement" if agrees else "sesdad"
         self.parent = None
         self.sites = SiteMap(config)
         self.hub.relays, self.hub.tolerance = False, self.sites.own.losses_max
-        self._places = dict(config.places)
         self._dials = 0
-        self._accounts: dict[str, Account] = {}
-        self._answered: dict[str, bool] = {}
-        """While we have no memory ourselves: who has answered, and whether it has any."""
+        self.memories = Memories()
         own, neighbours, floods = self.sites.own, tuple(self.sites.neighbours), config.routing == "flooding"
         self.peers = Peers(config.name, self.sites, self.hub, Picker(incarnation), lambda: self._now, self._is_serving)
         flooded, announced = (neighbours, ()) if floods else ((), neighbours)
         self.traffic = Traffic(config.name, own, flooded, self.guarantees, self._send_entry, self.peers.is_lost)
-        self.designation = self._make_designation()
-        delays = Delays(config.request_s, config.notify_s)
-        self.missing = Missing(self.peers, self.traffic, self.designation, delays)
-        self.publications = self._make_publications()
+        designation = (
+            *(config.name, own, self.peers.tell, self.peers.tell_members, self.traffic.marks, self._apply),
+            *(self._send_state, lambda change: self.government.desk.expand(change, self.traffic.routes)),
+        )
+        tick_s, delays = config.link.ack_delay_s, Delays(config.request_s, config.notify_s)
+        if agrees:
+            places = Places(config.name, self.traffic)
+            agreement = Agreement(*designation, places)
+            self.designation: Designation = agreement
+            self.missing = Missing(self.peers, self.traffic, agreement, delays)
+            self.publications: Publications = OrderedPublications(
+                self.peers, self.traffic, agreement, self.missing, self.guarantees, tick_s, self._settled, places
+            )
+        else:
+            self.designation = Designation(*designation)
+            self.missing = Missing(self.peers, self.traffic, self.designation, delays)
+            self.publications = Publications(
+                self.peers, self.traffic, self.designation, self.missing, self.guarantees, tick_s, self._settled
+            )
         confirmations = Confirmations(self._send, self._account, lambda: self._now)
         self.receipts = Receipts(self.peers, self.traffic, self.publications, confirmations, flooded)
-        self.government = Government(
+        self.government: Government = Government(
             self.peers,
             self.traffic,
             self.designation,
@@ -127,35 +144,8 @@ class SesdadBroker(EdgeBroker):
             self.publications,
             self.missing,
             self._request_done,
-            self._followed,
         )
         self._handlers = self._handler_table()
-
-    def _make_designation(self) -> Designation:
-        return Designation(
-            self.name,
-            self.sites.own,
-            self.peers.tell,
-            self.peers.tell_members,
-            self.traffic.marks,
-            self._apply,
-            self._send_state,
-            self._expand,
-        )
-
-    def _expand(self, change: Change) -> list[Change]:
-        return self.government.desk.expand(change, self.traffic.routes)
-
-    def _make_publications(self) -> Publications:
-        return Publications(
-            self.peers,
-            self.traffic,
-            self.designation,
-            self.missing,
-            self.guarantees,
-            self.config.link.ack_delay_s,
-            self._settled,
-        )
 
     def _handler_table(self) -> dict[type, Callable[[str, Any], None]]:
         """Which part handles which message."""
@@ -179,9 +169,11 @@ class SesdadBroker(EdgeBroker):
             Yielded: government.on_yielded,
             Announce: government.on_announce,
             Announced: government.on_announced,
-            SiteState: self._on_site_state,
-            StreamState: self._on_stream_state,
-            Owed: self._on_owed,
+            Assignment: government.on_assignment,
+            Agreed: government.on_agreed,
+            SiteState: self.memories.on_site_state,
+            StreamState: self.memories.on_stream_state,
+            Owed: self.memories.on_owed,
             StateEnd: self._on_state_end,
             StateRequest: lambda peer, _: self._send_state(peer),
             Subscribe: self._on_subscribe,
@@ -192,9 +184,6 @@ class SesdadBroker(EdgeBroker):
 
     def _send_entry(self, lane: Lane, entry: Entry) -> None:
         self.publications.send_entry(lane, entry)
-
-    def _followed(self) -> None:
-        """The designated broker is another one, or has begun anew."""
 
     def _settled(self) -> None:
         self.receipts.settled()
@@ -216,7 +205,7 @@ class SesdadBroker(EdgeBroker):
     def _dial(self, peer: str) -> None:
         """Begin a session; each one has a number of its own, so that nobody takes it for an earlier one."""
         self._dials += 1
-        self.hub.dial(peer, self._now, self._places.get(peer, ""))
+        self.hub.dial(peer, self._now, dict(self.config.places).get(peer, ""))
         self.hub.links[peer].session += self._dials
 
     def admit(self, hello: Hello) -> Refusal | None:
@@ -311,14 +300,14 @@ class SesdadBroker(EdgeBroker):
             self.government.announcements.say_again(site)
 
     def _broker_lost(self, peer: str) -> None:
-        self._accounts.pop(peer, None)
+        self.memories.lost(peer)
         self.peers.blank.pop(peer, None)
         self.peers.silent.pop(peer, None)
         self.publications.site_marks.pop(peer, None)
         self.missing.lost(peer)
         self.receipts.lost(peer)
         if not self._is_serving():
-            self._answered.pop(peer, None)
+            self.memories.answered.pop(peer, None)
             return
         self.traffic.disowned(peer)
         if self.sites.is_member(peer):
@@ -326,6 +315,7 @@ class SesdadBroker(EdgeBroker):
             self.government.desk.lost(peer, self._now)
             self.government.check_leader()
             self.publications.send_unsent()
+            self.publications.ask_again()
             self.traffic.trim(self.peers.members())
         else:
             site = self.sites.site_of(peer)
@@ -345,35 +335,17 @@ class SesdadBroker(EdgeBroker):
             self.peers.tell(member, SiteState(True, 0, 0, 0))
             self.peers.tell(member, StateEnd())
             return
-        for part in told(self.traffic, self.designation, self._placed()):
+        for part in told(self.traffic, self.designation, self.publications.placed()):
             self.peers.tell(member, part)
 
-    def _placed(self) -> tuple[Mark, ...]:
-        """What has a place in an order of the site, and is not processed: there is no such order here."""
-        return ()
-
-    def _on_site_state(self, peer: str, message: SiteState) -> None:
-        self._accounts[peer] = Account(message)
-
-    def _on_stream_state(self, peer: str, message: StreamState) -> None:
-        self._account_of(peer).streams.append(message)
-
-    def _on_owed(self, peer: str, message: Owed) -> None:
-        self._account_of(peer).owed.append(message)
-
-    def _account_of(self, peer: str) -> Account:
-        if peer not in self._accounts:
-            raise PeerViolation(f"{peer} sent a part of a state whose beginning it has not sent")
-        return self._accounts[peer]
-
     def _on_state_end(self, peer: str, _: StateEnd) -> None:
-        account = self._account_of(peer)
-        del self._accounts[peer]
-        self._answered[peer] = not account.state.blank
+        account = self.memories.ended(peer)
         if not account.state.blank:
             self.peers.blank.pop(peer, None)
-            leader = self.designation.leader
+            leader, before = self.designation.leader, self.designation.established
             merge(account, self.traffic, self.designation)
+            if self.designation.established != before:
+                self.publications.replace_places(account.state.placed)
             if account.state.established >> EPOCH_BITS >= account.state.epoch:
                 self.designation.note(peer, account.state.established)
             if leader != self.designation.leader:
@@ -386,8 +358,8 @@ class SesdadBroker(EdgeBroker):
 
     def _serve_if_told(self) -> None:
         """Serve when f + 1 others have told what they remember, or all others have answered."""
-        members = [name for name in self.sites.others if name in self._answered]
-        remembering = [name for name in members if self._answered[name]]
+        members = [name for name in self.sites.others if name in self.memories.answered]
+        remembering = [name for name in members if self.memories.answered[name]]
         if len(remembering) <= self.sites.own.losses_max and len(members) < len(self.sites.others):
             return
         self._enter(Phase.SERVING)
@@ -434,7 +406,7 @@ class SesdadBroker(EdgeBroker):
         self._member_serves(peer)
         self.designation.note(peer, message.established)
         if message.established > self.designation.established:
-            self.peers.arm(BEHIND_TIMER, self.missing.delays.request_s)
+            self.government.behind()
         self.publications.on_member_marks(peer, message)
         self.government.established()
         self.receipts.settled()
@@ -452,8 +424,9 @@ class SesdadBroker(EdgeBroker):
     # -------------------------------------------------------------------------------------------------------- clients
 
     def _client_came(self, link: Link) -> None:
+        places = dict(self.config.places)
         contacts = tuple(
-            Contact(name, 0, self.config.address if name == self.name else self._places.get(name, ""))
+            Contact(name, 0, self.config.address if name == self.name else places.get(name, ""))
             for name in self.sites.own.members
         )
         self._send(link.peer, Contacts(contacts, self.sites.own.losses_max + 1))
@@ -533,6 +506,7 @@ class SesdadBroker(EdgeBroker):
                 # Whoever a question waited for may be gone, and an answer with a session that ended.
                 self.receipts.settled()
                 self.government.say_again()
+                self.publications.ask_for_oldest()
             if name == BEAT_TIMER and self.designation.leading:
                 self.government.desk.dismiss_absent(now - self.config.session_keep_s, self.traffic.routes)
             return super().timer(name, now)
@@ -572,6 +546,7 @@ class SesdadBroker(EdgeBroker):
         reasons = [*self.hub.waiting_for(), *self.government.waiting_for(), *self.receipts.waiting_for()]
         if self.phase is Phase.JOINING:
             reasons.append(f"{self.sites.own.losses_max + 1} brokers of {self.sites.own.name} that have a memory")
+        reasons += self.publications.waiting_for()
         reasons += self.traffic.waiting_for(lambda publisher: publisher in self.hub.links)
         if self.missing.questions:
             reasons.append("an answer to a notification")

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 from holdfast.model.messages import SessionMessage
 from holdfast.model.site_messages import (
+    Assignment,
     Change,
     Establish,
     Marks,
     Owed,
-    Place,
     Promised,
     Replicate,
     Replicated,
@@ -33,7 +33,7 @@ def problem_of(message: SessionMessage, sites: SiteMap) -> str:
 
 
 def _chosen(message: SessionMessage) -> Iterable[str]:
-    if isinstance(message, Place):
+    if isinstance(message, Assignment):
         return (one.chosen for one in message.units)
     return (message.chosen,) if isinstance(message, Replicate | Owed) else ()
 
@@ -45,7 +45,7 @@ def _sources(message: SessionMessage) -> Iterable[str]:
         return (source for source, _, _ in message.entries)
     if isinstance(message, Promised):
         return (source for source, _, _ in message.marks)
-    if isinstance(message, Place):
+    if isinstance(message, Assignment):
         return (one.source for one in message.units)
     if isinstance(message, SiteState):
         return (source for source, _, _ in message.placed)

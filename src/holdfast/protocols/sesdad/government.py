@@ -5,8 +5,10 @@ from collections.abc import Callable
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import SessionMessage
 from holdfast.model.site_messages import (
+    Agreed,
     Announce,
     Announced,
+    Assignment,
     Attendance,
     Change,
     Establish,
@@ -42,12 +44,11 @@ class Government:
         publications: Publications,
         missing: Missing,
         answered: Callable[[Change, SiteAnswer], None],
-        followed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`followed` is told when the designated broker is another one, or has begun anew."""
         self._peers, self._traffic, self.designation, self.announcements = peers, traffic, designation, announcements
         self._publications, self._missing, self._answered = publications, missing, answered
-        self._followed = followed
+        self._behind: int | None = None
+        """The state that was in force here when another broker was found to have a later one."""
         self.desk = Desk(announcements, designation.submit, self._to_member)
         self.requests: dict[tuple[str, int], Change] = {}
         """What our clients have asked, and the designated broker has not answered."""
@@ -91,7 +92,7 @@ class Government:
             self.to_leader(SiteRequest(change))
         for _, announce in list(self._announces.values()):
             self.to_leader(announce)
-        self._followed()
+        self._publications.ask_again()
 
     def say_again(self) -> None:
         """Say once more what was not answered for a while: requests are known by their numbers."""
@@ -241,13 +242,36 @@ class Government:
             self.begin_leading()
         self._tell_established(before)
 
+    def on_assignment(self, peer: str, message: Assignment) -> None:
+        """With agreement on every message: publications have got their places."""
+        if self._peers.is_serving():
+            leader = self.designation.leader
+            self.designation.note(peer, message.version)
+            self._publications.on_assignment(peer, message)
+            if leader != self.designation.leader:
+                self.leader_changed()
+            self.established()
+
+    def on_agreed(self, peer: str, message: Agreed) -> None:
+        """Another broker of the site has these places, too."""
+        self.designation.note(peer, message.version)
+        self.established()
+
+    def behind(self) -> None:
+        """Another broker has a later state in force: if none has come here after a while, ask for it."""
+        if self._behind is None:
+            self._behind = self.designation.established
+        self._peers.arm(BEHIND_TIMER, self._missing.delays.request_s)
+
     def catch_up(self) -> None:
-        """Another broker had a later state in force a while ago, and nobody has told us of it: ask."""
+        """Another broker had a later state in force a while ago: ask, unless a state has come since."""
+        before, self._behind = self._behind, None
         established = self.designation.established
         later = [name for name in self._peers.members() if self.designation.version_of(name) > established]
         if later and self._peers.is_serving():
-            self._peers.tell(self._peers.pick(later), StateRequest())
-            self._peers.arm(BEHIND_TIMER, self._missing.delays.request_s)
+            if before == established:
+                self._peers.tell(self._peers.pick(later), StateRequest())
+            self.behind()
 
     def waiting_for(self) -> list[str]:
         reasons = self.designation.waiting_for()

@@ -6,7 +6,7 @@ from holdfast.model.batches import Batch, BatchError
 from holdfast.model.errors import PeerViolation
 from holdfast.model.guarantees import GUARANTEES
 from holdfast.model.messages import Rejected
-from holdfast.model.site_messages import Forward, Marks, Offer, Replicate, Replicated
+from holdfast.model.site_messages import Assignment, Forward, Mark, Marks, Offer, Replicate, Replicated
 from holdfast.protocols.node import Report
 from holdfast.protocols.publishers import topic_problem
 from holdfast.protocols.sesdad.designation import Designation
@@ -212,6 +212,28 @@ class Publications:
         for publisher in publishers:
             marks = [self.site_marks.get(name, {}).get(publisher, 0) for name in there]
             self._traffic.acknowledge(site, publisher, min(marks))
+
+    # ----------------------------------------------------------------------------------- places, which nothing has here
+
+    def on_assignment(self, peer: str, message: Assignment) -> None:  # noqa: ARG002
+        """The designated broker gives places."""
+        raise PeerViolation(f"{peer} gives places to publications, and this site does not agree on any")
+
+    def ask_again(self) -> None:
+        """Ask once more for places: the designated broker may be another one."""
+
+    def ask_for_oldest(self) -> None:
+        """Ask for what has had no place for a beat."""
+
+    def placed(self) -> tuple[Mark, ...]:
+        """What has a place and is not processed, in order."""
+        return ()
+
+    def replace_places(self, entries: tuple[Mark, ...]) -> None:
+        """Another broker's later state is in force."""
+
+    def waiting_for(self) -> list[str]:
+        return []
 
 
 def _batch_problem(batch: Batch) -> str:

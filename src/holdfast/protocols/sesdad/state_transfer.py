@@ -8,6 +8,7 @@ Numbers of lanes are a function of what was processed, so that of two accounts o
 is right, and the other one has nothing to add but what it keeps.
 """
 
+from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import SessionMessage
 from holdfast.model.site_messages import Mark, Owed, Replicate, SiteState, StateEnd, StreamState
 from holdfast.protocols.sesdad.designation import Designation
@@ -23,6 +24,39 @@ class Account:
         self.state = state
         self.streams: list[StreamState] = []
         self.owed: list[Owed] = []
+
+
+class Memories:
+    """What the other brokers of the site have told of what they remember."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[str, Account] = {}
+        self.answered: dict[str, bool] = {}
+        """While we have no memory ourselves: who has answered, and whether it has any."""
+
+    def on_site_state(self, peer: str, message: SiteState) -> None:
+        self._accounts[peer] = Account(message)
+
+    def on_stream_state(self, peer: str, message: StreamState) -> None:
+        self._account_of(peer).streams.append(message)
+
+    def on_owed(self, peer: str, message: Owed) -> None:
+        self._account_of(peer).owed.append(message)
+
+    def _account_of(self, peer: str) -> Account:
+        if peer not in self._accounts:
+            raise PeerViolation(f"{peer} sent a part of a state whose beginning it has not sent")
+        return self._accounts[peer]
+
+    def ended(self, peer: str) -> Account:
+        """The account of a broker, which has told all of it."""
+        account = self._account_of(peer)
+        del self._accounts[peer]
+        self.answered[peer] = not account.state.blank
+        return account
+
+    def lost(self, peer: str) -> None:
+        self._accounts.pop(peer, None)
 
 
 def told(traffic: Traffic, designation: Designation, placed: tuple[Mark, ...] = ()) -> list[SessionMessage]:
