@@ -1,9 +1,9 @@
 """Causal barriers, told message by message."""
 
 from holdfast.model.direct_messages import Barred
-from holdfast.protocols.barriers import BarriersBroker
-from holdfast.protocols.barriers.broker import unpacked
-from holdfast.protocols.barriers.dependencies import Dependencies, past_of
+from holdfast.protocols.comparators.barriers import BarriersBroker
+from holdfast.protocols.comparators.barriers.broker import unpacked
+from holdfast.protocols.comparators.barriers.dependencies import Dependencies, past_of
 from holdfast.simulation.faults import Publish, React, Slow, Subscribe, Unsubscribe
 from tests.scenarios.diaries import told
 

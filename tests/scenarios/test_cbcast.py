@@ -3,7 +3,7 @@
 from itertools import takewhile
 
 from holdfast.model.direct_messages import Cast, Copied, Flushed, FlushRequest, Roster
-from holdfast.protocols.cbcast import CbcastBroker
+from holdfast.protocols.comparators.cbcast import CbcastBroker
 from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.simulation.faults import Crash, Publish, React, Slow, Subscribe, When
 from tests.scenarios.diaries import told

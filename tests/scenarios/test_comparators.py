@@ -3,9 +3,9 @@
 import pytest
 
 from holdfast.model.metadata import thesis_bytes
-from holdfast.protocols.barriers import BarriersBroker
-from holdfast.protocols.cbcast import CbcastBroker
-from holdfast.protocols.delta_neighbourhood import NeighbourhoodBroker
+from holdfast.protocols.comparators.barriers import BarriersBroker
+from holdfast.protocols.comparators.cbcast import CbcastBroker
+from holdfast.protocols.comparators.delta_neighbourhood import NeighbourhoodBroker
 from holdfast.simulation.faults import Publish, Subscribe
 from tests.scenarios.diaries import told
 

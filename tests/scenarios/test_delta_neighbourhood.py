@@ -4,9 +4,9 @@ import pytest
 
 from holdfast.model.direct_messages import Passed, PassedAck
 from holdfast.model.errors import ConfigError
+from holdfast.protocols.comparators.delta_neighbourhood import NeighbourhoodBroker
+from holdfast.protocols.comparators.delta_neighbourhood.transits import BLANK, extended, safe
 from holdfast.protocols.config import BrokerConfig, LinkConfig
-from holdfast.protocols.delta_neighbourhood import NeighbourhoodBroker
-from holdfast.protocols.delta_neighbourhood.transits import BLANK, extended, safe
 from holdfast.simulation.faults import Freeze, Publish, Subscribe, Thaw
 from tests.scenarios.diaries import told
 

@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from holdfast.model.direct_messages import Barred, Roster
 from holdfast.model.errors import ConfigError
 from holdfast.model.messages import Publish
-from holdfast.protocols.barriers import BarriersBroker
-from holdfast.protocols.barriers.broker import packed, unpacked
-from holdfast.protocols.barriers.dependencies import Barriers, Identity
-from holdfast.protocols.cbcast import CbcastBroker
-from holdfast.protocols.cbcast.queues import Arrivals, CastArrival
-from holdfast.protocols.cbcast.stability import CastOutbox
+from holdfast.protocols.comparators.barriers import BarriersBroker
+from holdfast.protocols.comparators.barriers.broker import packed, unpacked
+from holdfast.protocols.comparators.barriers.dependencies import Barriers, Identity
+from holdfast.protocols.comparators.cbcast import CbcastBroker
+from holdfast.protocols.comparators.cbcast.queues import Arrivals, CastArrival
+from holdfast.protocols.comparators.cbcast.stability import CastOutbox
+from holdfast.protocols.comparators.delta_neighbourhood import NeighbourhoodBroker
+from holdfast.protocols.comparators.delta_neighbourhood.transits import Path, Transit, Transits
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.delta_neighbourhood import NeighbourhoodBroker
-from holdfast.protocols.delta_neighbourhood.transits import Path, Transit, Transits
 from holdfast.protocols.node import BrokerNode
 from holdfast.protocols.registry import find_protocol
 from holdfast.simulation.failures import TOLERANCE_MIN, FailureClass

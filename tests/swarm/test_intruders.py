@@ -6,7 +6,7 @@ failure prints the expression that repeats it. `make swarm`, or `SWARM_RUNS`, ma
 
 import pytest
 
-from holdfast.protocols.cbcast import CbcastBroker
+from holdfast.protocols.comparators.cbcast import CbcastBroker
 from holdfast.protocols.registry import PROTOCOLS
 from tests.support.intruders import BROKERS, MALLORY, IntrudedWorld
 from tests.support.reliable_intruders import IntrudedBundle

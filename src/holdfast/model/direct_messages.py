@@ -1,6 +1,6 @@
 """What brokers say to each other directly, beside and across the tree: CBCAST, causal barriers, delta-neighbourhood.
 
-See protocols.meshes, protocols.cbcast, protocols.barriers and protocols.neighbourly.
+See `protocols.comparators`.
 """
 
 from typing import Annotated

@@ -7,11 +7,11 @@ from msgspec import Struct
 
 from holdfast.model.errors import LocalMisuse
 from holdfast.model.guarantees import GUARANTEES, GuaranteeError, check_guarantee
-from holdfast.protocols.barriers import BarriersBroker
-from holdfast.protocols.cbcast import CbcastBroker
+from holdfast.protocols.comparators.barriers import BarriersBroker
+from holdfast.protocols.comparators.cbcast import CbcastBroker
+from holdfast.protocols.comparators.delta_neighbourhood import NeighbourhoodBroker
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.delta import DeltaBroker
-from holdfast.protocols.delta_neighbourhood import NeighbourhoodBroker
 from holdfast.protocols.ginger import GingerBroker, LockingBroker, make_ginger
 from holdfast.protocols.locamu import LocamuBroker
 from holdfast.protocols.node import BrokerNode

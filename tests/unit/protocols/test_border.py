@@ -23,7 +23,7 @@ from holdfast.model.messages import (
     Welcome,
 )
 from holdfast.model.terms import Contact
-from holdfast.protocols.cbcast import CbcastBroker
+from holdfast.protocols.comparators.cbcast import CbcastBroker
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.shaping import ShapingBroker
 from holdfast.protocols.node import Effects, Report, Send

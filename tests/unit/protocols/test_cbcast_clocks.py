@@ -5,8 +5,8 @@ import pytest
 from holdfast.model.batches import make_batch
 from holdfast.model.direct_messages import Cast
 from holdfast.model.errors import PeerViolation
-from holdfast.protocols.cbcast.clocks import ClockReader, ClockWriter, GroupClocks, whole
-from holdfast.protocols.cbcast.stability import CastOutbox, KeptCast
+from holdfast.protocols.comparators.cbcast.clocks import ClockReader, ClockWriter, GroupClocks, whole
+from holdfast.protocols.comparators.cbcast.stability import CastOutbox, KeptCast
 
 
 def test_only_what_changed_since_a_version_is_told_and_the_latest_change_last():

@@ -1,7 +1,7 @@
 """What a broker of the delta-neighbourhood remembers of messages in transit."""
 
 from holdfast.model.batches import Batch
-from holdfast.protocols.delta_neighbourhood.transits import Transit, Transits
+from holdfast.protocols.comparators.delta_neighbourhood.transits import Transit, Transits
 
 
 def begun(transits: Transits, publisher: str, serial: int, route: list[str]) -> Transit:

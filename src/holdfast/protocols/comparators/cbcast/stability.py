@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from holdfast.model.direct_messages import Cast
-from holdfast.protocols.cbcast.clocks import Entry
+from holdfast.protocols.comparators.cbcast.clocks import Entry
 
 
 class CastOutbox:

@@ -38,13 +38,13 @@ from holdfast.model.messages import (
 )
 from holdfast.model.plurals import counted
 from holdfast.protocols.border import Border, border
+from holdfast.protocols.comparators.delta_neighbourhood.transits import BLANK, Path, Transit, Transits, extended, safe
+from holdfast.protocols.comparators.meshes import relayed
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
-from holdfast.protocols.delta_neighbourhood.transits import BLANK, Path, Transit, Transits, extended, safe
 from holdfast.protocols.edges import EdgeBroker, Phase
 from holdfast.protocols.interests import InterestMap
 from holdfast.protocols.links import Link
-from holdfast.protocols.meshes import relayed
 from holdfast.protocols.neighbourhoods import Neighbourhood
 from holdfast.protocols.node import Effects, Report, SetTimer
 

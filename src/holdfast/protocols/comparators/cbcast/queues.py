@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from holdfast.model.direct_messages import Cast
 from holdfast.model.messages import Confirm, SessionMessage
-from holdfast.protocols.cbcast.clocks import Entry, GroupClocks
+from holdfast.protocols.comparators.cbcast.clocks import Entry, GroupClocks
 from holdfast.protocols.links import Link
 
 

@@ -31,14 +31,14 @@ from holdfast.model.messages import (
 )
 from holdfast.model.plurals import counted
 from holdfast.protocols.border import Border, border
-from holdfast.protocols.cbcast.clocks import ClockReader, ClockWriter
-from holdfast.protocols.cbcast.flush import FlushingBroker
-from holdfast.protocols.cbcast.queues import CastArrival
-from holdfast.protocols.cbcast.stability import KeptCast
+from holdfast.protocols.comparators.cbcast.clocks import ClockReader, ClockWriter
+from holdfast.protocols.comparators.cbcast.flush import FlushingBroker
+from holdfast.protocols.comparators.cbcast.queues import CastArrival
+from holdfast.protocols.comparators.cbcast.stability import KeptCast
+from holdfast.protocols.comparators.meshes import relayed
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.links import Link
-from holdfast.protocols.meshes import relayed
 from holdfast.protocols.node import Effects, SetTimer
 
 STABLE_TIMER = "stable"

@@ -38,11 +38,11 @@ from holdfast.model.messages import (
 )
 from holdfast.model.plurals import counted
 from holdfast.model.terms import Contact
-from holdfast.protocols.barriers.dependencies import Barriers, Dependencies, Identity, Past, past_of
 from holdfast.protocols.border import Border, border
+from holdfast.protocols.comparators.barriers.dependencies import Barriers, Dependencies, Identity, Past, past_of
+from holdfast.protocols.comparators.meshes import MeshBroker, relayed
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.links import Link
-from holdfast.protocols.meshes import MeshBroker, relayed
 
 UNPACKED_MAX = 256
 Waiting = tuple[Link, Barred | Confirm]

@@ -25,12 +25,12 @@ from holdfast.model.direct_messages import Cast, Copied, Flushed, FlushRequest, 
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import Hello, Refusal, SessionMessage
 from holdfast.model.terms import Contact
-from holdfast.protocols.cbcast.clocks import ClockReader, ClockWriter, GroupClocks, whole
-from holdfast.protocols.cbcast.queues import Arrivals, CastArrival
-from holdfast.protocols.cbcast.stability import CastOutbox, KeptCast
+from holdfast.protocols.comparators.cbcast.clocks import ClockReader, ClockWriter, GroupClocks, whole
+from holdfast.protocols.comparators.cbcast.queues import Arrivals, CastArrival
+from holdfast.protocols.comparators.cbcast.stability import CastOutbox, KeptCast
+from holdfast.protocols.comparators.meshes import MeshBroker
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.links import Link
-from holdfast.protocols.meshes import MeshBroker
 from holdfast.protocols.node import Effects, Report, Restart, SetTimer
 from holdfast.protocols.routing import RoutingTable
 
