@@ -247,3 +247,20 @@ def test_the_api_reference_is_what_the_docstrings_say():
         [sys.executable, ROOT / "scripts" / "api-reference", "--check"], capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+# ------------------------------------------------------------------------------------------------------ architecture
+
+
+def test_the_picture_of_the_rooms_is_what_the_sources_say():
+    script = ROOT / "scripts" / "architecture"
+    ended = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("walk", ["A causal message", "A total message", "A crash"])
+def test_a_walk_leads_through_functions_that_are_there(walk: str):
+    rows = rows_of((DOCS / "architecture.md").read_text(), walk)
+    assert len(rows) > 5
+    for where, function, _ in rows:
+        assert f"def {code(function)}(" in (PACKAGE / code(where)).read_text(), (where, function)

@@ -1,1 +1,1 @@
-"""Where things are kept: traces of runs as files."""
+"""Where things are kept: traces and recordings as files, the state of brokers, stores for repositories."""
