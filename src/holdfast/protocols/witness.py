@@ -21,6 +21,7 @@ from holdfast.model.receipt_messages import CLEAN, UNKNOWN_AGE_S, Finding
 from holdfast.model.topics import matches
 from holdfast.model.trace import CROSSED
 from holdfast.protocols.node import Completed, Effects, Report, Unconfirmed
+from holdfast.protocols.untaken import Untaken
 
 RUNS_MAX = 8192
 FLOORS_MAX = 8192
@@ -75,20 +76,18 @@ class Witness:
     def __init__(self, name: str, answer: Callable[[ConfirmAck], None]) -> None:
         self._name, self._answer = name, answer
         self._received, self._dropped = Received(), Received()
-        self._untaken: dict[tuple[str, int], Batch] = {}
-        """What was handed over and the application has yet to take, by publisher and first number."""
+        self._untaken = Untaken()
         self._confirmed_at: dict[Interest, float] = {}
-        self._asked: list[Confirm] = []
-        """What is to be answered when the application has taken it."""
 
     def handed_over(self, batch: Batch) -> None:
         """The client has the messages; the application can take them."""
         self._received.add(batch)
-        self._untaken[batch.publisher, batch.first] = batch
+        self._untaken.add(batch)
 
     def dropped(self, batch: Batch) -> None:
         """The client had the messages, and some subscription of it has dropped them unread."""
         self._dropped.add(batch)
+        self._untaken.look_again(batch)
 
     def subscribed(self, interest: Interest, now: float) -> None:
         """A subscription is confirmed: from now on it is owed what is published."""
@@ -135,42 +134,38 @@ class Witness:
         return False
 
     def _when_taken(self, asked: Confirm) -> Finding | None:
-        if not self._is_untaken(asked):
+        if not self._untaken.has(asked.publisher, asked.seq):
             return CLEAN
-        if len(self._asked) >= ASKED_MAX:
+        if self._untaken.questions >= ASKED_MAX:
             return Finding(broken=f"the application of {self._name} has not taken {ASKED_MAX} others either")
-        self._asked.append(asked)
+        self._untaken.wait(asked)
         return None
-
-    def _is_untaken(self, asked: Confirm) -> bool:
-        ours = (one for one in self._untaken.values() if one.publisher == asked.publisher)
-        return any(one.first <= asked.seq <= one.last for one in ours)
 
     def taken(self, batch: Batch) -> None:
         """The application has taken these messages: with the next `settle` questions about them are answered."""
-        self._untaken.pop((batch.publisher, batch.first), None)
+        self._untaken.take(batch)
 
     @property
     def is_asked(self) -> bool:
-        """Whether there are questions that wait for the application."""
-        return bool(self._asked)
+        """Whether questions wait for the next `settle`."""
+        return self._untaken.is_ready
 
     def settle(self) -> None:
         """The broker that has asked is there: answer what can be answered."""
-        if not self._asked:
+        if not self._untaken.is_ready:
             return
-        asked, self._asked = self._asked, []
-        for one in asked:
-            if self._has(one) and self._is_untaken(one):
-                self._asked.append(one)
+        for one in self._untaken.ready():
+            has = self._has(one)
+            if has and self._untaken.has(one.publisher, one.seq):
+                self._untaken.wait(one)
             else:
                 # What was dropped while the question waited, the application will never take.
-                finding = CLEAN if self._has(one) else Finding(lacking=1, lack=(self._name,))
+                finding = CLEAN if has else Finding(lacking=1, lack=(self._name,))
                 self._answer(ConfirmAck(one.token, finding))
 
     def moved(self) -> None:
         """The session goes on at another broker, which asks again."""
-        self._asked.clear()
+        self._untaken.forget_questions()
 
 
 class PublishTimes:

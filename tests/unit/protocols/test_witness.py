@@ -127,6 +127,58 @@ def test_taking_something_else_answers_nothing():
     assert dan.answers == []
 
 
+def test_a_batch_that_is_taken_makes_the_questions_about_it_be_looked_at_and_no_others(monkeypatch: pytest.MonkeyPatch):
+    dan = Dan("t")
+    looks: list[int] = []
+    has = Witness._has
+
+    def counted(witness: Witness, asked: Confirm) -> bool | None:
+        looks.append(asked.seq)
+        return has(witness, asked)
+
+    monkeypatch.setattr(Witness, "_has", counted)
+    for seq in range(1, 101):
+        dan.witness.handed_over(batch(2 * seq))
+    for seq in range(1, 101):
+        dan.witness.on_confirm(question(2 * seq, taken=True, token=seq), 100.0, ())
+    looks.clear()
+    for seq in range(1, 101):
+        dan.witness.taken(batch(2 * seq))
+        assert dan.witness.is_asked
+        dan.witness.settle()
+        assert not dan.witness.is_asked
+    assert [one.token for one in dan.answers] == list(range(1, 101))
+    assert looks == [2 * seq for seq in range(1, 101)]
+
+
+def test_a_question_about_a_message_that_is_dropped_meanwhile_is_answered_and_others_about_its_batch_wait_on():
+    dan = Dan("t")
+    dan.witness.handed_over(batch(1, 3))
+    for seq in (1, 2):
+        dan.witness.on_confirm(question(seq, taken=True, token=seq), 100.0, ())
+    dan.witness.dropped(batch(2))
+    assert dan.witness.is_asked
+    dan.witness.settle()
+    assert dan.answers == [ConfirmAck(2, LACKS)]
+    dan.witness.taken(batch(1, 3))
+    dan.witness.settle()
+    assert dan.answers == [ConfirmAck(2, LACKS), ConfirmAck(1)]
+
+
+def test_batches_that_come_and_go_in_any_order_leave_nothing_behind():
+    dan = Dan("t")
+    for first in (7, 1, 4, 7):
+        dan.witness.handed_over(batch(first, 2))
+    assert [dan.judge(question(seq, taken=True)) for seq in (1, 2, 4, 8)] == [None] * 4
+    for first in (4, 7, 1, 1):
+        dan.witness.taken(batch(first, 2))
+    dan.witness.settle()
+    assert len(dan.answers) == 4
+    assert dan.judge(question(1, taken=True)) == CLEAN
+    assert not dan.witness._untaken._firsts
+    assert not dan.witness._untaken._lasts
+
+
 def test_questions_that_wait_for_an_application_are_bounded():
     dan = Dan("t")
     dan.witness.handed_over(batch(1))
