@@ -16,10 +16,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from holdfast.model.errors import LocalMisuse, PeerViolation
+from holdfast.model.ranges import Range
 
 RANGES_MAX = 64
-
-Range = tuple[int, int]
 
 
 class WindowFull(PeerViolation):
@@ -67,6 +66,13 @@ class RangeTracker:
             return number >= 1
         index = bisect_left(self._lasts, number)
         return index < len(self._firsts) and self._firsts[index] <= number
+
+    def meets(self, first: int, last: int) -> bool:
+        """Whether some number of first..last was seen."""
+        if first <= self.prefix:
+            return True
+        index = bisect_right(self._firsts, last)
+        return index > 0 and self._lasts[index - 1] >= first
 
     def new_part(self, first: int, last: int) -> list[Range]:
         """The parts of first..last that were not seen yet, sorted; records nothing."""

@@ -11,6 +11,7 @@ from functools import partial
 from holdfast.model import lanes
 from holdfast.model.errors import LocalMisuse, Refused
 from holdfast.model.lanes import Block, Holdings, Lane, Located
+from holdfast.model.ranges import Range, joined, without
 from holdfast.model.reliable import Entry
 from holdfast.model.topics import check_pattern, matches
 from holdfast.protocols.narada.events import LIFE_MAX, NUMBER_MAX, catenation, number_of
@@ -18,7 +19,6 @@ from holdfast.protocols.narada.publisher_lives import Settled
 from holdfast.protocols.narada.stream_state import RepositoryStream
 from holdfast.services.repository import RepositoryService
 from holdfast.storage.stores import Store
-from holdfast.storage.stores.spans import Span, joined, without
 
 BLOCK_BYTES_MAX = 1 << 20
 BLOCK_MESSAGES_MAX = 1 << 14
@@ -107,7 +107,7 @@ def read_block(
     publisher: str,
     life: int,
     settled: Settled,
-    wanted: Span,
+    wanted: Range,
     topic: str = "#",
 ) -> Block:
     """What a store has of the numbers `wanted` of a lane, from the first on, up to about the bounds of a block."""
@@ -125,11 +125,11 @@ def read_block(
     return Block(stream_state.name, first, upto, matching, tuple(gaps), end, LOST if upto <= last else "")
 
 
-def _gaps(entries: Sequence[Entry], first: int, last: int, given: Iterable[Span]) -> tuple[list[Span], int]:
+def _gaps(entries: Sequence[Entry], first: int, last: int, given: Iterable[Range]) -> tuple[list[Range], int]:
     """What of first..last was given up and is not there, and the first number of which neither is true, if any."""
     stored = [(number_of(entry.cat), number_of(entry.cat_last)) for entry in entries]
     given = joined(given)
-    gaps: list[Span] = []
+    gaps: list[Range] = []
     for low, high in without((first, last), stored):
         unknown = without((low, high), given)
         if unknown:

@@ -146,3 +146,16 @@ def as_ranges(numbers):
 
 
 TestTrackerAgainstASet = TrackerAgainstASet.TestCase
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(0, 6))),
+    st.integers(1, 45),
+    st.integers(0, 6),
+)
+def test_a_range_meets_what_was_seen_if_they_share_a_number(seen, first, more):
+    tracker = RangeTracker(ranges_max=40)
+    for low, length in seen:
+        tracker.add(low, low + length)
+    shared = [number for number in range(first, first + more + 1) if tracker.contains(number)]
+    assert tracker.meets(first, first + more) == bool(shared)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
+from holdfast.model.ranges import Range
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.events import FORGOTTEN, RANGES_MAX, SKIPPED, Cut, Resent, Row
 from holdfast.protocols.narada.participant import Effects
 from holdfast.protocols.narada.stream_state import RepositoryStream
-from holdfast.protocols.trackers import Range
 
 SAY_BYTES_MAX = 512 << 10
 

@@ -8,13 +8,13 @@ Invariants: places are sorted and disjoint, at or below `top`, and nothing in th
 """
 
 from bisect import insort
-from collections.abc import Iterable
 
 import msgspec
 from msgspec import Struct
 
+from holdfast.model.ranges import Range
 from holdfast.protocols.narada.events import Run, catenation
-from holdfast.protocols.trackers import Range, RangeTracker
+from holdfast.protocols.trackers import RangeTracker
 
 WINDOW = 4096
 COPIES_MAX = 512
@@ -207,19 +207,3 @@ def _part(place: Place, low: int, high: int) -> Place:
 
 def _within(part: Range, ranges: list[Range]) -> bool:
     return any(first <= part[0] and part[1] <= last for first, last in ranges)
-
-
-def without(part: Range, taken: Iterable[Range]) -> list[Range]:
-    """What is left of a range when others, which do not overlap, are taken out of it."""
-    left, first = [], part[0]
-    for low, high in sorted(taken):
-        if high < first:
-            continue
-        if low > part[1]:
-            break
-        if low > first:
-            left.append((first, low - 1))
-        first = high + 1
-    if first <= part[1]:
-        left.append((first, part[1]))
-    return left

@@ -9,12 +9,13 @@ repository cannot read these numbers. So a position is translated into publisher
 
 from collections.abc import Iterator
 
+from holdfast.model.ranges import Range, without
 from holdfast.model.reliable import Level
 from holdfast.protocols.narada.answers import expired
-from holdfast.protocols.narada.chains import Chain, without
+from holdfast.protocols.narada.chains import Chain
 from holdfast.protocols.narada.events import MESSAGES, RANGES_MAX, Cut, Lacks, Row, catenation, life_of, number_of
 from holdfast.protocols.narada.stream_state import RepositoryStream
-from holdfast.protocols.trackers import Range, RangeTracker
+from holdfast.protocols.trackers import RangeTracker
 
 Life = tuple[str, int]
 ConsumedPosition = tuple[Cut, Lacks]

@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct, field
 
+from holdfast.model.ranges import Range, without
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.answers import read_upto
-from holdfast.protocols.narada.chains import without
 from holdfast.protocols.narada.events import DAMAGED, Refetch, Resent, Row
 from holdfast.protocols.narada.participant import Effects, Find, Inspect, Mend
 from holdfast.protocols.narada.stream_state import RepositoryStream
-from holdfast.protocols.trackers import Range
 
 ASK_S, ASK_MAX_S = 0.5, 5.0
 ASKED_MAX = 32

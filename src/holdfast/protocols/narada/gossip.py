@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from holdfast.model.ranges import Range
 from holdfast.model.reliable import Entry
 from holdfast.protocols.narada.answers import expired, lost_for_siblings, never_rows, read_upto, resent, void_rows
 from holdfast.protocols.narada.dissemination import Dissemination
@@ -38,7 +39,6 @@ from holdfast.protocols.narada.rows import RowTable, merged
 from holdfast.protocols.narada.siblings import NEVER, Sibling
 from holdfast.protocols.narada.stream_state import RepositoryStream, notice
 from holdfast.protocols.narada.topics import gossip_topic
-from holdfast.protocols.trackers import Range
 
 ROWS_PAGE = 1024
 FETCH_RANGES_MAX = 64

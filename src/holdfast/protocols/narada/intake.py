@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from holdfast.model.batches import Batch
+from holdfast.model.ranges import Range
 from holdfast.protocols.narada.chains import Chain
 from holdfast.protocols.narada.events import (
     Open,
@@ -24,7 +25,6 @@ from holdfast.protocols.narada.events import (
 )
 from holdfast.protocols.narada.participant import Effects
 from holdfast.protocols.narada.stream_state import RepositoryStream
-from holdfast.protocols.trackers import Range
 
 ACK_RANGES_MAX = 64
 NAKS_MAX = 12

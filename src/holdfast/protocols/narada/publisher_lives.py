@@ -8,8 +8,8 @@ readers could not find these messages otherwise.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from holdfast.model.ranges import Range
 from holdfast.protocols.narada.chains import Chain
-from holdfast.protocols.trackers import Range
 
 
 class Settled(NamedTuple):

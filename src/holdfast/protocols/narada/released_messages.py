@@ -10,10 +10,10 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct
 
+from holdfast.model.ranges import Range, joined, without
 from holdfast.model.reliable import Entry
-from holdfast.protocols.narada.chains import without
 from holdfast.protocols.narada.events import RANGES_MAX, Cut, Lacks, Out, catenation, life_of, number_of
-from holdfast.protocols.trackers import Range, RangeTracker
+from holdfast.protocols.trackers import RangeTracker
 
 WINDOW = 4096
 
@@ -142,7 +142,7 @@ class ReleasedMessages:
         lacks = [
             (who[0], catenation(who[1], first), catenation(who[1], min(last, upto)))
             for who, upto in sorted(reached.items())
-            for first, last in _joined(missing[who])
+            for first, last in joined(missing[who])
             if first <= upto
         ]
         return tuple((name, catenation(life, upto)) for (name, life), upto in sorted(reached.items())), tuple(lacks)
@@ -188,14 +188,3 @@ class ReleasedMessages:
 
     def __len__(self) -> int:
         return len(self._lives)
-
-
-def _joined(parts: list[Range]) -> list[Range]:
-    """The same numbers in as few ranges as possible, in order."""
-    found: list[Range] = []
-    for first, last in sorted(parts):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
-        else:
-            found.append((first, last))
-    return found

@@ -13,11 +13,11 @@ was forgotten.
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
+from holdfast.model.ranges import Range, without
 from holdfast.model.reliable import Entry
-from holdfast.protocols.narada.chains import Chain, Place, without
+from holdfast.protocols.narada.chains import Chain, Place
 from holdfast.protocols.narada.events import life_of, number_of
 from holdfast.protocols.narada.stream_state import RepositoryStream
-from holdfast.protocols.trackers import Range
 
 Life = tuple[str, int]
 Job = tuple[int, int, Life, int]

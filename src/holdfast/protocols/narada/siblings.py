@@ -2,11 +2,12 @@
 
 from contextlib import suppress
 
+from holdfast.model.ranges import Range
 from holdfast.protocols.narada.config import RepositoryConfig
 from holdfast.protocols.narada.consumed_position import ConsumedPosition
 from holdfast.protocols.narada.events import SET_ASIDE, Gossip, Out, Row
 from holdfast.protocols.narada.rows import RowTable
-from holdfast.protocols.trackers import Range, RangeTracker, WindowFull
+from holdfast.protocols.trackers import RangeTracker, WindowFull
 
 KNOWN_RANGES_MAX = 4096
 NEVER = -1e9

@@ -11,8 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.model.batches import Batch
+from holdfast.model.ranges import without
 from holdfast.model.reliable import Entry, Level
-from holdfast.protocols.narada.chains import Chain, Place, without
+from holdfast.protocols.narada.chains import Chain, Place
 from holdfast.protocols.narada.config import RepositoryConfig
 from holdfast.protocols.narada.events import (
     FORGOTTEN,

@@ -5,9 +5,10 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
+from holdfast.model.ranges import Range
 from holdfast.protocols.narada.consumed_position import NOTHING, ConsumedPosition, merged_position
 from holdfast.protocols.narada.events import RANGES_MAX, Out
-from holdfast.protocols.trackers import Range, RangeTracker, WindowFull
+from holdfast.protocols.trackers import RangeTracker, WindowFull
 
 SYNC_RANGES_MAX = 1024
 

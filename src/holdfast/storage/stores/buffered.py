@@ -8,12 +8,15 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
+from holdfast.model.ranges import Range, joined, without
 from holdfast.model.reliable import Entry, Level
-from holdfast.storage.stores.spans import Span, Spans, joined, without
+from holdfast.protocols.trackers import RangeTracker
 from holdfast.storage.stores.store import Store, StoreError
 
 EVERYTHING = 1 << 62
 """More bytes than anything weighs."""
+BUFFERED_RANGES_MAX = 1 << 62
+"""What is buffered is bounded by the commits; its ranges need no bound of their own."""
 
 
 class Cursor(Struct, gc=False):
@@ -63,8 +66,8 @@ class BufferedStore(Store):
         self._change = BufferedChange()
         self._cursors: dict[str, Cursor] = {}
         self._highest: dict[tuple[str, str], int] = {}
-        self._buffered_seqs: dict[str, Spans] = {}
-        self._buffered_cats: dict[tuple[str, str], Spans] = {}
+        self._buffered_seqs: dict[str, RangeTracker] = {}
+        self._buffered_cats: dict[tuple[str, str], RangeTracker] = {}
 
     # ------------------------------------------------------------------------------------------------ for the backend
 
@@ -77,7 +80,7 @@ class BufferedStore(Store):
         """The highest catenation number that is stored of a publisher; 0 if none is."""
 
     @abstractmethod
-    def _spans(self, stream: str, first: int, last: int) -> list[Span]:
+    def _spans(self, stream: str, first: int, last: int) -> list[Range]:
         """The sequence numbers of entries that meet first..last, damaged ones too, uncut and in order."""
 
     @abstractmethod
@@ -116,7 +119,7 @@ class BufferedStore(Store):
         self._change.mended.add(stream)
         cursor = self._cursor_of(stream)
         offered = joined((entry.first, entry.last) for entry in entries)
-        taken: list[Span] = []
+        taken: list[Range] = []
         for first, last in offered:
             sound = [(entry.first, entry.last) for entry in self.read(stream, first, last, EVERYTHING)]
             for span in self._spans(stream, first, last):
@@ -188,11 +191,11 @@ class BufferedStore(Store):
         self._change.entries.append(Appended(stream, entry, late))
         seqs = self._buffered_seqs.get(stream)
         if seqs is None:
-            seqs = self._buffered_seqs[stream] = Spans()
+            seqs = self._buffered_seqs[stream] = RangeTracker(ranges_max=BUFFERED_RANGES_MAX)
         seqs.add(entry.first, last)
         cats = self._buffered_cats.get(who)
         if cats is None:
-            cats = self._buffered_cats[who] = Spans()
+            cats = self._buffered_cats[who] = RangeTracker(ranges_max=BUFFERED_RANGES_MAX)
         cats.add(entry.cat, entry.cat_last)
         if not late:
             cursor.high_ns = entry.time_ns

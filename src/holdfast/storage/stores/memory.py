@@ -3,9 +3,9 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
+from holdfast.model.ranges import Range
 from holdfast.model.reliable import Entry, Level
 from holdfast.storage.stores.buffered import BufferedChange, BufferedStore, Cursor, cut, cut_cats
-from holdfast.storage.stores.spans import Span
 from holdfast.storage.stores.store import Damage, StreamInfo
 
 
@@ -150,7 +150,7 @@ class MemoryStore(BufferedStore):
         column = self._column(stream, publisher)
         return column.entries[-1].cat_last if column.entries else 0
 
-    def _spans(self, stream: str, first: int, last: int) -> list[Span]:
+    def _spans(self, stream: str, first: int, last: int) -> list[Range]:
         found = self._live.streams.get(stream)
         entries = found.by_seq.meeting(first, last) if found else []
         return [(entry.first, entry.last) for entry in entries if entry.last >= first]

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from holdfast.model.ranges import Range, joined, without
 from holdfast.model.reliable import Entry, Level
 from holdfast.storage.stores.buffered import EVERYTHING
-from holdfast.storage.stores.spans import Span, joined, without
 from holdfast.storage.stores.store import Damage, Store
 
 READ_BYTES = 1 << 20
@@ -70,7 +70,7 @@ def _fill_gaps(store: Store, sibling: Store, stream: str) -> None:
     gaps = _gaps(store, stream)
     if not gaps:
         return
-    offered: dict[Span, list[Entry]] = {}
+    offered: dict[Range, list[Entry]] = {}
     for missing in _missing(store, sibling, stream):
         fitting = [gap for gap in gaps if _may_hold(store, stream, gap, missing)]
         if len(fitting) == 1:
@@ -97,7 +97,7 @@ def _has_later(store: Store, stream: str, entry: Entry) -> bool:
     return bool(store.by_identity(stream, entry.publisher, entry.cat_last + 1, EVERYTHING, 1))
 
 
-def _gaps(store: Store, stream: str) -> list[Span]:
+def _gaps(store: Store, stream: str) -> list[Range]:
     kept, following = store.bounds(stream)
     return without((kept, following - 1), joined((entry.first, entry.last) for entry in _entries(store, stream)))
 
@@ -110,7 +110,7 @@ def _missing(store: Store, sibling: Store, stream: str) -> Iterator[Entry]:
             yield entry.cat_part(cat_first, cat_last)
 
 
-def _may_hold(store: Store, stream: str, gap: Span, entry: Entry) -> bool:
+def _may_hold(store: Store, stream: str, gap: Range, entry: Entry) -> bool:
     """Whether the gap has room, behind what its publisher published before and before what she published after."""
     before = store.by_identity(stream, entry.publisher, 1, entry.cat - 1, EVERYTHING) if entry.cat > 1 else []
     after = store.by_identity(stream, entry.publisher, entry.cat_last + 1, EVERYTHING, 1)

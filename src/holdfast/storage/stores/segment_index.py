@@ -15,9 +15,9 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.model.checksums import crc32
+from holdfast.model.ranges import Range
 from holdfast.storage.frames import Read
 from holdfast.storage.stores.rows import StoredHead
-from holdfast.storage.stores.spans import Span
 
 MAGIC = b"HFX1"
 PART = Layout("<4sII")
@@ -51,7 +51,7 @@ class StreamSummary(Struct, frozen=True, array_like=True):
     time_last_ns: int
     messages: int
     bytes: int
-    cats: dict[str, Span]
+    cats: dict[str, Range]
 
 
 class _Sorted:
@@ -219,7 +219,7 @@ class StreamIndex:
         slots = self._by_seq.slots
         if not slots:
             return None
-        cats: dict[str, Span] = {}
+        cats: dict[str, Range] = {}
         for publisher, number in self.publishers.items():
             mine = self._by_cat.get(number)
             if mine and mine.slots:

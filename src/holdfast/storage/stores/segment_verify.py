@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator
 
+from holdfast.model.ranges import Range, joined, without
 from holdfast.storage.stores.segment_files import SegmentFiles
 from holdfast.storage.stores.segment_index import SegmentIndex, read_index
 from holdfast.storage.stores.segment_records import Harmed
 from holdfast.storage.stores.segment_scan import LOST_RECORD, Contents
-from holdfast.storage.stores.spans import Span, joined, without
 from holdfast.storage.stores.store import Damage
 
 
@@ -15,7 +15,7 @@ def damages_of(
 ) -> list[Damage]:
     """Read everything; what was mended or forgotten since is no damage any more."""
     found: list[Damage] = [_general(note, tail=True) for note in state.notes]
-    sound: dict[str, list[Span]] = {}
+    sound: dict[str, list[Range]] = {}
     suspects: list[Damage] = []
     harmed: list[tuple[int, Damage]] = []
     for number, summaries in files.missing().items():
@@ -58,7 +58,7 @@ def _in_the_last(
     active: int,
     state: Contents,
     mark: tuple[int, int],
-    sound: dict[str, list[Span]],
+    sound: dict[str, list[Range]],
     suspects: list[Damage],
 ) -> Iterator[Damage]:
     """The segment that is being written, or was when somebody who only reads opened the store."""
@@ -72,7 +72,7 @@ def _in_the_last(
         yield _general(f"the commit at byte {record.at:,} of {files.name(active)} has lost its pairs")
 
 
-def _compared(contents: Contents, expected: SegmentIndex, sound: dict[str, list[Span]]) -> Iterator[Damage]:
+def _compared(contents: Contents, expected: SegmentIndex, sound: dict[str, list[Range]]) -> Iterator[Damage]:
     """What a segment was to have and has not; what it has is added to `sound`."""
     harmed = {(damage.stream, damage.first): damage for damage in contents.damages}
     for stream, index in expected.items():

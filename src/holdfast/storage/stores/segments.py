@@ -21,6 +21,7 @@ from struct import Struct as Layout
 from typing import Any, TypeVar
 
 from holdfast.model.checksums import crc32
+from holdfast.model.ranges import Range
 from holdfast.model.reliable import Entry, Level
 from holdfast.storage.files import sync_directory, write_pieces_at
 from holdfast.storage.locks import Locked, hold
@@ -37,7 +38,6 @@ from holdfast.storage.stores.segment_records import (
 )
 from holdfast.storage.stores.segment_scan import Contents, scan
 from holdfast.storage.stores.segment_verify import damages_of
-from holdfast.storage.stores.spans import Span
 from holdfast.storage.stores.store import Damage, StoreAway, StoreError, StoreFailed, StreamInfo
 
 T = TypeVar("T")
@@ -336,7 +336,7 @@ class SegmentStore(BufferedStore):
     def _highest_cat(self, stream: str, publisher: str) -> int:
         return self._files.highest_cat(self._state.index, stream, publisher)
 
-    def _spans(self, stream: str, first: int, last: int) -> list[Span]:
+    def _spans(self, stream: str, first: int, last: int) -> list[Range]:
         return [(slot.first, slot.last) for _, slot in self._files.by_seq(self._state.index, stream, first, last)]
 
     def _has_cats(self, stream: str, publisher: str, cat_first: int, cat_last: int) -> bool:

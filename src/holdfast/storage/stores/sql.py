@@ -18,10 +18,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.model.ranges import Range
 from holdfast.model.reliable import Entry, Level
 from holdfast.storage.stores.buffered import EVERYTHING, BufferedChange, BufferedStore, Cursor, cat_part
 from holdfast.storage.stores.rows import checksum, columns_of, damage_of, entry_of, row_of
-from holdfast.storage.stores.spans import Span
 from holdfast.storage.stores.store import Damage, StreamInfo
 
 COLUMNS = "first, count, publisher, cat, time_ns, late, head_sum, body_sum, entry"
@@ -228,7 +228,7 @@ class SqlStore(BufferedStore):
         )
         return next((int(highest) for (highest,) in found), 0)
 
-    def _spans(self, stream: str, first: int, last: int) -> list[Span]:
+    def _spans(self, stream: str, first: int, last: int) -> list[Range]:
         key = (self._id(stream),)
         rows = self._ask(
             f"SELECT first, first + count - 1 {_BY_SEQ} AND first >= ? AND first <= ? ORDER BY first",
@@ -288,7 +288,7 @@ class SqlStore(BufferedStore):
         return next((int(begin) for (begin,) in found), number)
 
     def _collected(
-        self, those: str, column: str, key: tuple[Any, ...], span: Span, part: Part, bytes_max: int
+        self, those: str, column: str, key: tuple[Any, ...], span: Range, part: Part, bytes_max: int
     ) -> list[Entry]:
         """The parts of sound entries in the order of a column, page by page, until they weigh enough."""
         question = f"SELECT {COLUMNS}, {column} {those} AND {column} >= ? AND {column} <= ? ORDER BY {column} LIMIT ?"
