@@ -3,10 +3,10 @@
 import pytest
 
 from holdfast.model.batches import Batch
-from holdfast.model.messages import Data, Frame, SessionMessage
+from holdfast.model.messages import Data, Frame, Levels, SessionMessage, SubscribeAck
 from holdfast.model.messages import Publish as PublishMessage
 from holdfast.protocols.ginger import GingerBroker, LockingBroker
-from holdfast.protocols.node import Effects
+from holdfast.protocols.node import Effects, Send, SetTimer
 from holdfast.simulation.exploring.plans import BrokerFactory, Plan, small_plan
 from holdfast.simulation.exploring.search import Bounds
 from holdfast.simulation.exploring.tasks import search
@@ -71,6 +71,75 @@ class Wrong(GingerBroker):
     def check_invariants(self) -> None:
         super().check_invariants()
         assert not self._under_way, "a total batch is under way"
+
+
+MARK = Levels((7,), (7,))
+
+
+class Echoing(GingerBroker):
+    """A broker that answers a certain frame with the same one: between two of them that never stops."""
+
+    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
+        if frame == MARK:
+            return self.marked(peer)
+        begins = isinstance(frame, Data) and isinstance(frame.message, SubscribeAck)
+        return [*super().receive(peer, frame, now), *(self.began(peer) if begins else [])]
+
+    def began(self, peer: str) -> Effects:
+        return [Send(peer, MARK)]
+
+    def marked(self, peer: str) -> Effects:
+        return [Send(peer, MARK)]
+
+
+class Counting(Echoing):
+    """The same, and no two of its states are alike."""
+
+    marks = 0
+
+    def marked(self, peer: str) -> Effects:
+        self.marks += 1
+        return super().marked(peer)
+
+
+class Nagging(Echoing):
+    """A broker that sends a frame every half a second, for ever."""
+
+    def began(self, peer: str) -> Effects:
+        return [SetTimer(f"nag {peer}", 0.5)]
+
+    def marked(self, peer: str) -> Effects:  # noqa: ARG002 - a peer that only listens
+        return []
+
+    def timer(self, name: str, now: float) -> Effects:
+        if not name.startswith("nag "):
+            return super().timer(name, now)
+        peer = name.removeprefix("nag ")
+        return [Send(peer, MARK), *self.began(peer)]
+
+
+class Deaf(GingerBroker):
+    """A broker that never confirms a subscription."""
+
+    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
+        deaf = isinstance(frame, Data) and isinstance(frame.message, SubscribeAck)
+        return [] if deaf else super().receive(peer, frame, now)
+
+
+ONE_SUBSCRIPTION = Plan("0-1", "ginger", 0, {"b@1": (Subscribe("b", "t"),)})
+
+
+@pytest.mark.parametrize(
+    ("make", "finding"),
+    [
+        (Echoing, "the same state comes again after 2 steps"),
+        (Counting, "1,000 steps at one moment bring nothing to anybody"),
+        (Nagging, "frames go round, though nobody waits for anything"),
+        (Deaf, "does not come to rest: 1 waits for"),
+    ],
+)
+def test_what_never_comes_to_rest_is_found(make: BrokerFactory, finding: str):
+    assert finding in search(ONE_SUBSCRIPTION, make=make).finding
 
 
 @pytest.mark.parametrize(

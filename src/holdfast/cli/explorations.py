@@ -38,6 +38,12 @@ def explore(
     ] = 0,
     returns: Annotated[int, typer.Option("--returns", min=0, max=8, help="How many of them may come back.")] = 0,
     resets: Annotated[int, typer.Option("--resets", min=0, max=8, help="How many connections may break.")] = 0,
+    freezes: Annotated[
+        int, typer.Option("--freezes", min=0, max=8, help="How many brokers may freeze, and go on later.")
+    ] = 0,
+    cuts: Annotated[
+        int, typer.Option("--cuts", min=0, max=8, help="How many neighbours may be cut off from each other for a time.")
+    ] = 0,
     early: Annotated[
         int, typer.Option("--early", min=0, max=8, help="How many timers may fire while frames are under way.")
     ] = 0,
@@ -52,6 +58,9 @@ def explore(
     memory: Annotated[int, typer.Option("--memory", min=64, help="MB of memory at most, in each process.")] = 8192,
     full: Annotated[
         bool, typer.Option("--full", help="Try all orders, also those that come to the same: to see what is saved.")
+    ] = False,
+    symmetric: Annotated[
+        bool, typer.Option("--symmetric", help="Worlds that differ in the names of clients or brokers alone are one.")
     ] = False,
     workers: Annotated[int, typer.Option("--workers", min=1, max=256, help="How many processes.")] = 1,
     journal: Annotated[
@@ -78,14 +87,14 @@ def explore(
       holdfast explore --brokers 2 --clients 2 --messages 1 --tolerance 1 --crashes 1
       holdfast explore --brokers 3 --clients 3 --messages 3 --workers 2 --journal three.journal
     """
-    budget = Budget(crashes, returns, resets, early)
+    budget = Budget(crashes, returns, resets, early, freezes, cuts)
     if scenario is not None:
         plan = plan_of(load_scenario(scenario), protocol if protocol != "ginger" else None)
         plan = msgspec.structs.replace(plan, budget=msgspec.structs.replace(plan.budget, early=early))
     else:
         plan = small_plan(protocol, brokers, clients, messages, tolerance, budget)
     plan = msgspec.structs.replace(plan, idle_frames=idle)
-    bounds = Bounds(depth, states, seconds, memory, not full)
+    bounds = Bounds(depth, states, seconds, memory, not full, symmetric)
     report = _explored(plan, bounds, workers, journal, master if on_spark(spark, master) else None)
     written = _write(plan, report, out)
     if as_json:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from holdfast.cluster.exploration import explore_tasks, read_journal
 from holdfast.model.errors import ConfigError
 from holdfast.simulation.exploring import machines
+from holdfast.simulation.exploring.canonical import AS_IT_IS, Renaming, digest_of
 from holdfast.simulation.exploring.judging import Judge
 from holdfast.simulation.exploring.plans import Plan, plan_of, small_plan, staged
 from holdfast.simulation.exploring.search import Bounds, Search, key_of, moves_of, walk
@@ -54,6 +55,22 @@ def final_states(stage: Stage, root: World, bounds: Bounds) -> tuple[set[bytes],
     return found, result.states
 
 
+def final_histories(stage: Stage, root: World, bounds: Bounds) -> tuple[set[bytes], int]:
+    """What clients got in all worlds that are at rest, whatever their names, and how many states were visited."""
+    found = set[bytes]()
+    renamings = [AS_IT_IS, *map(Renaming, stage.symmetries)]
+
+    class Noting(Judge):
+        def complaint(self, stage: Stage, world: World) -> str:
+            rows = {name: state.rows for name in stage.clients if (state := stage.state(world, name)) is not None}
+            found.add(min(digest_of((rows, stage.waits(world)), renaming) for renaming in renamings))
+            return super().complaint(stage, world)
+
+    result = Search(stage, Noting(), bounds).run(root)
+    assert result.complete
+    return found, result.states
+
+
 @pytest.mark.parametrize(
     "plan",
     [
@@ -65,8 +82,21 @@ def final_states(stage: Stage, root: World, bounds: Bounds) -> tuple[set[bytes],
         A_CRASH_ANYWHERE,
         replace(CRASH, scripts={"b@0": (Subscribe("b", "t"),)}, budget=Budget(crashes=1, returns=1)),
         replace(SMALL, budget=Budget(resets=1)),
+        replace(CRASH, scripts={"b@0": (Subscribe("b", "t"),)}, budget=Budget(freezes=1), freezable=("1",)),
+        replace(CRASH, scripts={"b@0": (Subscribe("b", "t"),)}, budget=Budget(cuts=1)),
     ],
-    ids=["ginger", "one broker", "barriers", "cbcast", "a crash", "a crash anywhere", "a return", "a reset"],
+    ids=[
+        "ginger",
+        "one broker",
+        "barriers",
+        "cbcast",
+        "a crash",
+        "a crash anywhere",
+        "a return",
+        "a reset",
+        "a freeze",
+        "a cut",
+    ],
 )
 def test_a_reduced_search_comes_to_the_same_ends_as_a_full_one(plan: Plan):
     # On one stage: the numbers of states and frames are those of their discovery.
@@ -75,6 +105,42 @@ def test_a_reduced_search_comes_to_the_same_ends_as_a_full_one(plan: Plan):
     full, many = final_states(stage, root, Bounds(reduced=False))
     assert reduced == full
     assert few <= many
+
+
+TWINS = Plan(
+    "0-1 0-2",
+    "ginger",
+    0,
+    {
+        "a@1": (Subscribe("a", "t"), Publish("a", "t", b"x", "total", ("k",))),
+        "b@2": (Subscribe("b", "t"), Publish("b", "t", b"y", "total", ("k",))),
+    },
+)
+TRIPLETS = Plan(
+    "0",
+    "ginger",
+    0,
+    {
+        "p@0": (Publish("p", "t", b"x", "causal"),),
+        **{f"{name}@0": (Subscribe(name, "t"),) for name in "abc"},
+    },
+)
+
+
+@pytest.mark.parametrize(("plan", "share"), [(TWINS, 0.55), (TRIPLETS, 0.5)], ids=["twins", "triplets"])
+def test_of_worlds_that_differ_in_names_one_is_visited_and_all_ends_are_found(plan: Plan, share: float):
+    stage, root = staged(plan)
+    each, many = final_histories(stage, root, Bounds(reduced=False))
+    one_of_each, few = final_histories(stage, root, Bounds(reduced=False, symmetric=True))
+    assert one_of_each == each
+    assert few < share * many
+    assert final_histories(stage, root, Bounds(symmetric=True))[0] == each
+
+
+def test_names_are_exchanged_only_where_the_plan_stays_what_it_is():
+    assert staged(TWINS)[0].symmetries == ({"1": "2", "2": "1", "a": "b", "b": "a", b"x": b"y", b"y": b"x"},)
+    assert len(staged(TRIPLETS)[0].symmetries) == 5
+    assert staged(SMALL)[0].symmetries == ()
 
 
 def test_a_reduced_search_visits_fewer_states_where_nothing_fails():
@@ -172,14 +238,36 @@ def test_a_scenario_with_open_choices_is_explored_whatever_its_times():
     assert [len(script) for script in plan.scripts.values()] == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("entry", "word"),
-    [('do = "freeze", node = "0"', "freeze"), ('do = "cut", a = "0", b = "1"', "cut")],
-)
-def test_a_fault_that_is_not_explored_is_named(entry: str, word: str):
-    scenario = parse_scenario(f'tree = "0-1"\nat = [{{ time_s = 0, {entry} }}]')
-    with pytest.raises(ConfigError, match=f"the scenario has '{word}'"):
+def test_a_fault_that_is_not_explored_is_named():
+    scenario = parse_scenario('tree = "0-1"\nat = [{ time_s = 0, do = "stop", node = "0" }]')
+    with pytest.raises(ConfigError, match="the scenario has 'stop'"):
         plan_of(scenario)
+
+
+def test_a_scenario_says_who_may_freeze_and_who_may_be_cut_off():
+    text = """
+    tree = "0-1 1-2"
+    at = [
+      { time_s = 0, do = "freeze", node = "1" },
+      { time_s = 1, do = "thaw", node = "1" },
+      { time_s = 2, do = "cut", a = "1", b = "0" },
+      { time_s = 3, do = "heal" },
+    ]
+    """
+    plan = plan_of(parse_scenario(text))
+    assert plan.budget == Budget(freezes=1, cuts=1)
+    assert (plan.freezable, plan.cuttable) == (("1",), (("0", "1"),))
+
+
+def test_the_faults_of_a_story_are_possible_when_it_is_played():
+    plan = replace(SMALL, budget=Budget(0, 0, 1, 1, 1, 1))
+    stage, world = staged(plan)
+    steps: list[str] = []
+    for word in ("command c0", "freeze 1", "thaw 1", "cut 0 1", "heal 0 1", "reset 0 1", "early timer"):
+        move = next(one for one in moves_of(stage, world) if step_text(one).startswith(word))
+        steps.append(step_text(move))
+        world = walk(stage, world, [move])
+    assert play(plan.scenario(tuple(steps))).steps == len(steps)
 
 
 @pytest.mark.parametrize("size", [(0, 1, 1), (1, 0, 1), (1, 1, -1), (17, 1, 1)])

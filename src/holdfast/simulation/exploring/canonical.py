@@ -6,8 +6,7 @@ attributes, dictionaries are taken in the order of their keys, and an object tha
 place of its first occurrence, which also ends circles. Frozen structs are values: they are known by their fields alone.
 
 A digest can be taken with names exchanged for each other (`Renaming`): that of the state that the machine would be in
-if they had been the other way round from the beginning. A text in which such a name stands among other letters cannot
-be renamed, and is refused.
+if they had been the other way round from the beginning. In a text of several words each word counts for itself.
 
 Of a regular expression the pattern counts. A value of a kind that has no canonical form is refused, since leaving it
 out would call different states the same.
@@ -37,35 +36,32 @@ class NotCanonicalError(LocalMisuse, TypeError):
     """A value of a kind of which nobody has said when two of them are the same."""
 
 
-class NotRenamedError(LocalMisuse, ValueError):
-    """A text in which a name that is to be exchanged stands among other letters."""
-
-
 class Renaming:
-    """Names and what each of them becomes, in everything that is written."""
+    """Names and payloads, and what each of them becomes in everything that is written."""
 
-    __slots__ = ("forms", "names", "texts")
+    __slots__ = ("_words", "forms", "names", "texts")
 
-    def __init__(self, names: Mapping[str, str]) -> None:
+    def __init__(self, names: Mapping[str | bytes, str | bytes]) -> None:
         self.names = dict(names)
+        words = "|".join(re.escape(name) for name in names if isinstance(name, str))
+        self._words = re.compile(rf"(?<!\w)(?:{words})(?!\w)")
         self.forms: dict[int, tuple[object, str]] = {}
         """By address, a frozen struct and its form; as long as the struct is here no other one has its address."""
         self.texts: dict[str | bytes, str] = {}
 
     def text(self, value: str | bytes) -> str:
-        """How a text is written, renamed if it is one of the names."""
+        """How a text is written."""
         known = self.texts.get(value)
         if known is None:
-            known = self.texts[value] = self._text(value)
+            known = self.texts[value] = repr(self._renamed(value))
         return known
 
-    def _text(self, value: str | bytes) -> str:
-        if isinstance(value, str) and value in self.names:
-            return repr(self.names[value])
-        plain = value if isinstance(value, str) else value.decode("latin-1")
-        if any(name in plain for name in self.names):
-            raise NotRenamedError(f"{value!r} holds a name and more; names that stand in it cannot be exchanged.")
-        return repr(value)
+    def _renamed(self, value: str | bytes) -> str | bytes:
+        if value in self.names:
+            return self.names[value]
+        if isinstance(value, bytes):
+            return self._renamed(value.decode("latin-1")).encode("latin-1")  # type: ignore[union-attr]
+        return self._words.sub(lambda found: str(self.names[found[0]]), value)
 
 
 AS_IT_IS: Final = Renaming({})

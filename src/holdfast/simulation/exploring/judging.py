@@ -8,6 +8,10 @@ from holdfast.model.trace import Event, Recorder
 from holdfast.simulation.checkers import Verdict, check
 from holdfast.simulation.exploring.worlds import VISIBLE, Stage, World
 
+CALM_S = 1.0
+"""Virtual time without any business after which a world is at rest."""
+PATIENCE_S = 90.0
+"""Virtual time without any progress after which a world will make none: no client got anything, nobody commanded."""
 STEP_NS = 1_000_000
 """Rows that follow each other are so far apart in the trace of an explored world."""
 
@@ -28,6 +32,8 @@ class Judge:
         waits = stage.waits(world)
         if waits:
             return f"it does not come to rest: {'; '.join(waits)}"
+        if world.now - world.progress_s >= PATIENCE_S:
+            return "it does not come to rest: frames go round, though nobody waits for anything"
         verdict = self._verdict(stage, world)
         return _words(verdict) or "; ".join(self._failures(stage, world))
 

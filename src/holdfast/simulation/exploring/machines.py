@@ -42,7 +42,7 @@ from holdfast.protocols.node import (
     SetTimer,
     Unconfirmed,
 )
-from holdfast.simulation.exploring.canonical import digest_of
+from holdfast.simulation.exploring.canonical import Renaming, digest_of
 from holdfast.simulation.faults import Publish, Subscribe, Unsubscribe
 from holdfast.simulation.hosts import CHANCE_BITS, TIMER_S_MIN
 
@@ -244,6 +244,12 @@ class Machine:
         self._keep(state, live)
         return question(live.node)
 
+    def digest(self, state: int, renaming: Renaming) -> bytes:
+        """The digest of a state with names exchanged."""
+        live = self._machine_in(state)
+        self._keep(state, live)
+        return digest_of(self._parts(live), renaming)
+
     # ------------------------------------------------------------------------------------------------------- stepping
 
     def _compute(self, state: int, given: Input, now: float) -> Step:
@@ -277,14 +283,13 @@ class Machine:
             self._live.popitem(last=False)
 
     def _number_of(self, live: _Live, before: int, by: Timed) -> int:
-        timers = tuple(sorted((due, name) for name, due in live.timers.items()))
-        pairs = tuple(sorted(live.pairs.items()))
-        rows = tuple(live.rows)
-        digest = digest_of((live.node, timers, pairs, rows, live.ready, live.ended, live.answered, live.failures))
+        digest = digest_of(self._parts(live))
         number = self._numbers.get(digest)
         if number is None:
             number = self._numbers[digest] = len(self.states)
             self._came_by.append((before, by))
+            timers = tuple(sorted((due, name) for name, due in live.timers.items()))
+            pairs, rows = tuple(sorted(live.pairs.items())), tuple(live.rows)
             self.states.append(
                 State(
                     number,
@@ -300,6 +305,11 @@ class Machine:
                 )
             )
         return number
+
+    def _parts(self, live: _Live) -> tuple[Any, ...]:
+        """All that tells states apart."""
+        kept = (live.node, live.timers, live.pairs, live.rows)
+        return (*kept, live.ready, live.ended, live.answered, live.failures)
 
     def _is_ready(self, live: _Live) -> bool:
         return bool(live.node.ready()) if self.cast.is_broker else live.ready

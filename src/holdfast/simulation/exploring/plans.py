@@ -1,5 +1,6 @@
 """Small worlds to explore: which brokers, which clients, what their applications ask for, and which faults may come."""
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import cycle, islice
 
@@ -14,8 +15,9 @@ from holdfast.protocols.neighbourhoods import children_of, edges_around
 from holdfast.protocols.node import BrokerNode, Node
 from holdfast.protocols.registry import check_supported, find_protocol
 from holdfast.simulation.exploring.machines import Cast, ScriptCommand
+from holdfast.simulation.exploring.mirrors import symmetries
 from holdfast.simulation.exploring.worlds import Budget, Commanded, Rules, Stage, World
-from holdfast.simulation.faults import Crash, Publish, Recover, Reset, Subscribe, Unsubscribe
+from holdfast.simulation.faults import Crash, Cut, Freeze, Heal, Publish, Recover, Reset, Subscribe, Thaw, Unsubscribe
 from holdfast.simulation.scenarios import Scenario, Timed
 from holdfast.simulation.trees import Parents, parse_tree
 
@@ -24,6 +26,7 @@ BROKERS_MAX = 16
 CLIENTS_MAX = 16
 TOPICS = ("a", "b")
 KEY = "k"
+EXPLORED = ("publish", "subscribe", "unsubscribe", "crash", "recover", "reset", "freeze", "thaw", "cut", "heal")
 
 BrokerFactory = Callable[[BrokerConfig, int], BrokerNode]
 Script = tuple[ScriptCommand, ...]
@@ -40,6 +43,10 @@ class Plan(Struct, frozen=True):
     budget: Budget = Budget()
     mortal: tuple[str, ...] = ()
     """Brokers that may crash, if there are crashes; none named: all of them."""
+    freezable: tuple[str, ...] = ()
+    """Brokers that may freeze, if there are freezes; none named: all of them."""
+    cuttable: tuple[tuple[str, str], ...] = ()
+    """Pairs of brokers that may be parted, if there are cuts; none named: all neighbours in the tree."""
     idle_frames: bool = False
     """Whether acknowledgements of links and heartbeats arrive in any order, too."""
 
@@ -90,6 +97,8 @@ def plan_of(scenario: Scenario, protocol: str | None = None) -> Plan:
     """The world of a scenario, in which nothing has a time: its commands and faults may come whenever they may."""
     scripts: dict[str, list[ScriptCommand]] = {}
     crashes: list[str] = []
+    freezable: list[str] = []
+    cuttable: list[tuple[str, str]] = []
     returns = resets = 0
     for timed in scenario.timetable:
         command = timed.command
@@ -101,18 +110,35 @@ def plan_of(scenario: Scenario, protocol: str | None = None) -> Plan:
             returns += 1
         elif isinstance(command, Reset):
             resets += 1
-        else:
+        elif isinstance(command, Freeze):
+            freezable.append(command.node)
+        elif isinstance(command, Cut):
+            cuttable.append((min(command.a, command.b), max(command.a, command.b)))
+        elif not isinstance(command, Thaw | Heal):  # A freeze and a cut end in any case, at every moment.
             word = type(command).__struct_config__.tag
-            raise ConfigError(
-                f"explore knows publish, subscribe, unsubscribe, crash, recover and reset; the scenario has {word!r}."
-            )
+            raise ConfigError(f"explore knows {', '.join(EXPLORED)}; the scenario has {word!r}.")
     if scenario.loads:
         raise ConfigError("explore takes no [[load]]: every message of an explored world is written down.")
     told = {name: tuple(commands) for name, commands in scripts.items()}
-    budget = Budget(len(crashes), returns, resets)
+    budget = Budget(len(crashes), returns, resets, freezes=len(freezable), cuts=len(cuttable))
     return Plan(
-        scenario.tree, protocol or scenario.protocol, scenario.tolerance, told, budget, tuple(dict.fromkeys(crashes))
+        scenario.tree,
+        protocol or scenario.protocol,
+        scenario.tolerance,
+        told,
+        _at_least(budget, scenario.steps),
+        tuple(dict.fromkeys(crashes)),
+        tuple(dict.fromkeys(freezable)),
+        tuple(dict.fromkeys(cuttable)),
     )
+
+
+def _at_least(budget: Budget, steps: tuple[str, ...]) -> Budget:
+    """A budget that has all faults of these steps."""
+    counts = Counter(step.partition(" ")[0] for step in steps)
+    words = {"crash": "crashes", "return": "returns", "reset": "resets", "early": "early"}
+    words |= {"freeze": "freezes", "cut": "cuts"}
+    return replace(budget, **{field: max(getattr(budget, field), counts[word]) for word, field in words.items()})
 
 
 def _address(client: str, known: dict[str, list[ScriptCommand]]) -> str:
@@ -131,10 +157,18 @@ def staged(plan: Plan, make: BrokerFactory | None = None, *, check_invariants: b
     parents = parse_tree(plan.tree)
     casts = [_broker(plan, parents, name, make or find_protocol(plan.protocol).make) for name in parents]
     casts += [_client(plan, address, script, parents) for address, script in plan.scripts.items()]
-    rules = Rules(plan.idle_frames, parents, plan.mortal or tuple(parents))
+    rules = Rules(plan.idle_frames, parents, plan.mortal or tuple(parents), *_holds(plan, parents))
     stage = Stage(tuple(casts), rules, check_invariants=check_invariants)
+    stage.symmetries = symmetries(parents, plan.scripts)
     world = _booted(stage, stage.opening(plan.budget))
-    return stage, replace(world, budget=plan.budget, busy_s=world.now)
+    return stage, replace(world, budget=plan.budget, busy_s=world.now, progress_s=world.now)
+
+
+def _holds(plan: Plan, parents: Parents) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Which brokers may freeze, and which may be parted."""
+    edges = tuple((min(one, parent), max(one, parent)) for one, parent in parents.items() if parent is not None)
+    freezable = (plan.freezable or tuple(parents)) if plan.budget.freezes else ()
+    return freezable, (plan.cuttable or edges) if plan.budget.cuts else ()
 
 
 def _broker(plan: Plan, parents: Parents, name: str, make: BrokerFactory) -> Cast:

@@ -8,10 +8,16 @@ made for each of them, in which no other one may: more clients may go first then
 to all.
 
 A state is final when nothing can happen but time, nobody waits for anything, and it has been so for `CALM_S`: there the
-judges look at the histories of all clients. A world in which somebody still waits after `PATIENCE_S` in which nothing
-but timers happened does not come to rest; that is a finding, too, and so is a machine that raises or whose invariants
-do not hold. Every step consumes a frame, a command, a fault or a timer, so no state is its own successor: what never
-ends is found as a world that does not come to rest.
+judges look at the histories of all clients. A machine that raises or whose invariants do not hold is a finding, too.
+
+What never ends is found in three ways. A world that makes no progress for `PATIENCE_S` of its time does not come to
+rest, whether its machines wait or talk. Neither does one that makes none in `STANDSTILL_STEPS` steps in which no time
+passes. And a state that comes again behind itself is a circle in which nothing but waiting happens, since a history
+never gets shorter: unless some step was possible all the time and not taken, which any fair order would have taken;
+then the other steps are tried as well.
+
+Names that play the same part may be exchanged for each other (`Bounds.symmetric`): of the worlds that differ in them
+alone one is visited. Sleep sets are left out then, since a step that sleeps has names, too.
 
 The story of a finding is the shortest of all: once the search has found something, all shorter stories are tried,
 breadth first, as far as `SHORTEST_STATES_MAX` allows.
@@ -26,15 +32,16 @@ from time import monotonic
 import msgspec
 from msgspec import Struct
 
-from holdfast.simulation.exploring.judging import Judge
+from holdfast.simulation.exploring.judging import CALM_S, PATIENCE_S, Judge
 from holdfast.simulation.exploring.machines import Broken
+from holdfast.simulation.exploring.mirrors import Mirror
 from holdfast.simulation.exploring.reduction import Seen, independent, persistent
 from holdfast.simulation.exploring.worlds import LOCAL, Delivered, Move, Stage, World
 
-CALM_S = 1.0
-"""Virtual time without any business after which a world is at rest."""
-PATIENCE_S = 90.0
-"""Virtual time in which nothing but timers happened, and somebody still waits."""
+HELD_S = 15.0
+"""Virtual time without business after which a freeze or a cut ends: longer than links bear silence."""
+STANDSTILL_STEPS = 1_000
+"""Steps without any progress, in which no time passed either, after which a world will make none."""
 KEY_BYTES = 16
 PROGRESS_STEPS = 4096
 SHORTEST_STATES_MAX = 300_000
@@ -55,6 +62,8 @@ class Bounds(Struct, frozen=True):
     memory_mb_max: int = 8192
     reduced: bool = True
     """Whether orders are left out that need not be tried."""
+    symmetric: bool = False
+    """Whether worlds that differ in names alone are one."""
 
 
 class Finding(Struct, frozen=True):
@@ -62,6 +71,8 @@ class Finding(Struct, frozen=True):
 
     what: str
     story: tuple[Move, ...]
+    endless: bool = False
+    """Whether the story goes on like that for ever: no shorter one is sought then."""
 
 
 class Result(Struct):
@@ -92,10 +103,14 @@ class Result(Struct):
 class _Place:
     """One world on the way from the root to where the search stands."""
 
-    __slots__ = ("left", "move", "sleep", "world")
+    __slots__ = ("key", "left", "move", "since", "sleep", "whole", "world")
 
-    def __init__(self, world: World, move: Move | None, left: list[Move], sleep: set[Seen]) -> None:
-        self.world, self.move, self.left, self.sleep = world, move, left, sleep
+    def __init__(self, world: World, move: Move | None, left: list[Move], sleep: set[Seen], key: bytes) -> None:
+        self.world, self.move, self.left, self.sleep, self.key = world, move, left, sleep, key
+        self.since = 0
+        """Steps before this one without progress, all at the same time."""
+        self.whole = False
+        """Whether all steps are tried from here, also those that others may go before."""
 
 
 class Search:
@@ -114,6 +129,9 @@ class Search:
         self._sleeps: dict[Sleep, Sleep] = {NOTHING: NOTHING}
         """Sets of steps that are asleep somewhere, each once."""
         self._stack: list[_Place] = []
+        self._under_way: dict[bytes, int] = {}
+        """The places of the stack, by the keys of their worlds."""
+        self._mirror = Mirror(stage) if self.bounds.symmetric and stage.symmetries else None
         self._on_progress = on_progress
         self._began = 0.0
 
@@ -123,7 +141,7 @@ class Search:
         try:
             for start in self.stage.starts(root) if self.bounds.reduced else (root,):
                 self._descend(start)
-            if self.result.finding is not None:
+            if self.result.finding is not None and not self.result.finding.endless:
                 self.result.finding = self._shortest(root, self.result.finding)
         finally:
             self._count()
@@ -142,6 +160,7 @@ class Search:
             place = stack[-1]
             if not place.left:
                 stack.pop()
+                del self._under_way[place.key]
                 continue
             self._take(place, place.left.pop())
 
@@ -155,7 +174,7 @@ class Search:
             self._found(str(broken), move)
             return
         below = NOTHING
-        if self.bounds.reduced:
+        if self.bounds.reduced and self._mirror is None:
             below = frozenset(one for one in place.sleep if independent(one, (move, seen)))
             place.sleep.add((move, seen))
         if complaint := self._complaint_so_far(world, move):
@@ -168,7 +187,10 @@ class Search:
 
     def _visit(self, world: World, move: Move | None, sleep: Sleep) -> None:
         """Come to a world: note what has to be tried from there."""
-        result, key = self.result, key_of(world)
+        result, key = self.result, key_of(world, self._mirror)
+        if key in self._under_way:
+            self._circle(self._under_way[key], move)
+            return
         known = self._seen.get(key)
         if known is not None and known <= sleep:
             result.repeats += 1
@@ -185,10 +207,41 @@ class Search:
         # A world that was met before with more asleep is tried for those alone: the others were tried then.
         asleep = {one for one, _ in sleep}
         awake = set(moves) if known is None else {one for one, _ in known}
-        self._stack.append(
-            _Place(world, move, [one for one in moves if one in awake and one not in asleep], set(sleep))
-        )
-        result.depth = max(result.depth, len(self._stack) - 1)
+        left = [one for one in moves if one in awake and one not in asleep]
+        self._push(_Place(world, move, left, set(sleep), key))
+
+    def _push(self, place: _Place) -> None:
+        stack, world = self._stack, place.world
+        if stack:
+            before = stack[-1].world
+            is_still = (before.now, before.progress_s, before.asked) == (world.now, world.progress_s, world.asked)
+            place.since = stack[-1].since + 1 if is_still and before.budget == world.budget else 0
+        stack.append(place)
+        self._under_way[place.key] = len(stack) - 1
+        self.result.depth = max(self.result.depth, len(stack) - 1)
+        if place.since >= STANDSTILL_STEPS:
+            self._found(
+                f"it does not come to rest: {place.since:,} steps at one moment bring nothing to anybody", None, True
+            )
+
+    def _circle(self, first: int, last: Move | None) -> None:
+        """A state has come again behind itself."""
+        round_about = self._stack[first:]
+        taken = {place.move for place in round_about[1:]} | {last}
+        always = set.intersection(*(set(self.stage.moves(place.world)) for place in round_about))
+        if any(isinstance(move, LOCAL) and move not in taken for move in always):
+            # No fair order goes round here for ever. But a circle must not hide what was to be tried behind it.
+            self._try_all(self._stack[-1])
+            return
+        self._found(f"it does not come to rest: the same state comes again after {len(round_about)} steps", last, True)
+
+    def _try_all(self, place: _Place) -> None:
+        if place.whole:
+            return
+        place.whole = True
+        moves = moves_of(self.stage, place.world)
+        first, asleep = self._first(place.world, moves), {one for one, _ in place.sleep}
+        place.left += [move for move in moves if move not in first and move not in asleep]
 
     def _first(self, world: World, moves: list[Move]) -> list[Move]:
         """The steps of a host that may go first, if there is one; else all."""
@@ -219,15 +272,15 @@ class Search:
         if complaint:
             self._found(complaint, move)
 
-    def _found(self, what: str, last: Move | None) -> None:
+    def _found(self, what: str, last: Move | None, endless: bool = False) -> None:
         story = [place.move for place in self._stack if place.move is not None]
-        self.result.finding = Finding(what, (*story, *([last] if last is not None else [])))
+        self.result.finding = Finding(what, (*story, *([last] if last is not None else [])), endless)
 
     # -------------------------------------------------------------------------------------------------- breadth first
 
     def _shortest(self, root: World, found: Finding) -> Finding:
         """The shortest story that ends badly, if it is found in time; else the story that is known."""
-        seen = {key_of(root)}
+        seen = {key_of(root, self._mirror)}
         queue: deque[tuple[World, tuple[Move, ...]]] = deque([(root, ())])
         while queue and len(seen) < SHORTEST_STATES_MAX:
             world, story = queue.popleft()
@@ -240,7 +293,7 @@ class Search:
                     return Finding(str(broken), (*story, move))
                 if complaint := self._complaint_so_far(after, move) or self._final_complaint(after):
                     return Finding(complaint, (*story, move))
-                key = key_of(after)
+                key = key_of(after, self._mirror)
                 if key not in seen:
                     seen.add(key)
                     queue.append((after, (*story, move)))
@@ -277,20 +330,36 @@ class Search:
 
 def moves_of(stage: Stage, world: World) -> list[Move]:
     """What has to be tried from a world; nothing if it is at rest. Time passes when nothing else can happen."""
+    if world.now - world.progress_s >= PATIENCE_S:
+        return []
     moves = stage.moves(world)
     if any(isinstance(move, LOCAL) for move in moves):
         return moves
     waited_s = world.now - world.busy_s
-    if waited_s >= PATIENCE_S or (waited_s >= CALM_S and not stage.waits(world)):
+    if world.held:
+        return _while_held(stage, world, moves, waited_s)
+    if waited_s >= CALM_S and not stage.waits(world):
         return []
     tick = stage.tick(world)
     returns = [move for move in stage.returns(world) if move not in moves] if waited_s < CALM_S else []
     return [*moves, *returns, *([tick] if tick is not None else [])]
 
 
-def key_of(world: World) -> bytes:
+def _while_held(stage: Stage, world: World, moves: list[Move], waited_s: float) -> list[Move]:
+    """As long as somebody is frozen or cut off: time passes, until everybody must have noticed."""
+    tick, releases = stage.tick(world), stage.releases(world)
+    if tick is None or waited_s >= HELD_S:
+        return [*releases]
+    if waited_s >= CALM_S:
+        return [tick]
+    returns = stage.returns(world)
+    return [*dict.fromkeys((*moves, *returns, *releases, tick))]
+
+
+def key_of(world: World, mirror: Mirror | None = None) -> bytes:
     """What a world is remembered by."""
-    return blake2b(msgspec.msgpack.encode(world.key()), digest_size=KEY_BYTES).digest()
+    text = msgspec.msgpack.encode(world.key()) if mirror is None else mirror.text(world)
+    return blake2b(text, digest_size=KEY_BYTES).digest()
 
 
 def walk(stage: Stage, world: World, moves: Iterable[Move]) -> World:

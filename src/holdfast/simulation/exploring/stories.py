@@ -3,7 +3,7 @@
 A step is one line. `0>1#1` is the arrival of the next frame from 0 to 1 on their first connection; `lose 0>1#1` the
 loss of all that is left there; `dial c0>1` an attempt to connect; `command c0` the next command of that application;
 `timer 1 acks` a timer, when nothing else can happen, and `early timer 1 acks` one that fires before; `crash 1`,
-`return 1` and `reset 0 1` are faults.
+`return 1`, `reset 0 1`, `freeze 1` and `cut 0 1` are faults, and `thaw 1` and `heal 0 1` the end of two of them.
 """
 
 import re
@@ -21,13 +21,17 @@ from holdfast.simulation.exploring.worlds import (
     Commanded,
     Crashed,
     Delivered,
+    Frozen,
+    Healed,
     Knocked,
     Lost,
     Move,
+    Parted,
     Rang,
     Reset,
     Returned,
     Stage,
+    Thawed,
     Wire,
     World,
 )
@@ -36,10 +40,22 @@ from holdfast.simulation.scenarios import Scenario
 
 _WIRE = re.compile(r"(?P<sender>[^>#\s]+)>(?P<receiver>[^>#\s]+)#(?P<number>\d+)\Z")
 _DIAL = re.compile(r"dial (?P<host>[^>\s]+)>(?P<peer>\S+?)(?: at (?P<address>\S+))?\Z")
-LEGAL = "0>1#1, lose 0>1#1, dial c0>1, command c0, timer 1 acks, early timer 1 acks, crash 1, return 1, reset 0 1"
+LEGAL = "0>1#1, lose 0>1#1, dial c0>1, command c0, timer 1 acks, early timer 1 acks, crash 1, return 1, reset 0 1, "
+LEGAL += "freeze 1, thaw 1, cut 0 1, heal 0 1"
 
 
 # ------------------------------------------------------------------------------------------------------------- steps
+
+
+_ABOUT_ONE: dict[str, type[Commanded | Crashed | Returned | Frozen | Thawed]] = {
+    "command": Commanded,
+    "crash": Crashed,
+    "return": Returned,
+    "freeze": Frozen,
+    "thaw": Thawed,
+}
+_ABOUT_TWO: dict[str, type[Reset | Parted | Healed]] = {"reset": Reset, "cut": Parted, "heal": Healed}
+_WORDS: dict[type, str] = {kind: word for word, kind in (*_ABOUT_ONE.items(), *_ABOUT_TWO.items())}
 
 
 def step_text(move: Move) -> str:
@@ -52,15 +68,13 @@ def step_text(move: Move) -> str:
         case Knocked(host, peer, address):
             return f"dial {host}>{peer}" + (f" at {address}" if address else "")
         case Commanded(host):
-            return f"command {host}"
+            return f"{_WORDS[Commanded]} {host}"
         case Rang(host, name, _, early):
             return f"{'early ' if early else ''}timer {host} {name}"
-        case Crashed(host):
-            return f"crash {host}"
-        case Returned(host):
-            return f"return {host}"
-        case Reset(host, peer):
-            return f"reset {host} {peer}"
+        case Crashed(host) | Returned(host) | Frozen(host) | Thawed(host):
+            return f"{_WORDS[type(move)]} {host}"
+        case Reset(host, peer) | Parted(host, peer) | Healed(host, peer):
+            return f"{_WORDS[type(move)]} {host} {peer}"
 
 
 def _wire_text(wire: Wire) -> str:
@@ -88,15 +102,10 @@ def _parsed(stage: Stage, world: World, text: str) -> Move:
     if text.startswith(("timer ", "early timer ")):
         return _timer(stage, world, text)
     words = rest.split()
-    if word == "reset" and len(words) == 2:
-        return Reset(words[0], words[1])
-    kinds: dict[str, type[Commanded | Crashed | Returned]] = {
-        "command": Commanded,
-        "crash": Crashed,
-        "return": Returned,
-    }
-    if word in kinds and len(words) == 1:
-        return kinds[word](words[0])
+    if word in _ABOUT_TWO and len(words) == 2:
+        return _ABOUT_TWO[word](words[0], words[1])
+    if word in _ABOUT_ONE and len(words) == 1:
+        return _ABOUT_ONE[word](words[0])
     raise ConfigError(f"steps: {text!r} is no step; write one like {LEGAL}.")
 
 
@@ -142,12 +151,23 @@ def _sentence(plan: Plan, stage: Stage, world: World, move: Move) -> str:
             return f"{host} {_command_words(script[world.asked[stage.places[host]]])}"
         case Rang(host, name, due_s, _):
             return f"the timer {name!r} of {host} fires, at {due_s:g} s"
-        case Crashed(host):
-            return f"{host} crashes"
-        case Returned(host):
-            return f"{host} comes back"
-        case Reset(host, peer):
-            return f"the connection between {host} and {peer} breaks"
+        case Reset(host, peer) | Parted(host, peer) | Healed(host, peer):
+            return _ABOUT_LINKS[type(move)].format(host, peer)
+        case Crashed(host) | Returned(host) | Frozen(host) | Thawed(host):
+            return f"{host} {_ABOUT_BROKERS[type(move)]}"
+
+
+_ABOUT_BROKERS: dict[type, str] = {
+    Crashed: "crashes",
+    Returned: "comes back",
+    Frozen: "freezes",
+    Thawed: "goes on",
+}
+_ABOUT_LINKS: dict[type, str] = {
+    Reset: "the connection between {} and {} breaks",
+    Parted: "nothing passes between {} and {} any more",
+    Healed: "{} and {} reach each other again",
+}
 
 
 def _command_words(command: object) -> str:

@@ -9,6 +9,8 @@ What may happen next
   its next command: in any order.
 - A fault, as long as some are left: a broker crashes, comes back, or a connection breaks. What was under way on a
   connection that broke may be lost from any place on: `Lost` cuts it off there.
+- A broker freezes, or nothing passes between two brokers any more, and that ends at some later moment. What was sent
+  meanwhile arrives afterwards; an attempt to connect across the cut fails.
 - Time passes only when nothing else can happen: then the timer that is due next fires. So whatever is said takes no
   time, and nobody is suspected while frames are under way. (`early` timers are the exception: so many may fire before
   their time has come, while frames are under way. That is what a slow network looks like.)
@@ -130,8 +132,35 @@ class Reset(Struct, frozen=True, order=True):
     peer: str
 
 
+class Frozen(Struct, frozen=True, order=True):
+    """A broker takes nothing in, and none of its timers fires."""
+
+    host: str
+
+
+class Thawed(Struct, frozen=True, order=True):
+    """A broker that froze goes on."""
+
+    host: str
+
+
+class Parted(Struct, frozen=True, order=True):
+    """From now on nothing passes between two brokers."""
+
+    host: str
+    peer: str
+
+
+class Healed(Struct, frozen=True, order=True):
+    """What is held between two brokers may pass."""
+
+    host: str
+    peer: str
+
+
 LocalMove = Delivered | Lost | Knocked | Commanded
-Move = LocalMove | Rang | Crashed | Returned | Reset
+Release = Thawed | Healed
+Move = LocalMove | Rang | Crashed | Returned | Reset | Frozen | Parted | Release
 LOCAL: Final = (Delivered, Lost, Knocked, Commanded)
 """Steps that touch one host alone: two of them at different hosts may be exchanged."""
 
@@ -146,6 +175,8 @@ class Budget(Struct, frozen=True):
     returns: int = 0
     resets: int = 0
     early: int = 0
+    freezes: int = 0
+    cuts: int = 0
     victims: tuple[str, ...] = ()
     """Brokers that may crash here; none named: those of the rules."""
 
@@ -172,6 +203,10 @@ class World(Struct, frozen=True):
     budget: Budget
     disks: tuple[tuple[str, int, tuple[tuple[str, bytes], ...]], ...] = ()
     """What hosts that are down left behind: name, life and disk."""
+    held: tuple[tuple[str, ...], ...] = ()
+    """Brokers that are frozen, and pairs of brokers between which nothing passes."""
+    progress_s: float = 0.0
+    """In which second a client got something, an application gave a command, or a fault befell somebody, last."""
 
     def key(self) -> tuple[object, ...]:
         """All of it that tells two states of the world apart."""
@@ -188,8 +223,12 @@ class World(Struct, frozen=True):
             self.budget.returns,
             self.budget.resets,
             self.budget.early,
+            self.budget.freezes,
+            self.budget.cuts,
             self.budget.victims if self.budget.crashes else (),
             self.disks,
+            self.held,
+            self.progress_s,
         )
 
 
@@ -202,6 +241,10 @@ class Rules(Struct, frozen=True):
     """The tree as it was planted."""
     mortal: tuple[str, ...] = ()
     """Brokers that may crash."""
+    freezable: tuple[str, ...] = ()
+    """Brokers that may freeze."""
+    cuttable: tuple[tuple[str, str], ...] = ()
+    """Pairs of brokers that may be parted."""
 
 
 class Stage:
@@ -216,6 +259,8 @@ class Stage:
         self.clients = tuple(one.name for one in casts if not one.is_broker)
         self.is_faultless = True
         """Whether nothing ever fails here: then nobody dials once all are connected."""
+        self.symmetries: tuple[Mapping[str | bytes, str | bytes], ...] = ()
+        """Names that may be exchanged for each other: by name, which other one each becomes."""
         self.rows: list[Report] = []
         self._row_numbers: dict[bytes, int] = {}
         self._histories: dict[tuple[str, int], tuple[int, ...]] = {}
@@ -273,21 +318,37 @@ class Stage:
         moves: list[Move] = []
         for wire in sorted(world.wires):
             held = world.wires[wire]
-            if held:
+            if held and self._passes(world, wire[0], wire[1]):
                 moves.append(Delivered(wire))
                 if held[-1] == BROKEN and len(held) > 1:
                     moves.append(Lost(wire))
-        moves += [Knocked(*dial) for dial in world.dials]
+        moves += [Knocked(*dial) for dial in world.dials if (dial[0],) not in world.held]
         moves += [Commanded(name) for name in self.clients if self._may_command(world, name)]
         if moves and world.budget.early and (tick := self.tick(world)) is not None:
             moves.append(replace(tick, early=True))
+        if self.rules.freezable and moves:
+            moves += self._overdue(world)
         return [*moves, *self._faults(world)]
+
+    def _passes(self, world: World, sender: str, receiver: str) -> bool:
+        """Whether what is under way between the two may arrive."""
+        held = world.held
+        return not held or not ((receiver,) in held or (min(sender, receiver), max(sender, receiver)) in held)
+
+    def _overdue(self, world: World) -> Iterator[Rang]:
+        """Timers whose time passed while their broker was frozen: they may fire before it takes anything in."""
+        for name in self.brokers:
+            state = self.state(world, name)
+            if state is not None and state.timers and state.timers[0][0] < world.now and (name,) not in world.held:
+                yield Rang(name, state.timers[0][1], state.timers[0][0])
 
     def _idle_move(self, world: World) -> Move | None:
         if self.rules.idle_frames:
             return None
         for wire in sorted(world.wires):
             if world.wires[wire] and isinstance(self.frame(world, wire), IDLE):
+                if world.held and not self._passes(world, wire[0], wire[1]):
+                    continue
                 return Delivered(wire)
         return None
 
@@ -327,13 +388,25 @@ class Stage:
             for (host, peer), number in sorted(world.talks.items()):
                 if world.talks.get((peer, host)) == number and host < peer:
                     yield Reset(host, peer)
+        if budget.freezes:
+            yield from (Frozen(one) for one in self.rules.freezable if self._is_up(world, one))
+        if budget.cuts:
+            yield from (Parted(*pair) for pair in self.rules.cuttable if pair not in world.held)
+        yield from self.releases(world)
+
+    def _is_up(self, world: World, name: str) -> bool:
+        return world.states[self.places[name]] >= 0 and (name,) not in world.held
+
+    def releases(self, world: World) -> list[Release]:
+        """What may end: freezes and cuts."""
+        return [Thawed(*one) if len(one) == 1 else Healed(*one) for one in world.held]
 
     def tick(self, world: World) -> Rang | None:
         """The timer that is due next, if any is."""
         due = [
             Rang(name, state.timers[0][1], state.timers[0][0])
             for name in self.machines
-            if (state := self.state(world, name)) is not None and state.timers
+            if (state := self.state(world, name)) is not None and state.timers and (name,) not in world.held
         ]
         return min(due, key=lambda one: (one.due_s, one.host)) if due else None
 
@@ -374,6 +447,8 @@ class Stage:
                 return self._enter(replace(world, now=max(world.now, due_s), budget=budget), host, Ring(name))
             case Crashed(host):
                 return self._crash(world, host), PUBLISHED | MARKED
+            case Frozen() | Parted() | Thawed() | Healed():
+                return self._hold(world, move), 0
             case Returned(host):
                 return self._return(world, host)
             case Reset(host, peer):
@@ -443,7 +518,8 @@ class Stage:
     def _knock(self, world: World, host: str, peer: str, address: str) -> tuple[World, int]:
         world = replace(world, dials=tuple(one for one in world.dials if one != (host, peer, address)))
         target = address or peer
-        if target not in self.places or world.states[self.places[target]] < 0:
+        is_parted = bool(world.held) and (min(host, target), max(host, target)) in world.held
+        if is_parted or target not in self.places or world.states[self.places[target]] < 0:
             return self._enter(world, host, Down(peer))
         number = 1 + max((wire[2] for wire in self._numbers(world, host, target)), default=0)
         wires = {**world.wires, (host, target, number): (), (target, host, number): ()}
@@ -458,7 +534,8 @@ class Stage:
         at = self.places[host]
         number = world.asked[at]
         asked = (*world.asked[:at], number + 1, *world.asked[at + 1 :])
-        return self._enter(replace(world, asked=asked, busy_s=world.now), host, Order(number))
+        world = replace(world, asked=asked, busy_s=world.now, progress_s=_second(world))
+        return self._enter(world, host, Order(number))
 
     # ------------------------------------------------------------------------------------------------------- machines
 
@@ -466,7 +543,7 @@ class Stage:
         at = self.places[host]
         step = self.machines[host].step(world.states[at], given, world.now)
         states = (*world.states[:at], step.state, *world.states[at + 1 :])
-        world = replace(world, states=states)
+        world = replace(world, states=states, progress_s=_second(world) if step.rows else world.progress_s)
         visible = 0
         for row in step.rows:
             if row.event in VISIBLE:
@@ -524,7 +601,7 @@ class Stage:
         dials = tuple(one for one in world.dials if one[0] != host)
         at = self.places[host]
         states = (*world.states[:at], -1, *world.states[at + 1 :])
-        return replace(world, wires=wires, talks=talks, dials=dials, states=states)
+        return replace(world, wires=wires, talks=talks, dials=dials, states=states, held=_without(world.held, (host,)))
 
     # --------------------------------------------------------------------------------------------------------- faults
 
@@ -533,12 +610,24 @@ class Stage:
         assert state is not None
         budget = replace(world.budget, crashes=world.budget.crashes - 1)
         disks = (*world.disks, (host, state.life, state.pairs))
-        return replace(self._leave(world, host, BROKEN), budget=budget, disks=disks, busy_s=world.now)
+        left = self._leave(world, host, BROKEN)
+        return replace(left, budget=budget, disks=disks, busy_s=world.now, progress_s=_second(world))
+
+    def _hold(self, world: World, move: Frozen | Parted | Release) -> World:
+        """Freeze or part somebody, or let it go on."""
+        what = (move.host,) if isinstance(move, Frozen | Thawed) else (move.host, move.peer)
+        budget, held = world.budget, _without(world.held, what)
+        if isinstance(move, Frozen | Parted):
+            held = tuple(sorted({*held, what}))
+            freezes = budget.freezes - isinstance(move, Frozen)
+            budget = replace(budget, freezes=freezes, cuts=budget.cuts - isinstance(move, Parted))
+        return replace(world, held=held, budget=budget, busy_s=world.now, progress_s=_second(world))
 
     def _return(self, world: World, host: str) -> tuple[World, int]:
         budget = replace(world.budget, returns=world.budget.returns - 1)
         _, life, pairs = next(one for one in world.disks if one[0] == host)
-        world = replace(world, budget=budget, disks=tuple(one for one in world.disks if one[0] != host))
+        disks = tuple(one for one in world.disks if one[0] != host)
+        world = replace(world, budget=budget, disks=disks, progress_s=_second(world))
         world, _ = self._begin(world, host, life + 1, pairs, self._parent_for(world, host))
         return world, PUBLISHED | MARKED
 
@@ -555,7 +644,7 @@ class Stage:
             if wire in wires:
                 wires[wire] = _ended(wires[wire], BROKEN)
         budget = replace(world.budget, resets=world.budget.resets - 1)
-        return replace(world, wires=wires, budget=budget, busy_s=world.now)
+        return replace(world, wires=wires, budget=budget, busy_s=world.now, progress_s=_second(world))
 
     def row_number(self, row: Report) -> int:
         key = digest_of(row)
@@ -573,6 +662,14 @@ def _seen(world: World, row: tuple[str, int], kind: int, kind_of: Callable[[tupl
         marks = tuple(sorted(one for one in world.order if kind_of(one) == MARKED))
         seen = tuple(sorted((*seen, (row, marks))))
     return replace(world, order=(*world.order, row), seen=seen)
+
+
+def _second(world: World) -> float:
+    return float(int(world.now))
+
+
+def _without(held: tuple[tuple[str, ...], ...], what: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    return tuple(one for one in held if one != what) if held else held
 
 
 def _ended(held: tuple[int, ...], end: int) -> tuple[int, ...]:
