@@ -40,6 +40,7 @@ from holdfast.model.receipt_messages import CLEAN, Finding
 from holdfast.model.slow_messages import SLOW_S, Skipped, Slow
 from holdfast.model.trace import CROSSED
 from holdfast.protocols.client_hub import ClientHub
+from holdfast.protocols.client_requests import ClientRequests
 from holdfast.protocols.config import ClientConfig, LinkConfig
 from holdfast.protocols.crossed import CrossedNumbers
 from holdfast.protocols.holes import HolesHeard, over
@@ -94,7 +95,7 @@ class ClientNode:
         self._asked = 0
         """The link's number up to which the broker was asked, on this connection, to acknowledge at once."""
         self._tokens = 0
-        self._requests: dict[int, tuple[str, str, str]] = {}
+        self._requests = ClientRequests()
         self._wanted: dict[tuple[str, str], int] = {}
         self._confirmed: set[tuple[str, str]] = set()
         """What we want that is known everywhere."""
@@ -232,9 +233,7 @@ class ClientNode:
             return self._tokens, [*self._hub.take(), Completed(self._tokens)]
         self._hub.out.append(Report("unsubscribe", pattern=pattern, where=where))
         # A confirmation that is still under way says nothing of a subscription that is taken back before it comes.
-        for token, request in self._requests.items():
-            if request == ("subscribe", pattern, where):
-                self._requests[token] = ("subscribe and leave", pattern, where)
+        self._requests.leave(pattern, where)
         return self._request(
             "unsubscribe", pattern, where, lambda token: Unsubscribe(token, pattern, where, too_slow), now
         )
@@ -278,7 +277,7 @@ class ClientNode:
     ) -> tuple[int, Effects]:
         self._tokens += 1
         token = self._tokens
-        self._requests[token] = (verb, pattern, where)
+        self._requests.add(token, verb, pattern, where)
         # A request stands behind the publications before it.
         self._flush(now)
         self._send_request(token, make(token))
@@ -509,7 +508,7 @@ class ClientNode:
             is_meant = not message.about or self.name in message.about
             self._hub.out += self._holes.hear(message, link.peer, is_owed and is_meant)
         elif isinstance(message, Rejected):
-            verb, pattern, where = self._requests.pop(message.token, ("", "", ""))
+            verb, pattern, where = self._requests.answered(message.token)
             if verb == "subscribe":
                 self._want_one_less(pattern, where, "block")
             self._hub.out.append(Failed(message.token, message.first, message.last, message.reason))
@@ -570,7 +569,7 @@ class ClientNode:
             self._hub.out += [Report("deliver", part), Deliver(part)]
 
     def _on_done(self, token: int, finding: Finding = CLEAN) -> None:
-        verb, pattern, where = self._requests.pop(token, ("", "", ""))
+        verb, pattern, where = self._requests.answered(token)
         if verb == "subscribe":
             self._confirmed.add((pattern, where))
             self._witness.subscribed((pattern, where), self._now)

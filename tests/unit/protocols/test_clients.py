@@ -334,6 +334,15 @@ def test_taking_a_subscription_back_is_reported_when_it_is_asked_for():
     assert broker.send(UnsubscribeAck(token)) == [Completed(token)]
 
 
+def test_a_confirmation_of_a_subscription_that_was_taken_back_is_completed_and_is_no_subscription():
+    client, broker = subscribed("t")
+    second, _ = client.subscribe("u", "", 0.0)
+    token, effects = client.unsubscribe("u", "", 0.0)
+    assert Report("unsubscribe", pattern="u") in effects
+    assert broker.send(SubscribeAck(second)) == [Completed(second)]
+    assert broker.send(UnsubscribeAck(token)) == [Completed(token)]
+
+
 def test_of_two_equal_subscriptions_one_can_be_taken_back_without_asking_anybody():
     client, broker = subscribed("t")
     second, _ = client.subscribe("t", "", 0.0)
