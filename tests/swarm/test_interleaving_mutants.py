@@ -1,7 +1,11 @@
-"""One rule switched off at a time: storms, or the story that is made for it, must find each.
+"""One rule switched off at a time: a complete search, storms, or the story that is made for it, must find each.
 
-What finds a mutant stands beside it. Acknowledging in order and keeping the participants of cuts under way are two
-rules for one danger: either is enough (see `casts.changing_participants`), and only without both something goes wrong.
+A search through all orders of a small world needs no seed, and finds a mutant wherever the world is large enough for it
+(`holdfast.simulation.exploring`). Storms are for mutants that need more: sessions that end, brokers that join. The way
+in which a mutant is found stands beside it.
+
+Acknowledging in order and keeping the participants of cuts under way are two rules for one danger: either is enough
+(see `casts.changing_participants`), and only without both something goes wrong.
 """
 
 from collections import deque
@@ -21,6 +25,11 @@ from holdfast.protocols.ginger.broker import _Held
 from holdfast.protocols.ginger.cuts import ROOT, Cut, CutMap
 from holdfast.protocols.interests import InterestMap, _Announcement, _Request
 from holdfast.protocols.links import Link
+from holdfast.simulation import faults
+from holdfast.simulation.exploring.plans import Plan
+from holdfast.simulation.exploring.search import Bounds
+from holdfast.simulation.exploring.tasks import search
+from holdfast.simulation.exploring.worlds import Budget
 from tests.support import casts, interleavings
 from tests.support.interleavings import Stuck, World
 from tests.support.storms import MakeBroker, Storm, Weather, coming_and_going, crossing, mixed, shifting
@@ -221,16 +230,47 @@ Climate = Callable[[Random], Weather]
 SEEDS = 100
 """How many storms may pass before each mutant is found; the worst of them takes 35."""
 
+THREE_IN_A_ROW = Plan(
+    "0-1 1-2",
+    scripts={
+        "a@0": (
+            faults.Subscribe("a", "t"),
+            faults.Publish("a", "t", b"1", "total", ("k",)),
+            faults.Publish("a", "t", b"2", "causal", ("j",)),
+        ),
+        "b@2": (
+            faults.Subscribe("b", "t"),
+            faults.Publish("b", "t", b"3", "causal", ("k",)),
+            faults.Publish("b", "t", b"4", "causal", ("j",)),
+        ),
+    },
+)
+TWO_MESSAGES = Plan(
+    "0-1",
+    scripts={
+        "a@1": (faults.Publish("a", "t", b"1", "causal"), faults.Publish("a", "t", b"2", "causal")),
+        "b@0": (faults.Subscribe("b", "t"),),
+    },
+)
+A_RESET = Plan(
+    "0-1",
+    scripts={"a@1": (faults.Publish("a", "t", b"1", "causal"),), "b@0": (faults.Subscribe("b", "t"),)},
+    budget=Budget(resets=1),
+)
+
+BY_SEARCH = [
+    pytest.param(NothingWaits, THREE_IN_A_ROW, " total", id="nothing waits at a cut"),
+    pytest.param(HoldsTheMessageAlone, THREE_IN_A_ROW, " fifo", id="messages wait, links do not"),
+    pytest.param(ImpatientPublisher, THREE_IN_A_ROW, " fifo", id="publishers do not wait for their total batches"),
+    pytest.param(with_cuts(AcknowledgesTheMarker), THREE_IN_A_ROW, " total", id="markers are acknowledged at once"),
+    pytest.param(with_interests(ConfirmsAtOnce), TWO_MESSAGES, " lost", id="subscriptions are confirmed at once"),
+]
+
 BY_STORMS = [
-    pytest.param(NothingWaits, mixed, "total", id="nothing waits at a cut"),
     pytest.param(ClosesAtTheMarker, crossing, "waits for", id="cuts close at the marker"),
-    pytest.param(HoldsTheMessageAlone, mixed, "fifo", id="messages wait, links do not"),
-    pytest.param(ImpatientPublisher, mixed, "fifo", id="publishers do not wait for their total batches"),
     pytest.param(ServesBeforeItKnows, mixed, "lost", id="brokers serve before they know"),
     pytest.param(ForgetsOldPublications, coming_and_going, "lost", id="publications die with their session"),
-    pytest.param(with_cuts(AcknowledgesTheMarker), mixed, "total", id="markers are acknowledged at once"),
     pytest.param(with_cuts(StaysRoot), shifting, "waits for", id="roots stay where they were"),
-    pytest.param(with_interests(ConfirmsAtOnce), mixed, "lost", id="subscriptions are confirmed at once"),
     pytest.param(with_interests(LearnsNothing), mixed, "lost", id="newcomers learn nothing"),
 ]
 
@@ -287,6 +327,20 @@ def _little_patience(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(interleavings, "MOVES_MAX", 20_000)
 
 
+def found_by_search(make: MakeBroker, plan: Plan) -> str:
+    return search(plan, Bounds(states_max=20_000, shortest=False), make=make).finding
+
+
+@pytest.mark.parametrize(("make", "plan", "finding"), BY_SEARCH)
+def test_a_search_finds_a_broker_without_a_rule(make: MakeBroker, plan: Plan, finding: str):
+    assert finding in found_by_search(make, plan)
+
+
+@pytest.mark.parametrize("plan", [TWO_MESSAGES, A_RESET], ids=["two messages", "a reset"])
+def test_a_search_finds_nothing_where_every_rule_is_kept(plan: Plan):
+    assert search(plan).verdict() == "all states, no violation"
+
+
 @pytest.mark.parametrize(("make", "climate", "finding"), BY_STORMS)
 def test_storms_find_a_broker_without_a_rule(make: MakeBroker, climate: Climate, finding: str):
     assert finding in first_find(make, climate, SEEDS)
@@ -311,7 +365,7 @@ def _unchecked(_: Link) -> None:
 def test_links_that_do_not_send_again_are_found(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Link, "_wait_again", lambda link: link.sent.clear())
     monkeypatch.setattr(Link, "check_invariants", _unchecked)
-    assert "waits for" in first_find(GingerBroker, coming_and_going, SEEDS)
+    assert found_by_search(GingerBroker, A_RESET)
 
 
 def test_links_that_neither_trim_nor_tell_repeats_are_found(monkeypatch: pytest.MonkeyPatch):
@@ -327,7 +381,7 @@ def test_links_that_neither_trim_nor_tell_repeats_are_found(monkeypatch: pytest.
         return data.message
 
     monkeypatch.setattr(Link, "open", forgetful)
-    assert "duplicated" not in first_find(GingerBroker, coming_and_going, SEEDS)
+    assert found_by_search(GingerBroker, A_RESET) == ""
     monkeypatch.setattr(Link, "on_data", gullible)
     monkeypatch.setattr(Link, "check_invariants", _unchecked)
-    assert "duplicated" in first_find(GingerBroker, coming_and_going, SEEDS)
+    assert "duplicated" in found_by_search(GingerBroker, A_RESET)

@@ -94,7 +94,7 @@ def explore(
     else:
         plan = small_plan(protocol, brokers, clients, messages, tolerance, budget)
     plan = msgspec.structs.replace(plan, idle_frames=idle)
-    bounds = Bounds(depth, states, seconds, memory, not full, symmetric)
+    bounds = Bounds(depth, states, seconds, memory, not full, symmetric=symmetric)
     report = _explored(plan, bounds, workers, journal, master if on_spark(spark, master) else None)
     written = _write(plan, report, out)
     if as_json:

@@ -62,6 +62,8 @@ class Bounds(Struct, frozen=True):
     memory_mb_max: int = 8192
     reduced: bool = True
     """Whether orders are left out that need not be tried."""
+    shortest: bool = True
+    """Whether the shortest story of a finding is sought, or the first one told."""
     symmetric: bool = False
     """Whether worlds that differ in names alone are one."""
 
@@ -141,7 +143,7 @@ class Search:
         try:
             for start in self.stage.starts(root) if self.bounds.reduced else (root,):
                 self._descend(start)
-            if self.result.finding is not None and not self.result.finding.endless:
+            if self.bounds.shortest and self.result.finding is not None and not self.result.finding.endless:
                 self.result.finding = self._shortest(root, self.result.finding)
         finally:
             self._count()
