@@ -37,6 +37,7 @@ from holdfast.model.receipt_messages import CLEAN, UNKNOWN_AGE_S, Finding
 from holdfast.model.terms import Contact
 from holdfast.protocols.allowances import Allowances
 from holdfast.protocols.border import FROM_CLIENTS, Border, Place, check_place
+from holdfast.protocols.client_sessions import ClientSessions
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.crossed import CrossedMessages
 from holdfast.protocols.durable import Notebook
@@ -94,8 +95,8 @@ class EdgeBroker(ABC):
         )
         self.given_up = GivenUp()
         self.crossed = CrossedMessages(self.hub.report, self._tell_publisher)
-        self._detached_at: dict[str, float] = {}
-        self._congested_at: dict[str, float] = {}
+        self.sessions = ClientSessions(config, self.hub, self.slow_readers, self._note_given_up)
+        self._detached_at = self.sessions.detached_at
         self._now = 0.0
         self.remembered: tuple[Contact, ...] = ()
         """The brokers that an earlier life of this one knew."""
@@ -181,10 +182,8 @@ class EdgeBroker(ABC):
     def admit(self, hello: Hello) -> Refusal | None:
         if self.phase is not Phase.SERVING:
             return Refusal("not-ready", f"broker {self.name} is {self.phase.value}: try again, or another broker")
-        newcomer = hello.kind == "client" and hello.node not in self.hub.links
-        if newcomer and len(self.hub.links) >= self.config.sessions_max:
-            return Refusal("full", f"broker {self.name} has {self.config.sessions_max} sessions: try another broker")
-        return self.names.refusal(hello.node) if hello.kind == "client" else None
+        full = self.sessions.refusal(hello)
+        return full or (self.names.refusal(hello.node) if hello.kind == "client" else None)
 
     def turn_away(self, hello: Hello) -> Refusal | None:
         return self.hub.turn_away(hello)
@@ -353,30 +352,8 @@ class EdgeBroker(ABC):
     # ------------------------------------------------------------------------------------------------- sessions
 
     def _expire_sessions(self, now: float) -> None:
-        """End the sessions of those that do not come back, and of clients that do not take what they asked for."""
-        links, config = self.hub.links, self.config
         self.given_up.forget_old(now)
-        for peer, since in list(self._detached_at.items()):
-            link = links.get(peer)
-            if link is None or link.dialler or link.is_open:
-                # It was an earlier session of that peer that was away: it only asked something, and left.
-                del self._detached_at[peer]
-            elif now - since >= config.session_keep_s:
-                self.given_up.note(peer, self._interests_of(peer), now)
-                self.hub.end(peer, f"{peer} was away for {now - since:.1f} s", say=False)
-        # Time counts from a full buffer on: who was idle for long before is not to blame.
-        self._congested_at = {peer: self._congested_at.get(peer, now) for peer in self.hub.congested}
-        for peer, since in list(self._congested_at.items()):
-            link = links[peer]
-            idle_s = now - max(since, link.progress_at)
-            if link.kind == "client" and idle_s >= config.stall_s:
-                self._end_slow(peer, f"{peer} took nothing from a full buffer for {idle_s:.1f} s")
-        for peer, reason in self.slow_readers.too_slow(now):
-            self._end_slow(peer, reason)
-
-    def _end_slow(self, peer: str, reason: str) -> None:
-        self.given_up.note(peer, self._interests_of(peer), self._now)
-        self.hub.end_slow(peer, reason)
+        self.sessions.expire(now)
 
     def slow_status(self) -> dict[str, object]:
         """What a broker says of clients that do not take what they asked for."""

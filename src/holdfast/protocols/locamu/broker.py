@@ -31,6 +31,7 @@ from holdfast.model.messages import (
 from holdfast.model.name_messages import Named
 from holdfast.model.relay_messages import Relay, Standing
 from holdfast.protocols.border import Border, Place, border, check_place
+from holdfast.protocols.client_sessions import ClientSessions
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.hub import BEAT_TIMER, Hub
 from holdfast.protocols.links import Link
@@ -91,8 +92,7 @@ class LocamuBroker:
             self.name, self._brokers, self.hub.send, taking_from(self.hub), self.durable.publishers.last
         )
         self.hub.taken = self.names.refusal
-        self._detached_at: dict[str, float] = {}
-        self._congested_at: dict[str, float] = {}
+        self.sessions = ClientSessions(config, self.hub, self.durable.slow_readers, lambda _: None)
         self._now = 0.0
 
     @property
@@ -119,7 +119,7 @@ class LocamuBroker:
         self._at(now)
         for link in self.hub.links.values():
             link.heard_at = link.spoke_at = link.progress_at = now
-            self._detached_at[link.peer] = now
+            self.sessions.detached_at[link.peer] = now
             self.names.opened(link.peer)
         self.hub.start()
         if self.config.parent is not None and not self.config.edges and self.durable.is_blank:
@@ -144,7 +144,7 @@ class LocamuBroker:
         self._at(now)
         if self.hub.timer(name, now):
             if name == BEAT_TIMER:
-                self._expire_sessions(now)
+                self.sessions.expire(now)
         elif name == TICK_TIMER:
             self.exchange.tick()
         elif name.startswith(SUSPECT_TIMER):
@@ -234,10 +234,8 @@ class LocamuBroker:
             return Refusal("not-ready", f"broker {self.name} is {self.phase.value}: try again, or another broker")
         if hello.kind == "broker" and hello.node in self.durable.core.local_tree.gone:
             return Refusal("excluded", f"broker {hello.node} has left the tree: whoever comes anew has a new name")
-        newcomer = hello.kind == "client" and hello.node not in self.hub.links
-        if newcomer and len(self.hub.links) >= self.config.sessions_max:
-            return Refusal("full", f"broker {self.name} has {self.config.sessions_max} sessions: try another broker")
-        return self.names.refusal(hello.node) if hello.kind == "client" else None
+        full = self.sessions.refusal(hello)
+        return full or (self.names.refusal(hello.node) if hello.kind == "client" else None)
 
     def turn_away(self, hello: Hello) -> Refusal | None:
         return self.hub.turn_away(hello)
@@ -258,7 +256,7 @@ class LocamuBroker:
         return self.durable.publishers.last(hello.node), self.protocol, self.guarantees
 
     def link_opened(self, link: Link, fresh: bool) -> None:
-        self._detached_at.pop(link.peer, None)
+        self.sessions.detached_at.pop(link.peer, None)
         self.hub.out.append(Report("attach" if fresh else "resume", peer=link.peer))
         if link.kind == "broker":
             self.exchange.opened(link.peer, fresh)
@@ -275,7 +273,7 @@ class LocamuBroker:
         if link.kind == "broker":
             self.exchange.closed(link.peer)
         else:
-            self._detached_at[link.peer] = self._now
+            self.sessions.detached_at[link.peer] = self._now
         self.hub.out.append(Report("detach", peer=link.peer))
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
@@ -294,7 +292,7 @@ class LocamuBroker:
     def link_ended(self, link: Link, reason: str) -> None:
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))
         if link.kind == "client":
-            self._detached_at.pop(link.peer, None)
+            self.sessions.detached_at.pop(link.peer, None)
             # What the name has numbered is known before the session is forgotten.
             self.names.ended(link.peer)
             self.durable.put(Left(link.peer))
@@ -453,21 +451,6 @@ class LocamuBroker:
         self.hub.out += self.durable.journal.erase()
         self.hub.abandon(f"broker {self.name} has left the tree")
         self.hub.out.append(Report("stopped"))
-
-    # ------------------------------------------------------------------------------------------------- sessions
-
-    def _expire_sessions(self, now: float) -> None:
-        """End the sessions of clients that do not come back, or do not take what they asked for."""
-        links, config = self.hub.links, self.config
-        for peer, since in list(self._detached_at.items()):
-            if now - since >= config.session_keep_s:
-                self.hub.end(peer, f"{peer} was away for {now - since:.1f} s", say=False)
-        self._congested_at = {peer: self._congested_at.get(peer, now) for peer in self.hub.congested}
-        for peer, since in list(self._congested_at.items()):
-            if links[peer].kind == "client" and now - max(since, links[peer].progress_at) >= config.stall_s:
-                self.hub.end_slow(peer, f"{peer} has left a full buffer untouched for {config.stall_s:g} s")
-        for peer, reason in self.durable.slow_readers.too_slow(now):
-            self.hub.end_slow(peer, reason)
 
     # ---------------------------------------------------------------------------------------------- inspection
 
