@@ -28,6 +28,20 @@ def test_sites_keep_their_promises_whatever_befalls_f_of_their_brokers(failure: 
         assert outcome.ok, outcome
 
 
+FOUND: tuple[tuple[int, FailureClass], ...] = (
+    (800271, "majority"),  # A state of an epoch that is over was put in force by two brokers of three.
+    (900523, "names"),  # A broker that had begun anew vouched for what its earlier life had promised to wait with.
+    (901179, "names"),  # A publisher was told a beginning that was not the one in force.
+    (901392, "majority"),  # What was kept for a client that had gone came back with another broker's state.
+)
+
+
+@pytest.mark.parametrize(("seed", "failure"), FOUND)
+def test_what_a_campaign_has_found_is_survived(seed: int, failure: FailureClass):
+    outcome = run_one(seed, "sesdad", Trouble((), failure))
+    assert outcome.ok, outcome
+
+
 @pytest.mark.parametrize("failure", ["crash", "designated", "freeze", "storm"])
 def test_sites_that_agree_on_every_message_keep_their_promises_too(failure: FailureClass):
     outcome = run_one(SEEDS[0] + 1, "sesdad-agreement", Trouble((), failure))

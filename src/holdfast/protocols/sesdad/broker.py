@@ -303,6 +303,7 @@ class SesdadBroker(EdgeBroker):
         self.memories.lost(peer)
         self.peers.blank.pop(peer, None)
         self.peers.silent.pop(peer, None)
+        self.peers.telling.pop(peer, None)
         self.publications.site_marks.pop(peer, None)
         self.missing.lost(peer)
         self.receipts.lost(peer)
@@ -340,6 +341,7 @@ class SesdadBroker(EdgeBroker):
 
     def _on_state_end(self, peer: str, _: StateEnd) -> None:
         account = self.memories.ended(peer)
+        self.peers.telling.pop(peer, None)
         if not account.state.blank:
             self.peers.blank.pop(peer, None)
             leader, before = self.designation.leader, self.designation.established

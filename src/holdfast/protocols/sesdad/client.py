@@ -371,9 +371,11 @@ class SiteClient(ClientNode):
     def _ask_for_missing(self) -> None:
         there = self._there()
         for publisher, since in list(self._gap_since.items()):
-            if there and self._now - since >= self._delays.request_s:
-                self._gap_since[publisher] = self._now
-                missing = self._streams[publisher].missing()
+            stream = self._streams[publisher]
+            times = stream.in_vain.since(stream.prefix)
+            if there and self._now - since >= self._delays.again_s(times):
+                self._gap_since[publisher], stream.in_vain.times = self._now, times + 1
+                missing = stream.missing()
                 self._hub.send(self._picker.pick(there), Retransmission(LOCAL, publisher, *missing))
         if self._gap_since:
             self._arm(HOLD_TIMER, self._delays.request_s)

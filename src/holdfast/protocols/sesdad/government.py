@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import SessionMessage
 from holdfast.model.site_messages import (
@@ -27,6 +29,7 @@ from holdfast.protocols.sesdad.desk import Desk
 from holdfast.protocols.sesdad.missing import Missing
 from holdfast.protocols.sesdad.peers import Peers
 from holdfast.protocols.sesdad.publications import Publications
+from holdfast.protocols.sesdad.sites import LOCAL, client_of
 from holdfast.protocols.sesdad.traffic import Traffic
 
 BEHIND_TIMER = "behind"
@@ -151,8 +154,14 @@ class Government:
 
     def on_site_request(self, peer: str, message: SiteRequest) -> None:
         if not self._comes_early(peer, message):
-            self.desk.ask(peer, message.change, self._traffic.routes, self.announcements.version)
+            self.desk.ask(peer, self._as_in_force(message.change), self._traffic.routes, self.announcements.version)
             self._answer()
+
+    def _as_in_force(self, change: Change) -> Change:
+        """A request that comes again by another broker, which may ask for another beginning: the first one counts."""
+        if change.what != "b" or change.token > self._traffic.routes.done.get(change.subscriber, 0):
+            return change
+        return replace(change, number=self._traffic.stream(LOCAL, client_of(change.subscriber)).next - 1)
 
     def on_site_answer(self, _: str, message: SiteAnswer) -> None:
         change = self.requests.pop((message.subscriber, message.token), None)

@@ -5,6 +5,7 @@ A message that is `eventual` need not wait: it is handed over at once, and its n
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import EVENTUAL
+from holdfast.protocols.sesdad.retransmission import InVain
 
 HELD_MAX = 65_536
 """So many units of one publisher wait; later ones are not taken, and come again."""
@@ -13,10 +14,11 @@ HELD_MAX = 65_536
 class HoldBack:
     """What has come of one publisher, by the numbers of the last hop."""
 
-    __slots__ = ("_ahead", "_held", "next")
+    __slots__ = ("_ahead", "_held", "in_vain", "next")
 
     def __init__(self) -> None:
         self.next = 1
+        self.in_vain = InVain()
         self._held: dict[int, Batch] = {}
         self._ahead: dict[int, int] = {}
         """Units that were handed over before their turn: first and last number."""

@@ -1,6 +1,6 @@
 """What may be missing here or at others: requests and notifications, asked and answered (report, section 6)."""
 
-from holdfast.model.site_messages import Forward, Notification, Notified, Replicate, Retransmission
+from holdfast.model.site_messages import Forward, Notification, Notified, Replicate, Retransmission, StateRequest
 from holdfast.protocols.sesdad.designation import Designation
 from holdfast.protocols.sesdad.peers import Peers
 from holdfast.protocols.sesdad.retransmission import Delays, Questions
@@ -10,6 +10,8 @@ from holdfast.protocols.sesdad.streams import Stream
 from holdfast.protocols.sesdad.traffic import Key, Traffic
 
 HOLD_TIMER, NOTICE_TIMER = "hold-back", "notice"
+IN_VAIN_MAX = 4
+"""After so many requests in vain a broker of the site is asked for all that it knows."""
 
 
 class Missing:
@@ -122,14 +124,18 @@ class Missing:
             if missing is None or stream.gap_since is None:
                 continue
             left = True
-            if now - stream.gap_since < self.delays.request_s:
+            times = stream.in_vain.since(stream.prefix)
+            if now - stream.gap_since < self.delays.again_s(times):
                 continue
-            stream.gap_since = now
+            stream.gap_since, stream.in_vain.times = now, times + 1
             self._tries += 1
             having = [name for name in self._peers.members() if stream.marks.get(name, 0) >= missing[0]]
             peer = self._someone_at(stream)
-            if having and (self._tries % 2 or not peer):
+            if having and (self._tries % 2 or not peer or times >= IN_VAIN_MAX):
                 peer = self._peers.pick(having)
+            if having and times >= IN_VAIN_MAX:
+                # They have it, and have forgotten it: it is in what they have processed.
+                self._peers.tell(peer, StateRequest())
             self._peers.send(peer, Retransmission(stream.source, stream.publisher, *missing))
         if left:
             self._peers.arm(HOLD_TIMER, self.delays.request_s)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from holdfast.model.messages import SessionMessage
+from holdfast.model.site_messages import StateRequest
 from holdfast.protocols.hub import Hub
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import SetTimer
@@ -29,6 +30,8 @@ class Peers:
         """Those of our site that have no memory yet."""
         self.silent: dict[str, None] = {}
         """Those of our site that have not said since their session began that they serve."""
+        self.telling: dict[str, None] = {}
+        """Those of our site that we have asked for their state, and that have not told all of it."""
         self._timers: set[str] = set()
 
     @property
@@ -80,9 +83,16 @@ class Peers:
             self.hub.send(peer, message)
 
     def tell(self, peer: str, message: SessionMessage) -> None:
-        """To a broker with which a session has begun; to another one nothing is said: it is told the state."""
-        if peer in self.linked:
-            self.send(peer, message)
+        """To a broker with which a session has begun; to another one nothing is said: it is told the state.
+
+        A state is asked for once, until all of it has come: over a slow link the answers to a question that is repeated
+        every few milliseconds leave no room for anything else.
+        """
+        if peer not in self.linked or (isinstance(message, StateRequest) and peer in self.telling):
+            return
+        if isinstance(message, StateRequest):
+            self.telling[peer] = None
+        self.send(peer, message)
 
     def tell_members(self, message: SessionMessage) -> None:
         for member in self.members():

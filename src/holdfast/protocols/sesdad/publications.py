@@ -83,7 +83,10 @@ class Publications:
         unit = Unit(number, batch, message.chosen, {name: self._designation.promised})
         is_new = stream.add(unit)
         unit = stream.units.get(number, unit)
-        unit.holders.setdefault(peer, message.version)
+        if not self._peers.is_lost(peer):
+            # One that has begun anew does not know yet what its earlier life has promised: what it holds counts when
+            # it serves, and says so.
+            unit.holders.setdefault(peer, message.version)
         if not is_new and number >= stream.next and unit.chosen != name:
             unit.chosen = message.chosen
         if self._peers.is_serving() and (number <= stream.prefix or number in stream.units):

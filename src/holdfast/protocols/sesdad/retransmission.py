@@ -11,6 +11,22 @@ INITIAL_S = 0.1
 REQUEST_MIN_S, REQUEST_MAX_S = 0.02, 3.0
 NOTIFY_RATIO = 2.0
 """The report's own: 3 s to 1.5 s."""
+DOUBLINGS_MAX = 10
+
+
+class InVain:
+    """How often something was asked for, and has not come."""
+
+    __slots__ = ("_place", "times")
+
+    def __init__(self) -> None:
+        self._place = self.times = 0
+
+    def since(self, place: int) -> int:
+        """How often what comes next after that number was asked for."""
+        if place != self._place:
+            self._place, self.times = place, 0
+        return self.times
 
 
 class Delays:
@@ -36,6 +52,14 @@ class Delays:
             return self._request_s
         wait_s = INITIAL_S if self._smooth_s is None else self._smooth_s + 4 * self._spread_s
         return min(max(wait_s, REQUEST_MIN_S), REQUEST_MAX_S)
+
+    def again_s(self, times: int) -> float:
+        """How long something is missing before it is asked for once more, after so many times in vain.
+
+        Twice as long each time: a link whose round trip is longer than the wait has no room for anything but answers.
+        """
+        wait_s = self.request_s
+        return min(wait_s * 2 ** min(times, DOUBLINGS_MAX), max(wait_s, REQUEST_MAX_S))
 
     @property
     def notify_s(self) -> float:

@@ -99,19 +99,24 @@ def merge(account: Account, traffic: Traffic, designation: Designation) -> None:
         traffic.routes.replace(state.table, state.done)
         for stream in traffic.streams.values():
             stream.pending = []
-        known = {name for name, _, _ in state.table} | {name for one in account.streams for name, _, _ in one.lanes}
-        for destination in [name for name in traffic.lanes if is_subscriber(name) and name not in known]:
+        for destination in [name for name in traffic.lanes if not _is_known(name, traffic)]:
             traffic.forget(destination)
     for one in account.streams:
         _merge_stream(one, traffic, newer)
     for owed in account.owed:
-        if not newer and owed.destination not in traffic.lanes:
+        if not _is_known(owed.destination, traffic):
             # Whoever tells us has not heard yet that this subscriber has gone.
             continue
         lane = traffic.lane(owed.destination, owed.source, owed.batch.publisher)
         lane.put_back(Entry(owed.number, owed.batch, owed.chosen, 0))
     if newer:
         designation.in_force(state.established)
+
+
+def _is_known(destination: str, traffic: Traffic) -> bool:
+    """Whether that is a site, or a subscriber that has asked for something and has not gone."""
+    routes = traffic.routes
+    return not is_subscriber(destination) or destination in routes.done or bool(routes.table.interests(destination))
 
 
 def _merge_stream(one: StreamState, traffic: Traffic, newer: bool) -> None:
@@ -124,7 +129,7 @@ def _merge_stream(one: StreamState, traffic: Traffic, newer: bool) -> None:
         stream.pending = list(one.pending)
     stream.pending = [pending for pending in stream.pending if pending.cut > stream.next]
     for destination, following, acked in one.lanes:
-        if ahead or one.publisher in traffic.lanes.get(destination, {}):
+        if _is_known(destination, traffic) and (ahead or one.publisher in traffic.lanes.get(destination, {})):
             lane = traffic.lane(destination, one.source, one.publisher)
             if ahead:
                 lane.restore(following, acked)

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from holdfast.model.batches import Batch
 from holdfast.model.site_messages import Pending
+from holdfast.protocols.sesdad.retransmission import InVain
 
 UNITS_AHEAD_MAX = 65_536
 """Units of one stream that wait for earlier ones; beyond that they are not taken, and come again."""
@@ -39,6 +40,7 @@ class Stream:
     __slots__ = (
         "_promises",
         "gap_since",
+        "in_vain",
         "known",
         "last_seq",
         "marks",
@@ -68,6 +70,8 @@ class Stream:
         """The last state that it had promised when it said so."""
         self.known = 0
         """The highest number that anybody has spoken of."""
+        self.in_vain = InVain()
+        """How often what is missing next was asked for."""
         self.gap_since: float | None = None
         """Since when something is known to be missing."""
 
