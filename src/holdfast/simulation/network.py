@@ -344,8 +344,12 @@ class Network:
 
     def busiest_bytes(self) -> int:
         """What the broker that sent most has sent to others since brokers were limited last."""
+        return max(self.bytes_by_broker().values(), default=0)
+
+    def bytes_by_broker(self) -> dict[str, int]:
+        """What each broker has sent to others since brokers were limited last."""
         ports = self.underlay.ports if self.underlay is not None else self._ports
-        return max((port.sent_bytes for port in ports.values()), default=0)
+        return {name: port.sent_bytes for name, port in ports.items()}
 
     def lie_above(self, underlay: Underlay) -> None:
         """Let the underlay carry what brokers say to each other; before anybody is connected."""

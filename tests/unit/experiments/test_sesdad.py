@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from holdfast.experiments.sesdad import Point, points, run
+from holdfast.experiments.sesdad import PROTOCOLS, Point, points, run
 from holdfast.experiments.sesdad_report import report
 
 
@@ -18,10 +18,35 @@ def test_a_last_message_comes_sooner_with_adaptive_timers():
     assert took["adaptive"] < took["report"]
 
 
+def test_brokers_that_flood_get_fewer_publications_through_where_few_are_interested():
+    flooding, filtering = (
+        Point("throughput", policy, 0, operations=60, every_ms=0.1) for policy in ("flooding", "filtering")
+    )
+    assert run(flooding).per_s < run(filtering).per_s
+
+
+def test_agreement_on_every_message_is_waited_for_and_led_by_one_broker():
+    alone, agreed = (
+        run(Point("agreement", interested=2, protocol=one, every_ms=2.0, operations=40)) for one in PROTOCOLS
+    )
+    assert alone.kept
+    assert agreed.kept
+    assert (alone.within_per_unit, agreed.replicate_per_unit < 1) == (4.0, True)
+    assert alone.latency_ms < agreed.latency_ms
+    assert alone.busiest_share < agreed.busiest_share
+
+
+def test_the_loss_of_the_designated_broker_stops_a_site_that_agrees_for_longer():
+    gaps = [run(Point("loss", interested=0, protocol=one, every_ms=5.0, operations=60)).gap_ms for one in PROTOCOLS]
+    assert gaps[0] < gaps[1]
+
+
 def test_a_report_is_made_of_rows_and_names_broken_runs():
-    rows = [run(replace(point, operations=5)) for point in points(quick=True) if point.what == "routing"][:4]
+    chosen = [point for point in points(quick=True) if point.what != "recovery" and point.interested < 3]
+    rows = [run(replace(point, operations=5)) for point in chosen][:4]
+    rows += [run(Point("agreement", interested=0, protocol=one, every_ms=50.0, operations=5)) for one in PROTOCOLS]
     rows += [run(Point("recovery", timers="report")), run(Point("recovery"))]
     made = report([*rows, replace(rows[0], kept=False, complaint="lost")])
-    assert [table.name for table in made.tables] == ["routing", "load", "recovery"]
+    assert [table.name for table in made.tables] == ["routing", "load", "agreement", "loss", "recovery", "results"]
     assert len(made.broken) == 1
     assert made.figures[0].svg.startswith("<svg")
