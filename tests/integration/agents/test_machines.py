@@ -51,9 +51,9 @@ class Site:
         self.network.close()
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    made = Site(tmp_path_factory.mktemp("site"))
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
     yield made
     made.close()
 
@@ -70,7 +70,7 @@ def test_the_same_script_holds_on_three_machines_and_in_virtual_time(site: Site)
     assert found["verdict"]["deliveries"] == simulated.summary.verdict["deliveries"]
     assert json.loads(site.run("audit", "trace", "--json").stdout)["ok"]
     assert "broker boston" in (site.directory / "events.txt").read_text()
-    assert [one.processes() for one in site.agents.values()] == [[], [], []]
+    assert eventually(lambda: [one.processes() for one in site.agents.values()] == [[], [], []])
 
 
 def cluster_file(site: Site) -> Path:
@@ -94,7 +94,7 @@ def test_a_machine_that_is_unplugged_is_done_without_and_comes_back(site: Site):
     ran = site.run("up", cluster_file(site))
     assert ran.returncode == 0, ran.stderr
     address = f"{site.network.address('m1')}:7400"
-    assert ready(site) == {"a": None, "b": "a", "c": "b", "d": "b"}
+    assert eventually(lambda: ready(site) == {"a": None, "b": "a", "c": "b", "d": "b"}, 60)
     site.agents["m1"].end(9)  # type: ignore[arg-type]
     site.network.unplug("m2")
     assert eventually(lambda: ready(site) == {"a": None, "c": "a"}, 60)
@@ -107,4 +107,4 @@ def test_a_machine_that_is_unplugged_is_done_without_and_comes_back(site: Site):
     # Those of m2 come together again; m1's and m3's have been stopped, or are now.
     ended = site.run("down")
     assert ended.returncode == 0, ended.stderr
-    assert [one.processes() for one in site.agents.values()] == [[], [], []]
+    assert eventually(lambda: [one.processes() for one in site.agents.values()] == [[], [], []])

@@ -9,7 +9,7 @@ from holdfast.cluster.play.cast import check_script
 from holdfast.cluster.play.grammar import parse_script
 from holdfast.simulation.checkers import check
 from holdfast.storage.traces import read_trace
-from tests.integration.cluster.terminal import Terminal, processes_that_mention
+from tests.integration.cluster.terminal import Terminal, eventually, processes_that_mention
 from tests.tidy.sources import ROOT
 from tests.unit.cluster.play.scripts import play as play_simulated
 
@@ -60,4 +60,4 @@ def test_a_script_holds_on_processes_and_leaves_none_behind(terminal: Terminal, 
     judged = check(read_trace(terminal.directory / "trace"))
     assert judged.ok, judged.examples
     assert judged.deliveries == found["verdict"]["deliveries"]  # type: ignore[index]
-    assert processes_that_mention(str(terminal.directory)) == []
+    assert eventually(lambda: processes_that_mention(str(terminal.directory)) == [])

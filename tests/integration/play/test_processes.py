@@ -32,7 +32,7 @@ def terminal(tmp_path: Path):
 def test_clients_that_crash_and_freeze_break_no_promise_and_wrong_expectations_are_told(terminal: Terminal):
     (terminal.directory / "s.play").write_text(
         CHAIN
-        + "Publisher p Publish 400 OnTopic t Interval 2\nPublisher q Publish 100 OnTopic t Interval 5\n"
+        + "Publisher p Publish 20000 OnTopic t Interval 2\nPublisher q Publish 100 OnTopic t Interval 5\n"
         + "Freeze s\nWait 150\nCrash p\nCrash s2\nUnfreeze s\nWaitQuiet\n"
         + "Expect s Delivered 100 From q\nExpect NoDuplicates\nExpect Clean\n"
         + "Expect s Delivered 3 From q\nExpect a Down\n"
@@ -45,11 +45,11 @@ def test_clients_that_crash_and_freeze_break_no_promise_and_wrong_expectations_a
         (23, "a is ready, the root"),
     ]
     assert said["verdict"]["ok"], said["verdict"]
-    assert 0 < said["published"] < 500
+    assert 100 < said["published"] < 20_100
     assert terminal.run("audit", "trace").returncode == 0
     log = (terminal.directory / "events.txt").read_text()
     assert log.index("[15] Crash p") < log.index("[18] WaitQuiet")
-    assert processes_that_mention(str(terminal.directory)) == []
+    assert eventually(lambda: processes_that_mention(str(terminal.directory)) == [])
 
 
 def test_ctrl_c_leaves_no_process_behind(terminal: Terminal):

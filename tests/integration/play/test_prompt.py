@@ -101,7 +101,7 @@ def test_lines_through_a_pipe_are_played_on_processes_and_wrong_ones_left_out(tm
     assert "prompt:8: there is no broker or client 'nobody'" in ran.stdout
     assert "3 publications, 3 deliveries" in ran.stdout
     assert "1 of 1 expectation met" in ran.stdout
-    assert processes_that_mention(str(tmp_path)) == []
+    assert eventually(lambda: processes_that_mention(str(tmp_path)) == [])
     again = terminal.run("play", "typed.play")
     assert (again.returncode, "1 of 1 expectation met" in again.stdout) == (0, True)
 
