@@ -17,6 +17,7 @@ from holdfast.simulation.exploring.search import Bounds
 from holdfast.simulation.exploring.tasks import Report, Task, joined, run_task
 from holdfast.simulation.exploring.worlds import Budget
 from holdfast.simulation.scenarios import load_scenario
+from holdfast.simulation.sites import REPLICAS_USUALLY
 
 STORY_LINES_MAX = 60
 
@@ -27,12 +28,17 @@ def explore(
         typer.Argument(help="A scenario whose commands and faults may come at any time; without it a world is made."),
     ] = None,
     protocol: ProtocolName = "ginger",
-    brokers: Annotated[int, typer.Option("--brokers", help="How many brokers, in a tree with two children each.")] = 2,
+    brokers: Annotated[
+        int, typer.Option("--brokers", help="How many brokers, or sites, in a tree with two children each.")
+    ] = 2,
     clients: Annotated[int, typer.Option("--clients", help="How many clients, from the leaves of the tree on.")] = 2,
     messages: Annotated[int, typer.Option("--messages", help="How many messages, with all guarantees in turn.")] = 2,
     tolerance: Annotated[
         int, typer.Option("--tolerance", min=0, max=8, help="How many adjacent brokers the tree survives the loss of.")
     ] = 0,
+    replicas: Annotated[
+        int, typer.Option("--replicas", help="With sites (sesdad): how many brokers each has, 1, 3 or 5.")
+    ] = REPLICAS_USUALLY,
     crashes: Annotated[
         int, typer.Option("--crashes", min=0, max=8, help="How many brokers may crash, at any time.")
     ] = 0,
@@ -92,7 +98,7 @@ def explore(
         plan = plan_of(load_scenario(scenario), protocol if protocol != "ginger" else None)
         plan = msgspec.structs.replace(plan, budget=msgspec.structs.replace(plan.budget, early=early))
     else:
-        plan = small_plan(protocol, brokers, clients, messages, tolerance, budget)
+        plan = small_plan(protocol, brokers, clients, messages, tolerance, budget, replicas)
     plan = msgspec.structs.replace(plan, idle_frames=idle)
     bounds = Bounds(depth, states, seconds, memory, not full, symmetric=symmetric)
     report = _explored(plan, bounds, workers, journal, master if on_spark(spark, master) else None)

@@ -276,9 +276,17 @@ def test_a_world_of_an_impossible_size_is_refused(size: tuple[int, int, int]):
         small_plan("ginger", *size)
 
 
-def test_a_protocol_of_sites_is_refused():
-    with pytest.raises(ConfigError, match="sesdad has a tree of sites"):
-        staged(small_plan("sesdad", 2, 2, 1))
+def test_sites_are_explored_with_all_their_brokers():
+    report = run_task(Task(small_plan("sesdad", 2, 1, 1, replicas=1), Bounds()))
+    assert (report.ok, report.complete) == (True, True)
+    stage, _ = staged(small_plan("sesdad", 1, 1, 1))
+    assert list(stage.machines) == ["0.1", "0.2", "0.3", "c0"]
+
+
+def test_a_client_of_sites_is_at_one_of_them():
+    plan = small_plan("sesdad", 2, 1, 1)
+    with pytest.raises(ConfigError, match="name@site, with one of the sites 0, 1"):
+        staged(replace(plan, scripts={"c0@0.1": ()}))
 
 
 # ---------------------------------------------------------------------------------------------------------------- tasks

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import cycle, islice
+from itertools import combinations, cycle, islice
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,11 +14,13 @@ from holdfast.protocols.moving import MovingClient
 from holdfast.protocols.neighbourhoods import children_of, edges_around
 from holdfast.protocols.node import BrokerNode, Node
 from holdfast.protocols.registry import check_supported, find_protocol
+from holdfast.protocols.sesdad import SiteClient
 from holdfast.simulation.exploring.machines import Cast, ScriptCommand
 from holdfast.simulation.exploring.mirrors import symmetries
 from holdfast.simulation.exploring.worlds import Budget, Commanded, Rules, Stage, World
 from holdfast.simulation.faults import Crash, Cut, Freeze, Heal, Publish, Recover, Reset, Subscribe, Thaw, Unsubscribe
 from holdfast.simulation.scenarios import Scenario, Timed
+from holdfast.simulation.sites import REPLICAS_USUALLY, Sites
 from holdfast.simulation.trees import Parents, parse_tree
 
 BOOT_STEPS_MAX = 100_000
@@ -49,22 +51,41 @@ class Plan(Struct, frozen=True):
     """Pairs of brokers that may be parted, if there are cuts; none named: all neighbours in the tree."""
     idle_frames: bool = False
     """Whether acknowledgements of links and heartbeats arrive in any order, too."""
+    replicas: int = REPLICAS_USUALLY
+    """With a protocol whose trees are trees of sites: how many brokers each has."""
+
+    @property
+    def sites(self) -> Sites | None:
+        """The sites of the tree, if the protocol has sites."""
+        return Sites(parse_tree(self.tree), self.replicas) if find_protocol(self.protocol).sited else None
 
     def scenario(self, steps: tuple[str, ...] = ()) -> Scenario:
         """The scenario that says the same, and which steps are taken in it."""
         timetable = [Timed(0.0, command) for script in self.scripts.values() for command in script]
-        crashes = [
-            Timed(0.0, Crash(name)) for name in islice(cycle(self.mortal or parse_tree(self.tree)), self.budget.crashes)
-        ]
+        brokers = parse_tree(self.tree) if self.sites is None else self.sites.brokers()
+        crashes = [Timed(0.0, Crash(name)) for name in islice(cycle(self.mortal or brokers), self.budget.crashes)]
         return Scenario(
-            self.tree, protocol=self.protocol, tolerance=self.tolerance, timetable=(*timetable, *crashes), steps=steps
+            self.tree,
+            protocol=self.protocol,
+            tolerance=self.tolerance,
+            replicas=self.replicas,
+            timetable=(*timetable, *crashes),
+            steps=steps,
         )
 
 
 def small_plan(
-    protocol: str, brokers: int, clients: int, messages: int, tolerance: int = 0, budget: Budget | None = None
+    protocol: str,
+    brokers: int,
+    clients: int,
+    messages: int,
+    tolerance: int = 0,
+    budget: Budget | None = None,
+    replicas: int = REPLICAS_USUALLY,
 ) -> Plan:
     """A world of that size: brokers in a tree with two children each, clients from its leaves on, two topics, one key.
+
+    With a protocol whose trees are trees of sites these are sites, each of so many `replicas`.
 
     Of three clients two subscribe to the first topic and one to the second. The messages are published by the clients
     in turn, with the guarantees of the protocol in turn, the strongest first, three on the first topic and three on the
@@ -82,7 +103,7 @@ def small_plan(
         topic, guarantee = TOPICS[number // 3 % 2], GUARANTEES[rank].value
         scripts[name].append(Publish(name, topic, f"m{number + 1}".encode(), guarantee, (KEY,)))
     told = {name: tuple(commands) for name, commands in scripts.items()}
-    return Plan(" ".join(pairs) or "0", protocol, tolerance, told, budget or Budget())
+    return Plan(" ".join(pairs) or "0", protocol, tolerance, told, budget or Budget(), replicas=replicas)
 
 
 def _check_size(brokers: int, clients: int, messages: int) -> None:
@@ -130,6 +151,7 @@ def plan_of(scenario: Scenario, protocol: str | None = None) -> Plan:
         tuple(dict.fromkeys(crashes)),
         tuple(dict.fromkeys(freezable)),
         tuple(dict.fromkeys(cuttable)),
+        replicas=scenario.replicas,
     )
 
 
@@ -152,14 +174,13 @@ def _address(client: str, known: dict[str, list[ScriptCommand]]) -> str:
 
 def staged(plan: Plan, make: BrokerFactory | None = None, *, check_invariants: bool = True) -> tuple[Stage, World]:
     """The stage of a plan, and the world when everybody is connected and nobody has asked for anything."""
-    if find_protocol(plan.protocol).sited:
-        raise ConfigError(f"explore knows trees of brokers, and {plan.protocol} has a tree of sites: say `campaign`.")
-    parents = parse_tree(plan.tree)
+    parents = parse_tree(plan.tree) if plan.sites is None else plan.sites.brokers()
     casts = [_broker(plan, parents, name, make or find_protocol(plan.protocol).make) for name in parents]
     casts += [_client(plan, address, script, parents) for address, script in plan.scripts.items()]
     rules = Rules(plan.idle_frames, parents, plan.mortal or tuple(parents), *_holds(plan, parents))
     stage = Stage(tuple(casts), rules, check_invariants=check_invariants)
-    stage.symmetries = symmetries(parents, plan.scripts)
+    if plan.sites is None:  # Brokers of a site have ranks: no two of them may exchange their names.
+        stage.symmetries = symmetries(parents, plan.scripts)
     world = _booted(stage, stage.opening(plan.budget))
     return stage, replace(world, budget=plan.budget, busy_s=world.now, progress_s=world.now)
 
@@ -167,6 +188,14 @@ def staged(plan: Plan, make: BrokerFactory | None = None, *, check_invariants: b
 def _holds(plan: Plan, parents: Parents) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """Which brokers may freeze, and which may be parted."""
     edges = tuple((min(one, parent), max(one, parent)) for one, parent in parents.items() if parent is not None)
+    if plan.sites is not None:
+        near = [(one, plan.sites.site_of(one)) for one in parents]
+        above = plan.sites.parents
+        edges = tuple(
+            (min(one, other), max(one, other))
+            for (one, site), (other, next_to) in combinations(near, 2)
+            if site == next_to or above[site] == next_to or above[next_to] == site
+        )
     freezable = (plan.freezable or tuple(parents)) if plan.budget.freezes else ()
     return freezable, (plan.cuttable or edges) if plan.budget.cuts else ()
 
@@ -177,6 +206,10 @@ def _broker(plan: Plan, parents: Parents, name: str, make: BrokerFactory) -> Cas
     if hops is not None:
         config = replace(config, edges=tuple(edges_around(parents, children_of(parents), name, hops(plan.tolerance))))
 
+    if plan.sites is not None:
+        config = plan.sites.placed(config)
+        return Cast(name, lambda incarnation, _: make(config, incarnation), is_broker=True)
+
     def made(incarnation: int, parent: str | None) -> Node:
         return make(replace(config, parent=parents[name] if parent is None else parent), incarnation)
 
@@ -185,12 +218,17 @@ def _broker(plan: Plan, parents: Parents, name: str, make: BrokerFactory) -> Cas
 
 def _client(plan: Plan, address: str, script: Script, parents: Parents) -> Cast:
     name, _, broker = address.partition("@")
-    if broker not in parents or not name or name in parents:
-        raise ConfigError(f"client {address!r}: write name@broker, with one of the brokers {', '.join(parents)}.")
+    homes = parents if plan.sites is None else plan.sites.members
+    if broker not in homes or not name or name in parents:
+        kind = "broker" if plan.sites is None else "site"
+        raise ConfigError(f"client {address!r}: write name@{kind}, with one of the {kind}s {', '.join(homes)}.")
     for command in script:
         if isinstance(command, Publish):
             check_supported(plan.protocol, command.guarantee)
     config = ClientConfig(name, broker=broker)
+    if plan.sites is not None:
+        sited = replace(config, site=plan.sites.members[broker])
+        return Cast(name, lambda incarnation, _: SiteClient(sited, incarnation), is_broker=False, script=script)
     return Cast(name, lambda incarnation, _: MovingClient(config, incarnation), is_broker=False, script=script)
 
 
