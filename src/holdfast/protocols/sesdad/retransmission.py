@@ -59,7 +59,7 @@ class Delays:
         Twice as long each time: a link whose round trip is longer than the wait has no room for anything but answers.
         """
         wait_s = self.request_s
-        return min(wait_s * 2 ** min(times, DOUBLINGS_MAX), max(wait_s, REQUEST_MAX_S))
+        return min(wait_s * (1 << min(times, DOUBLINGS_MAX)), max(wait_s, REQUEST_MAX_S))
 
     @property
     def notify_s(self) -> float:
