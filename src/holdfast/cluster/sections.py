@@ -1,14 +1,16 @@
 """The tables of a TOML file as structs, and the sentences about what is wrong with them."""
 
-import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from holdfast.model.choices import listed, meant
 from holdfast.model.errors import ConfigError
+
+__all__ = ["converted", "listed", "meant"]
 
 _PATH_IN_ERROR = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 T = TypeVar("T", bound=Struct)
@@ -28,15 +30,3 @@ def converted(raw: Mapping[str, Any], kind: type[T], source: str, prefix: str) -
         where = f"{prefix}{path}".removesuffix(".").replace("[...]", "")
         sentence = what[:1].lower() + what[1:]
         raise ConfigError(f"{source}: {where}: {sentence}." if where else f"{source}: {sentence}.") from None
-
-
-def meant(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
-def listed(names: Iterable[str], last: str = "or", shown_max: int = 12) -> str:
-    words = list(names)
-    if len(words) > shown_max:
-        return f"{', '.join(words[:shown_max])}, ... ({len(words)} in all)"
-    return f" {last} ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else "none"

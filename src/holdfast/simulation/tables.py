@@ -1,6 +1,5 @@
 """TOML in and out for scenarios: tables become structs, and whatever is wrong is said by the name of its key."""
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -10,6 +9,7 @@ import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
+from holdfast.model.choices import meant
 from holdfast.model.errors import ConfigError
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ def converted(raw: object, kind: type[T], place: str, legal: Iterable[str] = ())
         names = list(legal) or _names(kind)
         for key in raw:
             if names and key not in names:
-                raise ConfigError(f"{place}: unknown key {key!r}{_meant(key, names)}; legal are {', '.join(names)}.")
+                raise ConfigError(f"{place}: unknown key {key!r}{meant(key, names)}; legal are {', '.join(names)}.")
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
@@ -47,18 +47,13 @@ def _sentence(error: str) -> str:
     return f"{path}: {what[0].lower()}{what[1:].replace('`', '')}."
 
 
-def _meant(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), 1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
 def tagged(raw: Mapping[str, Any], union: Any, tag_field: str, place: str) -> Any:
     """A table that one of several structs describes; `tag_field` says which."""
     kinds = {kind.__struct_config__.tag: kind for kind in get_args(union)}
     tag = raw.get(tag_field)
     if tag not in kinds:
         said = f"{tag!r} is none of" if tag_field in raw else "the key is missing; choose one of"
-        near = _meant(tag, kinds) if isinstance(tag, str) else ""
+        near = meant(tag, kinds) if isinstance(tag, str) else ""
         raise ConfigError(f"{place}.{tag_field}: {said} {', '.join(kinds)}{near}.")
     kind = kinds[tag]
     return converted(raw, kind, place, (tag_field, *_names(kind)))
@@ -106,7 +101,7 @@ def _inline(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return _quoted(value)
     if isinstance(value, list):
         return f"[{', '.join(map(_inline, value))}]"
     if isinstance(value, dict):
@@ -115,4 +110,9 @@ def _inline(value: Any) -> str:
 
 
 def _key(name: str) -> str:
-    return name if _BARE_KEY.match(name) else json.dumps(name, ensure_ascii=False)
+    return name if _BARE_KEY.match(name) else _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    """A string as JSON quotes it; TOML wants one control character more to be escaped."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
