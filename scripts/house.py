@@ -76,11 +76,13 @@ class Class:
         return self.methods & set().union(*(one.methods for one in self.ancestors)) - {"__init__"}
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
+def modules() -> dict[str, ast.Module]:
+    found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        yield name, ast.parse(path.read_text())
+        found[name] = ast.parse(path.read_text())
+    return found
 
 
 def classes(trees: Mapping[str, ast.Module]) -> dict[str, Class]:
@@ -90,15 +92,15 @@ def classes(trees: Mapping[str, ast.Module]) -> dict[str, Class]:
         names = _imported(tree)
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
-                bases = [_base(base) for base in node.bases]
+                bases, own = [_base(base) for base in node.bases], _on_self(node)
                 called = [names.get(base, f"{module}.{base}") for base in bases]
                 found[f"{module}.{node.name}"] = Class(
                     f"{module}.{node.name}",
                     called,
                     {one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)},
-                    set(_attributes(node)),
+                    {one.attr for one in own if isinstance(one.ctx, ast.Store)},
                     "Protocol" in bases,
-                    {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute) and _is_self(one.value)},
+                    {one.attr for one in own},
                     any(base in ERRORS for base in bases),
                 )
     for one in found.values():
@@ -111,7 +113,7 @@ def classes(trees: Mapping[str, ast.Module]) -> dict[str, Class]:
 def _imported(tree: ast.Module) -> dict[str, str]:
     return {
         alias.asname or alias.name: f"{(node.module or '').removeprefix('holdfast.')}.{alias.name}"
-        for node in ast.walk(tree)
+        for node in tree.body
         if isinstance(node, ast.ImportFrom) and not node.level
         for alias in node.names
     }
@@ -121,11 +123,9 @@ def _base(node: ast.expr) -> str:
     return ast.unparse(node.value if isinstance(node, ast.Subscript) else node)
 
 
-def _attributes(node: ast.ClassDef) -> Iterator[str]:
-    """What its methods set on `self`."""
-    for one in ast.walk(node):
-        if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store) and _is_self(one.value):
-            yield one.attr
+def _on_self(node: ast.ClassDef) -> list[ast.Attribute]:
+    """What its methods read or set on `self`."""
+    return [one for one in ast.walk(node) if isinstance(one, ast.Attribute) and _is_self(one.value)]
 
 
 def _is_self(node: ast.expr) -> bool:
@@ -149,12 +149,11 @@ def touched_privates(trees: Mapping[str, ast.Module]) -> dict[str, int]:
     """How often a module touches something private of an object that another module defines, by module and name."""
     found: dict[str, int] = {}
     for module, tree in trees.items():
-        own = set(_defined(tree))
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.Attribute) or _is_self(node.value) or node.attr in own | VALUES:
-                continue
-            if node.attr.startswith("_") and not node.attr.startswith("__") and not _is_super(node.value):
-                found[f"{module}: {node.attr}"] = found.get(f"{module}: {node.attr}", 0) + 1
+        private = [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_private(node)]
+        own = set(_defined(tree)) if private else set()
+        for name in private:
+            if name not in own:
+                found[f"{module}: {name}"] = found.get(f"{module}: {name}", 0) + 1
     return found
 
 
@@ -168,6 +167,13 @@ def _defined(tree: ast.Module) -> Iterator[str]:
             yield node.id
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("_"):
             yield node.value  # A name among `__slots__`.
+
+
+def _is_private(node: ast.Attribute) -> bool:
+    """Whether it is something private of another object."""
+    if not node.attr.startswith("_") or node.attr.startswith("__") or node.attr in VALUES:
+        return False
+    return not _is_self(node.value) and not _is_super(node.value)
 
 
 def _is_super(node: ast.expr) -> bool:
@@ -186,7 +192,7 @@ def repeated_names(known: Mapping[str, Class]) -> dict[str, int]:
 
 def over_limits() -> dict[str, dict[str, int]]:
     """What is over a limit, by limit: the figure of each."""
-    trees = dict(modules())
+    trees = modules()
     known = classes(trees)
     return {
         "levels": {one.name: one.levels for one in known.values() if one.levels > LEVELS_MAX and not one.is_error},
@@ -260,7 +266,7 @@ def crash_modules() -> list[str]:
 
 
 def figures() -> dict[str, object]:
-    trees = dict(modules())
+    trees = modules()
     known = classes(trees)
     deepest = max(
         (one for one in known.values() if not one.is_error), key=lambda one: (one.levels, len(one.all_methods))
