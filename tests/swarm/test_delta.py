@@ -6,8 +6,10 @@ have shown is in docs/protocols/delta.md.
 
 import pytest
 
+from holdfast.protocols.delta import DeltaBroker
+from holdfast.protocols.links import Link
 from holdfast.simulation.failures import FailureClass
-from holdfast.simulation.workloads import CALM, Trouble
+from holdfast.simulation.workloads import CALM, Trouble, judge, random_scenario
 from tests.swarm.seeds import FIRST, complaints
 
 IN_THE_MODEL: tuple[FailureClass, ...] = (
@@ -49,3 +51,44 @@ def test_a_message_is_not_numbered_anew_because_a_later_one_went_to_another_rece
     first was given a new number behind the second.
     """
     assert "\n\n".join(complaints(range(seed, seed + 1), Trouble((), failure, 1), "delta")) == ""
+
+
+class Certain(DeltaBroker):
+    """Confirms with the tables that it has, whether its neighbours are there or not."""
+
+    def refresh(self) -> None:
+        super().refresh()
+        self.state.doubtful = False
+
+    def link_closed(self, link: Link) -> None:
+        super().link_closed(link)
+        self.state.doubtful = False
+
+
+def test_a_frozen_broker_that_confirms_before_it_has_met_its_neighbours_again_loses_messages():
+    """Once broken: 1. A broker is frozen. 2. Others subscribe, confirmed past it. 3. It runs again, and confirms."""
+    scenario = random_scenario(145, "delta", Trouble((), "joining", 1))
+    assert judge(scenario, "").ok
+    assert not judge(scenario, "", make=Certain).ok
+
+
+@pytest.mark.parametrize(
+    ("failure", "tolerance", "seed"),
+    [
+        pytest.param(
+            "joining", 1, 145, id="a frozen broker confirmed with its old table, before it met its neighbours"
+        ),
+        pytest.param("scatter", 1, 213, id="two brokers that had gone past each other told each other so for ever"),
+        pytest.param("joining", 1, 199, id="a client that had left came back with the map that neighbours told"),
+        pytest.param("joining", 2, 128, id="two that joined at neighbours waited for each other"),
+        pytest.param("joining", 2, 134, id="a broker that stood still went past others who were there"),
+        pytest.param(
+            "recovering", 2, 109, id="a stand-in's copy for one client hid the publisher's own for all others"
+        ),
+        pytest.param("recovering", 1, 1016, id="a guide ended at a node that recovered, and later messages overtook"),
+        pytest.param("oscillate", 2, 2008, id="a node that recovered took back a filter that others still wanted"),
+        pytest.param("subscribing", 2, 2034, id="a join under way was not told to a node that returned"),
+    ],
+)
+def test_schedules_that_once_broke_a_promise(failure: FailureClass, tolerance: int, seed: int):
+    assert "\n\n".join(complaints(range(seed, seed + 1), Trouble((), failure, tolerance), "delta")) == ""

@@ -88,7 +88,8 @@ class RoutingPart(Struct, frozen=True, array_like=True, tag=133):
 
 
 class Status(Struct, frozen=True, array_like=True, tag=134):
-    """The sender is operational; or `node`, between it and the receiver, is back; or the receiver was skipped."""
+    """The sender is operational, or recovers from now on; or `node`, between it and the receiver, is back; or the
+    receiver was skipped."""
 
-    what: Literal["operational", "back", "skipped"]
+    what: Literal["operational", "recovering", "back", "skipped"]
     node: Text = ""

@@ -468,6 +468,8 @@ class MovingClient(ClientNode):
     def peer_down(self, peer: str, now: float) -> Effects:
         link = self._hub.links.get(peer)
         if self._node is not None:
+            if link is not None and link.state is LinkState.CLOSED:
+                self._node.dial_failed(peer)
             return super().peer_down(peer, now)
         if link is not None and peer != self._broker:
             self._pass_over(link)

@@ -20,6 +20,7 @@ A node that hears that it was skipped, though it was there, recovers in place an
 
 Parts, each with one owner
     topology         the map: links within delta+1, clients, marked links of joins that are not confirmed
+    patience         how long others are waited for
     reach            who is held failed, whom to connect with, who is next on the way (Algorithm 3)
     subscriptions    filters and `from` (SUBS_SET, RCPT), and how they look from another node
     passage          entries, numbers, `visited`, duplicates (ProcessingList, timestamps)

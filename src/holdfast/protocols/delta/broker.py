@@ -9,7 +9,17 @@ from holdfast.model.delta_messages import Change, Conf, Greeting, Multicast, Rou
 from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.guarantees import EVENTUAL, FIFO
 from holdfast.model.identities import name_of
-from holdfast.model.messages import Hello, Interest, Refusal, Rejected, SessionMessage, Subscribe, Unsubscribe
+from holdfast.model.messages import (
+    Frame,
+    Goodbye,
+    Hello,
+    Interest,
+    Refusal,
+    Rejected,
+    SessionMessage,
+    Subscribe,
+    Unsubscribe,
+)
 from holdfast.model.name_messages import Recall
 from holdfast.protocols.border import Border, Place, border
 from holdfast.protocols.config import BrokerConfig
@@ -18,15 +28,13 @@ from holdfast.protocols.delta.guests import Guests
 from holdfast.protocols.delta.node_state import NodeState, Peer
 from holdfast.protocols.delta.synchronisation import Synchronisation
 from holdfast.protocols.edges import EdgeBroker, Phase
-from holdfast.protocols.links import Link
+from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Disconnect, Effects, Report, SetTimer
 from holdfast.protocols.publishers import PublicationRefused, interest_problem, topic_problem
 
 SUSPECT_TIMER = "suspect:"
 REFRESH_TIMER = "refresh"
 REFRESH_S = 0.01
-EXPECTED_SHARE = 0.05
-"""The share of `join_s` that a node may take to connect past a failed one before it is held failed as well."""
 
 
 class DeltaBroker(EdgeBroker):
@@ -91,22 +99,43 @@ class DeltaBroker(EdgeBroker):
             self.refresh()
         return self.hub.take()
 
+    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
+        self.state.parting = peer if isinstance(frame, Goodbye) else ""
+        return super().receive(peer, frame, now)
+
     def _recover(self) -> None:
-        """Somebody went past us: begin as after a crash, but for what we remember of messages."""
+        """Somebody went past us: begin as after a crash, but for our sessions, and what we remember of messages.
+
+        The sessions stay. 1. A broker that was skipped ended them all, to recover. 2. Its neighbours held it failed,
+        and went past it again. 3. It heard of that when it had recovered, and so on for ever.
+        """
         if not self.state.operational:
             return
         self.state.operational = self.state.rejoining = False
         self.hub.out.append(Report("recovering"))
         self._enter(Phase.JOINING)
         self.recovery.begin()
-        self.reach.failed.clear()
-        for peer in [*self.hub.links.brokers]:
-            self.cut_off(peer, f"{self.name} recovers")
+        self.reach.doubt([name for name in self.peers if self.state.is_there(name)])
         own = self.map.guests.get(self.name, {})
         for pattern, where in self.filters.table.distinct():
             for node in self.filters.table.sources(pattern, where):
                 if node not in own:
+                    self.recovery.before.append((pattern, where, node))
                     self.filters.table.remove(pattern, where, node)
+        near = [name for name in self.hub.links.brokers if name in self.peers]
+        # They give it again, guided: the ways that we know may be too few.
+        self.passage.forget_senders(near)
+        # What clients published goes on when we know where to: in order, and to those of whom we did not know.
+        for entry in self.passage.under_way():
+            if entry.batch is not None and self.map.is_client(entry.came):
+                entry.done.discard(self.name)
+                entry.targets[self.name] = None
+                entry.waits = True
+        for name in near:
+            self.confs.forget(name)
+            self.peers[name].parts.clear()
+            self.peers[name].told = False
+            self._send(name, Status("recovering"))
         for client in own:
             if client in self.peers and self.peers[client].greeted:
                 self.recovery.complete[client] = None
@@ -123,8 +152,7 @@ class DeltaBroker(EdgeBroker):
         self.peers.pop(peer, None)
         self.passage.unsend(peer)
         self.confs.forget(peer)
-        if not self.state.operational:
-            self.recovery.forget(peer)
+        self.state.unlearn(peer)
 
     def become_operational(self) -> None:
         self.state.rejoining = False
@@ -137,6 +165,12 @@ class DeltaBroker(EdgeBroker):
                 self._send(name, Status("operational"))
         for client in list(self.state.reports):
             self.guests.reconcile(client)
+        # Our return went ahead of what waits, under a later number. The publishers' own numbers tell its repeats.
+        for entry in [one for one in self.passage.entries.values() if one.waits]:
+            then = self.state.then.pop(entry.number, None)
+            self.passage.renew(entry)
+            if then is not None:
+                self.state.then[entry.number] = then
         # What others have guided here goes on first: a client may have published it before what it has said to us.
         self.refresh()
         parked, self.state.parked = self.state.parked, deque()
@@ -156,6 +190,7 @@ class DeltaBroker(EdgeBroker):
 
     def refresh(self) -> None:
         """Connections follow what is held of other nodes, and messages follow connections."""
+        self.state.doubtful = False
         if self.phase in (Phase.STARTING, Phase.LEAVING, Phase.GONE) or (self.state.joining):
             return
         self.reach.prune([name for name, peer in self.peers.items() if peer.greeted])
@@ -172,6 +207,10 @@ class DeltaBroker(EdgeBroker):
         for name in self.reach.failed:
             if name not in self.hub.links and self._dials(name) and self.reach.is_open_to(name):
                 self._dial(name)
+        self.state.doubtful = self.config.tolerance > 0 and any(
+            not self.map.is_client(name) and name not in self.map.marked and not self.state.is_there(name)
+            for name in wanted
+        )
         self.synchronisation.check()
         self.synchronisation.tell_parts()
         self.forwarding.advance_all()
@@ -179,12 +218,23 @@ class DeltaBroker(EdgeBroker):
     def _expect(self, name: str) -> None:
         if self._dials(name):
             self._dial(name)
-        # Whoever is expected past a failed broker needs a few round trips; a node that recovers has more patience.
-        patience_s = max(
-            self.config.suspect_s, self.config.join_s * (EXPECTED_SHARE if self.state.operational else 1.0)
-        )
         if self.config.tolerance or self.map.is_client(name):
-            self.hub.out.append(SetTimer(SUSPECT_TIMER + name, patience_s))
+            wait_s = self.state.patience.expected_s(name, self.state.operational)
+            self.hub.out.append(SetTimer(SUSPECT_TIMER + name, wait_s))
+
+    def peer_down(self, peer: str, now: float) -> Effects:
+        link = self.hub.links.get(peer)
+        refused = link is not None and link.dialler and link.state is LinkState.CLOSED
+        effects = super().peer_down(peer, now)
+        if (
+            refused
+            and self.operational
+            and self.config.tolerance
+            and self._is_broker(peer)
+            and self.state.patience.is_refused(peer)
+        ):
+            effects.append(SetTimer(SUSPECT_TIMER + peer, self.config.suspect_s))
+        return effects
 
     def _dial(self, name: str) -> None:
         # Each session has a number of its own: the peer may know an earlier one of this life.
@@ -223,7 +273,9 @@ class DeltaBroker(EdgeBroker):
             self._send(name, Greeting(self._said_state(), self.journal.life, skipped, address=self.config.address))
             for one in self.map.between(name):
                 self.go_past(one)
-        elif name in self.reach.failed and name not in self.reach.hard:
+            return
+        self._stale = self._stale or self.state.doubtful
+        if name in self.reach.failed and name not in self.reach.hard:
             self.reach.back(name)
             self.hub.out.append(Report("trust", peer=name))
             self.refresh()
@@ -244,8 +296,9 @@ class DeltaBroker(EdgeBroker):
         super().link_closed(link)
         if link.kind == "broker":
             self._detached_at.pop(link.peer, None)
+            self.state.doubtful = self.state.doubtful or (self.config.tolerance > 0 and link.peer in self.map)
         if self.config.tolerance or link.kind == "client":
-            self.hub.out.append(SetTimer(SUSPECT_TIMER + link.peer, self.config.suspect_s))
+            self.hub.out.append(SetTimer(SUSPECT_TIMER + link.peer, self.state.patience.lost_s(self._now)))
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
         super().link_refused(link, refusal)
@@ -259,9 +312,11 @@ class DeltaBroker(EdgeBroker):
         name = link.peer
         self.forget_session(name)
         if link.kind == "client" and self.map.homes.get(name, self.name) != self.name:
-            # It is a guest of ours while its home is failed, and will be back.
+            # It is a guest of ours while its home is failed, and will be back, unless it said goodbye.
             self._detached_at.pop(name, None)
             self.hub.out.append(Report("end", peer=name, detail=reason))
+            if name == self.state.parting and name in self.map and self.state.operational:
+                self.guests.gone(name)
         elif link.kind == "client" and name == self._arriving:
             self.hub.out.append(Report("end", peer=name, detail=reason))
         else:
@@ -284,10 +339,9 @@ class DeltaBroker(EdgeBroker):
 
     def _suspect(self, name: str) -> None:
         link = self.hub.links.get(name)
-        open_now = link is not None and link.is_open and name in self.peers and self.peers[name].greeted
         if (
             self.state.joining
-            or open_now
+            or self.state.is_there(name)
             or name in self.reach.failed
             or name not in self.map
             or not self.reach.is_open_to(name)
@@ -304,6 +358,7 @@ class DeltaBroker(EdgeBroker):
 
     def settle(self, now: float) -> Effects:
         self._now = now
+        self.state.patience.settle(now)
         if self._stale:
             self._stale = False
             self.refresh()
@@ -380,9 +435,8 @@ class DeltaBroker(EdgeBroker):
         if greeting.state == "client":
             self.guests.on_client(name, peer, greeting)
             return
-        if self.name in greeting.skipped and self.state.operational:
+        if self.name in greeting.skipped:
             self._recover()
-            return
         for one in greeting.skipped:
             self._tell_skipped(one)
         if greeting.state == "operational" and name in self.reach.hard:
@@ -413,6 +467,9 @@ class DeltaBroker(EdgeBroker):
         peer = self.peers.get(name)
         if status.what == "skipped":
             self._recover()
+            self.refresh()
+        elif status.what == "recovering" and peer is not None:
+            self.synchronisation.on_recovering(name, peer)
         elif status.what == "operational" and peer is not None:
             peer.recovering = False
             peer.parts.clear()
@@ -450,6 +507,8 @@ class DeltaBroker(EdgeBroker):
         self.state.reports.pop(name, None)
         for entry in self.passage.forget_node(name):
             self.forwarding.advance(entry)
+        # What it left with us for clients that were failed is for us to give now.
+        self._stale = True
 
     # ---- recovery
 
@@ -469,7 +528,8 @@ class DeltaBroker(EdgeBroker):
             return
         if self.recovery.take(name, part):
             self.state.joining = False
-            self.map.learn(self.recovery.parts[name].links)
+            departed = self.state.departed
+            self.map.learn(one for one in self.recovery.parts[name].links if one[1] not in departed)
             self.refresh()
 
     def link_acknowledged(self, link: Link) -> None:

@@ -33,6 +33,8 @@ from holdfast.protocols.node import Disconnect, SetTimer
 SUSPECT_TIMER = "delta:"
 REFRESH_TIMER = "delta-refresh"
 REFRESH_S = 0.02
+EXPECTED_TIMES = 30
+"""A broker that is to take a client in past a failed one holds that failed later than the client, perhaps: so much."""
 LIFE_MASK = (1 << 62) - 1
 FIRST_COPY = 1 << 40
 """Numbers of copies past failed brokers begin behind this."""
@@ -88,6 +90,8 @@ class ClientPassage:
         self._suspect_s = suspect_s
         self.now = 0.0
         self._greeted: dict[str, None] = {}
+        self._refusing: set[str] = set()
+        """Brokers that are expected, and where nobody listened."""
         self._requests: dict[int, _Request] = {}
         self._questions: dict[int, int] = {}
         self._findings: dict[int, Finding] = {}
@@ -148,6 +152,13 @@ class ClientPassage:
             self._hub.out.append(SetTimer(SUSPECT_TIMER + name, self._suspect_s))
         return not any(one != name and self._is_up(one) for one in self._greeted)
 
+    def dial_failed(self, peer: str) -> None:
+        """Nobody listens there: nobody who could be slow."""
+        name = self._name(peer)
+        if self.joined and name not in self._refusing:
+            self._refusing.add(name)
+            self._hub.out.append(SetTimer(SUSPECT_TIMER + name, self._suspect_s))
+
     def _is_up(self, name: str) -> bool:
         link = self._hub.links.get(self._key(name))
         return name in self._greeted and link is not None and link.is_open
@@ -183,7 +194,8 @@ class ClientPassage:
         for name in wanted:
             if self._key(name) not in self._hub.links:
                 self._dial(name)
-                self._hub.out.append(SetTimer(SUSPECT_TIMER + name, 4 * self._suspect_s))
+                self._refusing.discard(name)
+                self._hub.out.append(SetTimer(SUSPECT_TIMER + name, EXPECTED_TIMES * self._suspect_s))
         for name in self.reach.failed:
             if self._key(name) not in self._hub.links and self.reach.is_open_to(name):
                 self._dial(name)

@@ -9,6 +9,7 @@ every entry looks for its way again, in the order of their numbers: so nothing o
 import itertools
 from collections.abc import Iterable
 
+from holdfast.model.batches import Batch
 from holdfast.model.delta_messages import Change, Conf, Multicast, Path
 from holdfast.protocols.delta.node_state import NodeState, Owner, Then
 from holdfast.protocols.delta.passage import Entry, key_of
@@ -135,6 +136,20 @@ class Forwarding:
             if way[0] != side:
                 entry.targets[node] = None
 
+    def _look_behind(self, entry: Entry, batch: Batch, node: str) -> None:
+        """A destination recovers, and does not know who is behind it: we do.
+
+        1. We recovered, and were guided: the way ended at our neighbour. 2. That one recovers now. 3. It would keep the
+        message until it knows more, and later ones, guided further, would overtake it.
+        """
+        if self.map.is_client(node):
+            return
+        way = self.map.towards(node)
+        behind = [one for one in self.filters.takers(batch) if self.map.towards(one) == way and one not in entry.done]
+        if node not in behind:
+            del entry.targets[node]
+            entry.targets.update(dict.fromkeys(behind))
+
     def _stand_in(self, entry: Entry, name: str, turn: tuple[str, ...]) -> None:
         """The publisher goes past these brokers: their other clients get it from us."""
         if not turn or entry.batch is None:
@@ -200,7 +215,12 @@ class Forwarding:
         told = change.what == "r" if change.client else change.what in ("j", "l")
         if told and self._concerns(change, name, 1):
             found += [one for one in self.map.guests.get(name, ()) if one != change.node]
-        return found
+        # Whoever is joining is told everything when its join is confirmed. 1. Two join at neighbours. 2. Each change
+        # goes to the other newcomer, too, who confirms nothing before its own is confirmed.
+        return [one for one in found if one not in self.map.marked or self._is_greeted(one)]
+
+    def _is_greeted(self, name: str) -> bool:
+        return name in self.peers and self.peers[name].greeted
 
     def _concerns(self, change: Change, broker: str, further: int) -> bool:
         if change.what in ("s", "u"):
@@ -214,14 +234,24 @@ class Forwarding:
         return self.map.has_broker(centre) and self.map.apart(centre, broker) + further <= hops
 
     def advance_all(self) -> None:
-        """Let every entry look for its way again; what goes in one direction goes in the order of its numbers."""
-        gifts: list[tuple[int, Entry, str, dict[str, None]]] = []
+        """Let every entry look for its way again; what goes in one direction goes in the order of its numbers.
+
+        Where one is numbered anew, so are all behind it that begin to go there now: else they would overtake it.
+        """
+        gifts: list[tuple[int, Entry, str, dict[str, None], int]] = []
+        shifted: dict[str, int] = {}
         for entry in list(self.passage.entries.values()):
             for hop, nodes in self._hops_of(entry).items():
                 side = self.map.towards(hop)
-                gifts.append((self.passage.place_towards(entry, side, self._highest(entry, nodes)), entry, hop, nodes))
-        for _, entry, hop, nodes in sorted(gifts, key=lambda gift: gift[0]):
-            self._give(entry, hop, nodes)
+                before, place = 0, entry.number
+                if not entry.turned.intersection(nodes):
+                    before = max(self._highest(entry, nodes), shifted.get(side, 0))
+                    place = self.passage.place_towards(entry, side, before)
+                if place > self.passage.last:
+                    shifted[side] = place
+                gifts.append((place, entry, hop, nodes, before))
+        for _, entry, hop, nodes, before in sorted(gifts, key=lambda gift: gift[0]):
+            self._give(entry, hop, nodes, before)
         for entry in list(self.passage.entries.values()):
             self.finish_if_complete(entry)
 
@@ -236,12 +266,10 @@ class Forwarding:
     def _hops_of(self, entry: Entry) -> dict[str, dict[str, None]]:
         """The next nodes on its way, and for which destinations; settle those that nobody is left for."""
         hops: dict[str, dict[str, None]] = {}
-        if self.name in entry.targets and self.state.operational:
-            del entry.targets[self.name]
-            entry.done.add(self.name)
-            # Others have gone through since, with later numbers of the hops before us: only our own counts behind us.
-            entry.visited = ()
-            self._route(entry, entry.came, self.map.towards(entry.came))
+        if entry.waits and not self.state.operational:
+            return hops
+        if self.state.operational:
+            self._look_up_again(entry)
         for node in list(entry.targets):
             if node in (self.name, FIRST):
                 continue
@@ -251,22 +279,52 @@ class Forwarding:
                 # Its publisher has another way by now.
                 del entry.targets[node]
             else:
-                hop = self.reach.hop(node)
-                if hop and hop != node and node in entry.turned:
-                    # A broker is there on its way, and gets it from the publisher: from us it would hide that copy.
-                    continue
-                if hop:
-                    hops.setdefault(hop, {})[node] = None
-                elif self.map.is_client(node):
-                    del entry.targets[node]
-                    entry.lacking[node] = None
-                elif node not in self.map:
-                    del entry.targets[node]
+                self._find_hop(entry, node, hops)
+        self._find_lacking(entry, hops)
+        return hops
+
+    def _look_up_again(self, entry: Entry) -> None:
+        """Our tables are complete: destinations that others named, or that old tables named, give way to ours."""
+        if self.name in entry.targets:
+            del entry.targets[self.name]
+            entry.done.add(self.name)
+            if not entry.waits:
+                # Others have gone through since, with later numbers of the hops before us: only ours counts behind us.
+                entry.visited = ()
+            entry.waits = False
+            self._route(entry, entry.came, self.map.towards(entry.came))
+        if entry.batch is not None:
+            for node in [one for one in entry.targets if one in self.peers and self.peers[one].recovering]:
+                self._look_behind(entry, entry.batch, node)
+
+    def _find_hop(self, entry: Entry, node: str, hops: dict[str, dict[str, None]]) -> None:
+        """The next node on the way of a publication to one destination."""
+        hop = self.reach.hop(node)
+        if hop and hop != node and node in entry.turned:
+            # A broker is there on its way, and gets it from the publisher: from us it would hide that copy.
+            return
+        if hop:
+            hops.setdefault(hop, {})[node] = None
+        elif self.map.is_client(node):
+            del entry.targets[node]
+            entry.lacking[node] = None
+        elif node not in self.map:
+            del entry.targets[node]
+
+    def _find_lacking(self, entry: Entry, hops: dict[str, dict[str, None]]) -> None:
+        """The ways to clients for whom it is kept, as far as they are in reach."""
         for node in list(entry.lacking):
+            if node in entry.turned and node not in self.peers and self._is_kept_by_its_publisher(entry):
+                # 1. We stood in for its home, and it was out of reach. 2. Its home is back, and the publisher's. 3. Our
+                # copy goes through both, for that client alone, and hides the publisher's own one, which is for all.
+                continue
             hop = self.reach.hop(node) or (node if node in self.peers else "")
             if hop:
                 hops.setdefault(hop, {})[node] = None
-        return hops
+
+    def _is_kept_by_its_publisher(self, entry: Entry) -> bool:
+        """Whether its publisher has not left: it gives its home everything that somebody lacks, when that is back."""
+        return entry.batch is not None and entry.batch.publisher in self.map
 
     def _flood(self, entry: Entry, node: str, hops: dict[str, dict[str, None]]) -> None:
         """Find the nearest live nodes at and behind a neighbour; settle it if there is nobody left to tell."""
@@ -292,7 +350,7 @@ class Forwarding:
             self._owner.go_past(node)
         return all(settled)
 
-    def _give(self, entry: Entry, hop: str, nodes: dict[str, None]) -> None:
+    def _give(self, entry: Entry, hop: str, nodes: dict[str, None], before: int = 0) -> None:
         peer = self.peers.get(hop)
         if peer is None or not peer.greeted or hop not in self.hub.links:
             return
@@ -302,6 +360,9 @@ class Forwarding:
         change = entry.change
         if change is not None and change.what in ("s", "u"):
             change = self._seen(change, entry, hop)
+            if change.what == "u" and not self.state.operational:
+                # Somebody else may want the same, and look alike from there. Who does we shall know soon.
+                return
             if self.state.operational and not self.filters.agrees(change, hop):
                 self._settle_at(entry, {*nodes})
                 return
@@ -314,10 +375,12 @@ class Forwarding:
         if guided and self._owner.guides:
             to = self._ways(entry, hop, nodes)
         side = self.map.towards(hop)
-        number = self.passage.number_towards(entry, side, hop, self._highest(entry, nodes))
-        visited = self.passage.trail(entry, number, self.map.between(hop))
         if entry.turned.intersection(nodes):
-            visited = entry.visited[:1]
+            # As if straight from its publisher, whose number alone tells repeats.
+            number, visited = entry.number, entry.visited[:1]
+        else:
+            number = self.passage.number_towards(entry, side, hop, max(self._highest(entry, nodes), before))
+            visited = self.passage.trail(entry, number, self.map.between(hop))
         message = Multicast(number, visited, change, guided, to, (), entry.batch)
         self.state.send(hop, message)
 
@@ -391,6 +454,8 @@ class Forwarding:
 
     def finish_if_complete(self, entry: Entry) -> None:
         if entry.targets or entry.number not in self.passage.entries:
+            return
+        if entry.open and self.state.doubtful:
             return
         if entry.open:
             entry.open = False

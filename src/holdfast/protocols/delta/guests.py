@@ -41,6 +41,7 @@ class Guests:
             self._attached(name, peer)
 
     def _client_joins(self, name: str, greeting: Greeting) -> None:
+        self.state.departed.discard(name)
         self.state.lives[name] = greeting.life
         self.map.add((self.name, name, True, ""))
         self.map.marked.add(name)
@@ -71,13 +72,17 @@ class Guests:
 
     def gone(self, name: str) -> None:
         """A session is over: whatever it wanted is taken back everywhere, then its place is."""
+        self.state.departed.add(name)
+        home = self.map.homes.get(name, self.name)
+        # Whoever is its host while its home is failed tells the home, too, when that is back.
+        came = name if home == self.name else ""
         if name in self.state.owed:
             # Nobody need keep anything for it any more.
-            self._forwarding.originate(self._forwarding.change("r", name, client=True), name, None)
+            self._forwarding.originate(self._forwarding.change("r", name, client=True), came, None)
         for pattern, where in self.filters.table.interests(name):
             self.filters.table.remove(pattern, where, name)
-            self._forwarding.originate(self._forwarding.change("u", name, pattern, where), name, None)
-        self._forwarding.originate(self._forwarding.change("l", name, parent=self.name, client=True), name, None)
+            self._forwarding.originate(self._forwarding.change("u", name, pattern, where), came, None)
+        self._forwarding.originate(self._forwarding.change("l", name, parent=home, client=True), came, None)
         self.hub.out += self.journal.erase_client(name)
         self._owner.forget_node(name)
 

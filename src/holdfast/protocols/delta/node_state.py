@@ -11,6 +11,7 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.delta.confirmation import Confirmations
 from holdfast.protocols.delta.journal import Journal
 from holdfast.protocols.delta.passage import Passage
+from holdfast.protocols.delta.patience import Patience
 from holdfast.protocols.delta.reach import Reach
 from holdfast.protocols.delta.recovery import Recovery
 from holdfast.protocols.delta.subscriptions import Subscriptions
@@ -53,6 +54,10 @@ class NodeState:
         """Whether it is a newcomer that was not told its place yet."""
         self.rejoining = False
         """Whether it has everything, and waits for those nearby to know that it is back."""
+        self.doubtful = False
+        """Whether a connection is missing with a node that is not held failed: nothing is confirmed meanwhile."""
+        self.departed: set[str] = set()
+        """Clients whose session has ended here; others may not know yet."""
         self.parked: deque[tuple[str, SessionMessage]] = deque()
         """What clients said to a node that recovers."""
         self.reports: dict[str, list[Interest]] = {}
@@ -62,6 +67,20 @@ class NodeState:
         self.owed: set[str] = set()
         """Clients that lack something, as those nearby were told."""
         self.lives: dict[str, int] = {}
+        self.patience = Patience(config)
+        self.parting = ""
+        """The client whose goodbye is being taken."""
+
+    def is_there(self, name: str) -> bool:
+        """Whether that node is connected with us, and we have greeted each other."""
+        link = self.hub.links.get(name)
+        return link is not None and link.is_open and name in self.peers and self.peers[name].greeted
+
+    def unlearn(self, peer: str) -> None:
+        """What that peer has told a node that recovers is void."""
+        if not self.operational and not self.map.is_client(peer):
+            self.recovery.forget(peer, self.map.towards(peer))
+            self.rejoining = False
 
 
 class Owner(Protocol):

@@ -9,6 +9,8 @@ that hop (section 5; the paper's text compares for inequality, which would take 
 of a node grow over all its lives. No table of sources is needed.
 """
 
+from collections.abc import Iterable
+
 from holdfast.model.batches import Batch
 from holdfast.model.delta_messages import Change, Multicast, Visit
 
@@ -25,6 +27,7 @@ class Entry:
         "change",
         "covered",
         "done",
+        "former",
         "hidden",
         "key",
         "lacking",
@@ -36,6 +39,7 @@ class Entry:
         "targets",
         "turned",
         "visited",
+        "waits",
     )
 
     def __init__(
@@ -64,6 +68,10 @@ class Entry:
         """At a publisher: failed brokers for which somebody has stood in."""
         self.turned: set[str] = set()
         """Clients of a failed broker for which we stand in: their copy comes as if straight from the publisher."""
+        self.former: list[int] = []
+        """Its numbers before it was numbered anew."""
+        self.waits = False
+        """Whether it goes nowhere until its destinations were looked up again."""
 
 
 def key_of(message: Multicast) -> Key:
@@ -132,8 +140,22 @@ class Passage:
         entry = self.entries[self.last] = self._keys[key] = Entry(self.last, key, batch, change, visited)
         return entry
 
+    def renew(self, entry: Entry) -> None:
+        """Number an entry anew, behind all that went ahead of it. Confirmations may still name the old number."""
+        del self.entries[entry.number]
+        self._later[entry.number] = entry
+        entry.former.append(entry.number)
+        entry.begun.clear()
+        entry.former += entry.later.values()
+        entry.later.clear()
+        self.last += 1
+        entry.number = self.last
+        self.entries[entry.number] = entry
+
     def drop(self, entry: Entry) -> None:
         self.entries.pop(entry.number, None)
+        for number in entry.former:
+            self._later.pop(number, None)
         for number in entry.later.values():
             self._later.pop(number, None)
         if self._keys.get(entry.key) is entry:
@@ -149,6 +171,18 @@ class Passage:
         for entry in self.entries.values():
             entry.sent.pop(peer, None)
             for sender in [one for one in entry.senders if one[0] == peer]:
+                del entry.senders[sender]
+
+    def give_again(self, peer: str) -> None:
+        """That peer recovers, and discards what is not guided: it must be given everything again."""
+        for entry in self.entries.values():
+            entry.sent.pop(peer, None)
+
+    def forget_senders(self, names: Iterable[str]) -> None:
+        """These will send again what they gave us: until then no confirmation is due to them."""
+        gone = frozenset(names)
+        for entry in self.entries.values():
+            for sender in [one for one in entry.senders if one[0] in gone]:
                 del entry.senders[sender]
 
     def forget_node(self, name: str) -> list[Entry]:

@@ -8,7 +8,7 @@ Two nodes connect past others only if both hold all of these FAILED. So a suspic
 of them still reaches, skips nobody: it waits.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 from holdfast.protocols.delta.topology import TopologyMap
 
@@ -36,6 +36,17 @@ class Reach:
         """That node is there again, and has been told what it missed, or is about to be."""
         self.failed.pop(name, None)
         self.hard.pop(name, None)
+
+    def doubt(self, connected: Iterable[str]) -> None:
+        """We were skipped, so it was us: hold failed only brokers with somebody behind them who agrees.
+
+        1. Two go past each other, both to the edge of the tree. 2. They meet, and hear of it. 3. Each would take the
+        other for failed still, and recover without it.
+        """
+        agreed = {between for name in connected for between in self._map.between(name)}
+        for name in list(self.failed):
+            if name not in agreed and not self._map.is_client(name):
+                del self.failed[name]
 
     @property
     def skipped(self) -> tuple[str, ...]:

@@ -32,6 +32,8 @@ class Recovery:
         """Directions of which everything is known."""
         self.heard: list[Entry] = []
         """All entries that were told, for directions in which nobody is left."""
+        self.before: list[Entry] = []
+        """What was known before, for directions in which nobody is left."""
         self.links: dict[Place, None] = {}
         self._log: dict[str, list[Change]] = {}
 
@@ -43,10 +45,10 @@ class Recovery:
         kept.complete = part.complete
         return part.complete
 
-    def forget(self, peer: str) -> None:
-        """That one is gone; what it has not told completely is worth nothing."""
-        if peer in self.parts:
-            del self.parts[peer]
+    def forget(self, peer: str, direction: str) -> None:
+        """That one is gone, or recovers itself: what it has told may be outdated, and its direction is open again."""
+        self.parts.pop(peer, None)
+        self.complete.pop(direction, None)
 
     def has_part(self, peer: str) -> bool:
         return peer in self.parts and self.parts[peer].complete

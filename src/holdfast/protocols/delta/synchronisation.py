@@ -6,7 +6,7 @@ point that itself recovers tells its part when it knows all that lies behind it.
 way at a time, and none while something else waits for credit.
 """
 
-from holdfast.model.delta_messages import RoutingPart
+from holdfast.model.delta_messages import Entry, RoutingPart
 from holdfast.protocols.delta.forwarding import Forwarding
 from holdfast.protocols.delta.node_state import NodeState, Owner, Peer
 
@@ -20,6 +20,8 @@ class Synchronisation:
         self.state, self._forwarding, self._owner = state, forwarding, owner
         self.name, self.map, self.reach, self.filters = state.name, state.map, state.reach, state.filters
         self.peers, self.hub, self.recovery, self.journal = state.peers, state.hub, state.recovery, state.journal
+        self.passage = state.passage
+        self._attempts = 0
 
     def check(self) -> None:
         """Take in the directions of which everything was told; when there are no others, the node has recovered."""
@@ -43,12 +45,22 @@ class Synchronisation:
     def _finish_direction(self, root: str, peers: list[str]) -> None:
         entries, changes = self.recovery.finish(root, peers)
         if not peers:
-            entries = self.recovery.heard
+            entries = [*self.recovery.heard, *self.recovery.before]
+        else:
+            self._drop_but(root, entries)
         for pattern, where, node in entries:
             if self.map.towards(node) == root:
                 self.filters.apply("s", pattern, where, node)
         for change in changes:
             self.filters.apply(change.what, change.pattern, change.where, change.node)
+
+    def _drop_but(self, root: str, entries: list[Entry]) -> None:
+        """Forget what an earlier part of that direction said, and this one does not."""
+        told, table = set(entries), self.filters.table
+        for pattern, where in table.distinct():
+            for node in table.sources(pattern, where):
+                if self.map.towards(node) == root and (pattern, where, node) not in told:
+                    table.remove(pattern, where, node)
 
     def _finish_clients(self) -> None:
         own = list(self.map.guests.get(self.name, ()))
@@ -60,7 +72,14 @@ class Synchronisation:
         self._forget_those_gone()
         self._owner.write_map()
         self.state.rejoining = True
-        self._forwarding.originate(self._forwarding.change("r", self.name), "", self._owner.become_operational)
+        self._attempts += 1
+        attempt = self._attempts
+
+        def back() -> None:
+            if self.state.rejoining and attempt == self._attempts:
+                self._owner.become_operational()
+
+        self._forwarding.originate(self._forwarding.change("r", self.name), "", back)
 
     def _forget_those_gone(self) -> None:
         """Leaves next to us that nobody nearby knows any more have left while we were away."""
@@ -71,6 +90,16 @@ class Synchronisation:
             if name not in told and name not in self.peers:
                 self.hub.out += self.journal.erase_client(name)
                 self._owner.forget_node(name)
+
+    def on_recovering(self, name: str, peer: Peer) -> None:
+        """That node was skipped, and recovers: it is told everything, and given again what it has not confirmed."""
+        peer.greeted = peer.recovering = True
+        peer.told = False
+        peer.parts.clear()
+        self.passage.give_again(name)
+        self.state.unlearn(name)
+        self.reach.back(name)
+        self._owner.refresh()
 
     def tell_parts(self) -> None:
         """Tell those that recover what they need, as soon as it is known here."""
@@ -89,7 +118,9 @@ class Synchronisation:
             self._cut_into_parts(name, peer)
 
     def _cut_into_parts(self, name: str, peer: Peer) -> None:
-        links, entries = self.map.places(), self.filters.projection(name)
+        # Joins under way as well. 1. One floods past a failed node, and is not confirmed yet. 2. That node returns, and
+        # is told what is confirmed. 3. It would never hear of the join.
+        links, entries = self.map.places(marked=True), self.filters.projection(name)
         for at in range(0, max(len(links), 1), PART_ENTRIES):
             peer.parts.append(RoutingPart(tuple(links[at : at + PART_ENTRIES]), (), complete=False))
         for at in range(0, max(len(entries), 1), PART_ENTRIES):

@@ -155,13 +155,13 @@ class TopologyMap:
     def between(self, other: str) -> tuple[str, ...]:
         return self.path(other)[:-1]
 
-    def places(self, clients: bool = True) -> list[Place]:
-        """Every link that is confirmed, sorted."""
+    def places(self, clients: bool = True, marked: bool = False) -> list[Place]:
+        """Every link that is confirmed, and if `marked` those of joins under way, sorted."""
         found = [
             (parent, child, False, self.addresses.get(child, ""))
             for child, parent in self._edges.items()
-            if child not in self.marked
+            if marked or child not in self.marked
         ]
         if clients:
-            found += [(home, one, True, "") for one, home in self.homes.items() if one not in self.marked]
+            found += [(home, one, True, "") for one, home in self.homes.items() if marked or one not in self.marked]
         return sorted(found)
