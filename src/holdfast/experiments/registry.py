@@ -2,7 +2,8 @@
 
 from operator import attrgetter
 
-from holdfast.experiments import ginger, locamu, narada, sesdad
+from holdfast.experiments import delta, ginger, locamu, narada, sesdad
+from holdfast.experiments.delta_report import report as delta_report
 from holdfast.experiments.experiment import Experiment
 from holdfast.experiments.ginger_report import report as ginger_report
 from holdfast.experiments.locamu_points import points as locamu_points
@@ -55,6 +56,16 @@ EXPERIMENTS: dict[str, Experiment] = {
             sesdad.run,
             attrgetter("point"),
             sesdad_report,
+        ),
+        Experiment(
+            "delta",
+            "recipient sets (paper, Table 1), messages, confirmation, state and recovery past failed nodes",
+            delta.DeltaPoint,
+            delta.DeltaRow,
+            delta.points,
+            delta.run,
+            attrgetter("point"),
+            delta_report,
         ),
     )
 }
