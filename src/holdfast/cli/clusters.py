@@ -21,7 +21,7 @@ from holdfast.cli.options import (
     check_name,
     remote_places,
 )
-from holdfast.cli.output import complain, console, note, print_json, progress
+from holdfast.cli.output import complain, console, note, print_json, print_line, progress
 from holdfast.client.addresses import Address, parse_addresses
 from holdfast.cluster.agents.remote import machines_of
 from holdfast.cluster.config import BASE_PORT, CLUSTER_NAME, LOOPBACK, Cluster, load_cluster
@@ -149,7 +149,9 @@ def status(
     context: typer.Context,
     state: StateDirectory = STATE_DIRECTORY,
     address: RemoteAddress = "",
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C; as lines, with --json.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the broker tree as it is now: who is ready, who is attached where. Exit code 1 if a broker is not ready.
@@ -170,7 +172,7 @@ def status(
     places = remote_places(context, address)
     look = partial(remote_status, places) if places else _looker(running_state(state, has_address=True).cluster)
     if watch:
-        asyncio.run(_watch(look))
+        asyncio.run(_watch(look, as_json))
         return
     seen = asyncio.run(look())
     if as_json:
@@ -185,7 +187,10 @@ def _looker(cluster: Cluster) -> Callable[[], Coroutine[Any, Any, ClusterStatus]
     return partial(cluster_status, cluster, machines_of(cluster).ask_broker)
 
 
-async def _watch(look: Callable[[], Coroutine[Any, Any, ClusterStatus]]) -> None:
+async def _watch(look: Callable[[], Coroutine[Any, Any, ClusterStatus]], as_json: bool) -> None:
+    while as_json:
+        print_line(msgspec.json.encode(await look(), enc_hook=str).decode())
+        await asyncio.sleep(WATCH_S)
     if not console.is_terminal:
         while True:
             console.print(tree_of(await look()))

@@ -178,8 +178,10 @@ def test_a_subscriber_in_the_background_of_a_script_leaves_its_broker_on_sigterm
 
 
 def test_ctrl_c_ends_a_watched_status_and_leaves_the_cluster_alone(terminal: Terminal, up: list[str]):
-    watching = terminal.start("status", "--watch")
+    watching, followed = terminal.start("status", "--watch"), terminal.start("status", "--watch", "--json")
     assert watching.stdout is not None
+    assert followed.stdout is not None
+    assert [one["name"] for one in json.loads(followed.stdout.readline())["brokers"]] == ["b0", "b1", "b2"]
     assert watching.stdout.readline() == "cluster holdfast, protocol ginger\n"
     code, _, err = press_ctrl_c(watching)
     assert (code, err) == (130, INTERRUPTED)

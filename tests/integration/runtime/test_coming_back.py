@@ -192,38 +192,31 @@ def test_without_asyncio_a_client_comes_back_too_and_its_callbacks_may_block(tmp
     holdfast.run(story())
 
 
-def test_a_client_that_does_not_come_back_says_how_it_would_and_calls_itself_by_its_name(tmp_path: Path):
+def test_the_command_line_comes_back_and_a_client_that_does_not_says_how_it_would(tmp_path: Path):
     async def story() -> None:
         async with serving_child(tmp_path) as broker:
-            alice = await holdfast.connect(address_of(broker), name="alice")
-            inbox = await alice.subscribe("a")
-            port = await killed(broker)
-        async with started_again(tmp_path, port):
-            with pytest.raises(holdfast.Gap) as gap:
-                await inbox.get(PATIENCE_S)
-            said = str(gap.value)
-            assert said.startswith("client alice lost its session at b0: b0 does not know this session of alice (any")
-            assert "; connect again, or use `reconnect`, by which a client comes back by itself; what the" in said
-            await alice.close()
-
-    holdfast.run(story())
-
-
-def test_the_command_line_comes_back_and_says_where_the_gap_is(tmp_path: Path):
-    async def story() -> None:
-        async with serving_child(tmp_path) as broker:
-            options = ["--json", "--reconnect", "--count", "1", "--name", "printer", "--address", address_of(broker)]
+            address = address_of(broker)
+            options = ["--json", "--reconnect", "--count", "1", "--name", "printer", "--address", address]
             command = [sys.executable, "-m", "holdfast", "sub", "a", *options]
             pipe = asyncio.subprocess.PIPE
             printer = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
             assert printer.stdout is not None
             assert printer.stderr is not None
+            bob = await holdfast.connect(address, name="bob")
+            inbox = await bob.subscribe("a")
             assert b"is subscribed" in await printer.stderr.readline()
             port = await killed(broker)
-        async with started_again(tmp_path, port) as broker:
-            gap = json.loads(await printer.stdout.readline())
-            assert "reading goes on" in gap["gap"]
-            async with holdfast.connect(address_of(broker)) as alice:
+        async with started_again(tmp_path, port):
+            assert "reading goes on" in json.loads(await printer.stdout.readline())["gap"]
+            with pytest.raises(holdfast.Gap) as gap:
+                await inbox.get(PATIENCE_S)
+            said = str(gap.value)
+            assert said.startswith(
+                "client bob lost its session at b0: b0 does not know this session of bob (any more); "
+            )
+            assert "; connect again, or use `reconnect`, by which a client comes back by itself; what the" in said
+            await bob.close()
+            async with holdfast.connect(address) as alice:
                 # The gap is told when the session is lost, and the subscription made a moment later.
                 line = asyncio.ensure_future(printer.stdout.readline())
                 while not line.done():
