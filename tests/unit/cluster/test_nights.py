@@ -60,6 +60,24 @@ def test_seeds_go_on_where_the_table_ends(tmp_path: Path):
     assert NightTable(path).summary() == [("abc", "ginger calm", 4, 8, 0), ("abc", "ginger links", 2, 4, 0)]
 
 
+def test_a_night_begins_with_the_kinds_that_were_run_least(tmp_path: Path):
+    order: list[str] = []
+
+    def make_runs(kind: Kind, seeds: range, on_result: Callable[[RunResult], None]) -> None:
+        order.append(kind.protocol)
+        if len(order) == 5:
+            raise KeyboardInterrupt
+        for seed in seeds:
+            on_result(result(seed))
+
+    made, _ = night(NightTable(tmp_path / "table.jsonl"), tmp_path, make_runs)
+    made.block("ginger calm", Kind("ginger"))
+    every = [(f"{name} calm", Kind(name)) for name in ("ginger", "cbcast", "locamu")]
+    with pytest.raises(KeyboardInterrupt):
+        made.run(every, 3600)
+    assert order == ["ginger", "cbcast", "locamu", "ginger", "cbcast"]
+
+
 def test_a_night_of_no_hours_makes_no_runs(tmp_path: Path):
     made, rows = night(NightTable(tmp_path / "table"), tmp_path, alone)
     assert made.run(kinds(["ginger"]), 0) == 0
