@@ -166,6 +166,11 @@ def test_a_broker_may_be_lost_at_any_moment():
     assert search(A_LOSS_ON_THE_WAY).verdict() == "all states, no violation"
 
 
+@pytest.mark.parametrize("budget", [Budget(freezes=1), Budget(cuts=1)], ids=["a freeze", "a cut"])
+def test_a_broker_may_freeze_or_be_cut_off_for_a_time_at_any_moment(budget: Budget):
+    assert search(small_plan("ginger", 2, 1, 1, 0, budget)).verdict() == "all states, no violation"
+
+
 @pytest.mark.parametrize(
     ("make", "plan", "finding"),
     [

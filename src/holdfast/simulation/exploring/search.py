@@ -39,7 +39,7 @@ from holdfast.simulation.exploring.reduction import Seen, independent, persisten
 from holdfast.simulation.exploring.worlds import LOCAL, Delivered, Move, Stage, World
 
 HELD_S = 15.0
-"""Virtual time without business after which a freeze or a cut ends: longer than links bear silence."""
+"""Virtual time without progress after which a freeze or a cut ends: longer than links bear silence."""
 STANDSTILL_STEPS = 1_000
 """Steps without any progress, in which no time passed either, after which a world will make none."""
 KEY_BYTES = 16
@@ -332,7 +332,7 @@ class Search:
 
 def moves_of(stage: Stage, world: World) -> list[Move]:
     """What has to be tried from a world; nothing if it is at rest. Time passes when nothing else can happen."""
-    if world.now - world.progress_s >= PATIENCE_S:
+    if world.now - world.progress_s >= PATIENCE_S and not world.held:
         return []
     moves = stage.moves(world)
     if any(isinstance(move, LOCAL) for move in moves):
@@ -350,7 +350,8 @@ def moves_of(stage: Stage, world: World) -> list[Move]:
 def _while_held(stage: Stage, world: World, moves: list[Move], waited_s: float) -> list[Move]:
     """As long as somebody is frozen or cut off: time passes, until everybody must have noticed."""
     tick, releases = stage.tick(world), stage.releases(world)
-    if tick is None or waited_s >= HELD_S:
+    # Whoever dials a frozen broker again and again is busy; that is no reason to wait longer.
+    if tick is None or world.now - world.progress_s >= HELD_S:
         return [*releases]
     if waited_s >= CALM_S:
         return [tick]
