@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Annotated, Any, get_args
 
 import typer
+from msgspec.structs import replace
 
 from holdfast.cli.audits import print_verdict
 from holdfast.cli.options import AsJson, ProtocolName, parse_seeds
@@ -31,6 +32,7 @@ from holdfast.simulation.world import Simulation
 from holdfast.storage.traces import write_trace
 
 COMPLAINTS_SHOWN_MAX = 10
+PERCENT_MAX = 100
 
 
 def simulate(
@@ -170,6 +172,9 @@ def campaign(
         int,
         typer.Option("--degree-max", min=0, help="Neighbours that a broker keeps; it moves children beyond that."),
     ] = 0,
+    totals: Annotated[
+        str, typer.Option("--totals", help="Share of total messages in percent, A..B: each run draws its own from it.")
+    ] = "",
     workers: Annotated[int, typer.Option("--workers", min=1, max=256, help="How many processes.")] = os.cpu_count()
     or 1,
     spark: OnSpark = False,
@@ -190,10 +195,15 @@ def campaign(
       holdfast campaign --seeds 1..2000
       holdfast campaign --protocol ginger --seeds 42 --fault reset
       holdfast campaign --faults crash,root,two --tolerance 1 --seeds 1..1000
+      holdfast campaign --faults all --tolerance 2 --totals 5..70 --seeds 1..1000
       holdfast campaign --seeds 1..1000000 --master spark://host:7077
       holdfast campaign --protocol narada --faults all --seeds 1..100
     """
     kinds, numbers = _kinds(protocol, faults or [], failures, tolerance, degree_max), parse_seeds(seeds)
+    if totals and protocol == NARADA:
+        raise ConfigError(f"--protocol {NARADA} has no --totals: reliable topics know no total order.")
+    if totals:
+        kinds = [replace(kind, trouble=replace(kind.trouble, totals=_shares(totals))) for kind in kinds]
     tallies = []
     with progress() as advance, sweeping(master) if on_spark(spark, master) else nullcontext() as swept:
         if is_outdated():
@@ -214,6 +224,13 @@ def campaign(
     _say_campaign(protocol, tallies, as_json=as_json)
     if any(tally.broken for tally in tallies):
         raise typer.Exit(1)
+
+
+def _shares(text: str) -> tuple[int, int]:
+    least, _, most = text.partition("..")
+    if not (least.isdecimal() and most.isdecimal() and int(least) <= int(most) <= PERCENT_MAX):
+        raise ConfigError(f"--totals takes two percentages, as in 5..70; got {text!r}.")
+    return int(least), int(most)
 
 
 def _make_runs(kind: Kind, seeds: range, how: Sweep | int, on_result: OnResult) -> None:

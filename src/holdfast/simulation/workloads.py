@@ -122,6 +122,9 @@ class Trouble(Struct, frozen=True):
     tolerance: int = 0
     degree_max: int = 0
     """How many neighbours a broker keeps; children beyond that are moved, in the midst of it all."""
+    totals: tuple[int, int] | None = None
+    """Between which percentages the share of `total` among the messages of a run lies; as it comes, if nothing is said.
+    It is no trouble at all, but it is drawn for each seed, too, and a replay needs it."""
 
     def check(self) -> None:
         """Refuse what a tolerance cannot promise to survive."""
@@ -137,6 +140,8 @@ class Trouble(Struct, frozen=True):
             words.append(f" --tolerance {self.tolerance}")
         if self.degree_max:
             words.append(f" --degree-max {self.degree_max}")
+        if self.totals is not None:
+            words.append(f" --totals {self.totals[0]}..{self.totals[1]}")
         return "".join(words)
 
 
@@ -245,6 +250,7 @@ class _Author:
         self.weights = [shape.choice((0, 1, 1, 3)) for _ in self.ranks]
         if self.kind != "mixed" or not any(self.weights):
             self.weights = [shape.choice((1, 3)) for _ in self.ranks]
+        self.share = self._share()
         if self.hasty:
             # Everybody serves from the beginning, and what is not there yet may be absent.
             self.begin_s = shape.choice(BEGIN_SOON_S)
@@ -264,6 +270,13 @@ class _Author:
         if self.failure in RETURNING_CLASSES or self.hasty:
             self.span_s = shape.choice((0.1, 1.0, 2.5 if self.hasty else 4.0))
         self.entries: list[Timed] = []
+
+    def _share(self) -> float | None:
+        """How many of the messages are total ones, where it is asked for: then the other guarantees share the rest."""
+        if self.trouble.totals is None or TOTAL not in self.ranks:
+            return None
+        least, most = self.trouble.totals
+        return stream(self.seed, "totals").uniform(least, most) / 100
 
     def _brokers(self, shape: Random, brokers_max: int) -> int:
         # Most trees are small, where messages meet most often, but every size comes up.
@@ -382,6 +395,10 @@ class _Author:
 
     def _kind(self, chance: Random) -> tuple[str, tuple[str, ...], dict[str, str | int | float | bool]]:
         [rank] = chance.choices(self.ranks, self.weights)
+        if self.share is not None:
+            others = [weight if rank != TOTAL else 0 for rank, weight in zip(self.ranks, self.weights, strict=True)]
+            weaker = chance.choices(self.ranks, others)[0] if any(others) else rank
+            rank = TOTAL if chance.random() < self.share else weaker
         count = min(chance.choice((0, 1, 1, 1, 2, 3)), len(self.keys))
         attributes: dict[str, str | int | float | bool] = {}
         if chance.random() < 0.7:
@@ -414,7 +431,7 @@ class _Author:
         weaker = [GUARANTEES[rank].value for rank in self.ranks if rank != TOTAL] or ["total"]
         strongest = GUARANTEES[max(self.ranks)].value
         for _ in range(chance.randint(30, 100)):
-            if chance.random() < 0.5:
+            if chance.random() < 0.5 if self.share is None else chance.random() >= self.share:
                 client, wanted = chance.choice(list(fringe.items()))
                 topic = next(topic for topic in self.topics if topic != wanted)
                 message = Publish(client, topic, b"", chance.choice(weaker), tuple(self.keys))

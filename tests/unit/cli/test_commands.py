@@ -168,6 +168,13 @@ def test_the_story_of_a_violation_is_played_again(holdfast: CommandLine, tmp_pat
     assert holdfast("simulate", str(story), "--protocol", "ginger").code == 0
 
 
+def test_a_campaign_varies_the_share_of_total_messages_where_it_can(holdfast: CommandLine):
+    assert holdfast("campaign", "--seeds", "1..2", "--totals", "60..70").code == 0
+    for options in (("--totals", "70..5"), ("--totals", "5..101"), ("--totals", "some")):
+        assert "--totals takes two percentages" in holdfast("campaign", "--seeds", "1", *options).err
+    assert "has no --totals" in holdfast("campaign", "--protocol", "narada", "--totals", "5..70").err
+
+
 def test_a_campaign_prints_the_command_that_repeats_a_violation(holdfast: CommandLine):
     ran = holdfast("campaign", "--protocol", "ginger-locks", "--seeds", "1..8", "--json")
     violations = json.loads(ran.out)["violations"]

@@ -50,6 +50,25 @@ def test_messages_conflict_on_few_keys_and_all_guarantees_are_mixed():
     assert mixed > 200
 
 
+def share_of_totals(share: int, seeds: range) -> float:
+    trouble = Trouble(totals=(share, share))
+    entries = [one.command for seed in seeds for one in random_scenario(seed, trouble=trouble).timetable]
+    said = [one.guarantee for one in entries if isinstance(one, Publish)]
+    return 100 * said.count("total") / len(said)
+
+
+def test_the_share_of_total_messages_can_be_asked_for():
+    assert 2 < share_of_totals(5, range(60)) < 8
+    assert 66 < share_of_totals(70, range(60)) < 74
+
+
+def test_a_share_of_total_messages_is_drawn_for_each_run_and_is_part_of_its_replay():
+    varied = Trouble(totals=(5, 70))
+    assert replay_command("ginger", 3, varied).endswith("--seeds 3..3 --totals 5..70")
+    assert random_scenario(3, trouble=varied) == random_scenario(3, trouble=varied) != random_scenario(3)
+    assert random_scenario(3, trouble=varied).tree == random_scenario(3).tree
+
+
 def test_subscriptions_have_wildcards_and_filters_and_come_during_traffic():
     timetable = [timed for scenario in SCENARIOS for timed in scenario.timetable]
     subscriptions = [timed.command for timed in timetable if isinstance(timed.command, Subscribe)]
