@@ -2,8 +2,8 @@
 
 A connection that is gone is missed for `suspect_s`. A broker that is expected past a failed one needs a few round
 trips, and may hold that one failed later than we do. A broker that stood still itself has lost everybody at a time: it
-is itself whom the others have lost, and it gives them as much time to come back. Where nobody listens at an address,
-nobody is there who could be slow.
+is itself whom the others have lost, and it gives them half of that time to come back. Where nobody listens at an
+address, nobody is there who could be slow.
 """
 
 from holdfast.protocols.config import BrokerConfig
@@ -36,12 +36,12 @@ class Patience:
 
     def lost_s(self, now: float) -> float:
         """How long to wait for somebody whose connection is gone."""
-        return self._share_s if self.stood_still(now) else self.suspect_s
+        return max(self.suspect_s, self._share_s / 2) if self.stood_still(now) else self.suspect_s
 
     def expected_s(self, name: str, operational: bool) -> float:
         """How long to wait for somebody who is to connect with us; one that recovers itself has more patience."""
         self._refusing.discard(name)
-        return 2 * self._share_s if operational else self.recovering_s
+        return self._share_s if operational else self.recovering_s
 
     def is_refused(self, name: str) -> bool:
         """Whether that is the first time that nobody listens where that broker is expected."""
