@@ -32,6 +32,7 @@ FOUND: tuple[tuple[int, FailureClass], ...] = (
     (800271, "majority"),  # A state of an epoch that is over was put in force by two brokers of three.
     (900523, "names"),  # A broker that had begun anew vouched for what its earlier life had promised to wait with.
     (901179, "names"),  # A publisher was told a beginning that was not the one in force.
+    (910256, "storm"),  # A broker yielded to an epoch that it had heard of before, and did not tell its later state.
     (901392, "majority"),  # What was kept for a client that had gone came back with another broker's state.
 )
 

@@ -109,8 +109,9 @@ class Designation:
         later = message.epoch > self.epoch
         if later:
             self._follow(message.epoch)
-            if self.established > message.established:
-                self._send_state(member)
+        if message.epoch >= self.epoch and self.established > message.established:
+            # Also if the epoch is known already, from a state that was told: whoever yields tells what it has first.
+            self._send_state(member)
         self._tell(member, Yielded(self.epoch, self.established))
         return later
 
