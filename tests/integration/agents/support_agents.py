@@ -20,7 +20,7 @@ from tests.integration.cluster.terminal import eventually
 
 SECRET = b"a secret of the tests"
 BROKER = "holdfast.cluster.broker_process"
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 class AgentProcess:

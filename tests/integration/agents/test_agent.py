@@ -19,6 +19,7 @@ from holdfast.cluster.pids import process_id
 from holdfast.model.errors import ConfigError
 from tests.integration.agents.support_agents import (
     BROKER,
+    LIMIT_S,
     AgentProcess,
     agent,
     rest_of,
@@ -33,6 +34,13 @@ from tests.integration.cluster.terminal import eventually
 def alone(tmp_path: Path) -> Iterator[AgentProcess]:
     """An agent of one test: what a test that fails leaves behind is no other one's."""
     with agent(tmp_path / "agent") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
+    """An agent of all tests that have it start nothing."""
+    with agent(tmp_path_factory.mktemp("shared") / "agent") as made:
         yield made
 
 
@@ -63,20 +71,20 @@ def test_a_broker_takes_commands_from_its_own_machine_alone(alone: AgentProcess)
     port = json.loads(settings)["health_port"]
     # On loopback 127.0.0.2 is another address than the one that is connected to, as another machine has.
     for source, status in (("127.0.0.2", b"HTTP/1.1 403 "), ("127.0.0.1", b"HTTP/1.1 200 ")):
-        with socket.create_connection(("127.0.0.1", port), 10, (source, 0)) as connection:
+        with socket.create_connection(("127.0.0.1", port), LIMIT_S, (source, 0)) as connection:
             connection.sendall(b"POST /cut?peer=x HTTP/1.1\r\n\r\n")
             assert connection.recv(1 << 16).startswith(status)
-    with socket.create_connection(("127.0.0.1", port), 10, ("127.0.0.2", 0)) as connection:
+    with socket.create_connection(("127.0.0.1", port), LIMIT_S, ("127.0.0.2", 0)) as connection:
         connection.sendall(b"GET /status HTTP/1.1\r\n\r\n")
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
     assert machine.signal(one, signal.SIGKILL)
 
 
-def test_whoever_lacks_the_secret_gets_nothing(alone: AgentProcess):
+def test_whoever_lacks_the_secret_gets_nothing(shared: AgentProcess):
     for secret in (b"", b"another secret!!!"):
         with pytest.raises(MachineError, match="it does not accept"):
-            alone.machine("x", secret).directory()
-    connection, challenge = stranger(alone)
+            shared.machine("x", secret).directory()
+    connection, challenge = stranger(shared)
     nonce = new_nonce()
     answer = Answer(nonce, proof(b"wrong", "master", challenge.nonce, nonce))
     connection.sendall(
@@ -86,15 +94,15 @@ def test_whoever_lacks_the_secret_gets_nothing(alone: AgentProcess):
 
 
 @pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"\xff\xff\xff\xff", framed(b"\x00" * 1000), framed(b"")])
-def test_whoever_says_something_else_gets_nothing(alone: AgentProcess, said: bytes):
-    connection, _ = stranger(alone)
+def test_whoever_says_something_else_gets_nothing(shared: AgentProcess, said: bytes):
+    connection, _ = stranger(shared)
     connection.sendall(said)
     assert rest_of(connection) == b""
-    assert alone.machine().directory().is_absolute()
+    assert shared.machine().directory().is_absolute()
 
 
-def test_a_frame_that_is_sent_again_by_somebody_else_ends_the_connection(alone: AgentProcess):
-    machine = alone.machine()
+def test_a_frame_that_is_sent_again_by_somebody_else_ends_the_connection(shared: AgentProcess):
+    machine = shared.machine()
     machine.directory()
     opened = machine._connection._socket
     assert opened is not None
@@ -105,13 +113,13 @@ def test_a_frame_that_is_sent_again_by_somebody_else_ends_the_connection(alone: 
     assert rest_of(opened) == b""
 
 
-def test_an_agent_starts_nothing_else_signals_nobody_else_and_reads_nothing_else(alone: AgentProcess):
-    machine = alone.machine("first")
+def test_an_agent_starts_nothing_else_signals_nobody_else_and_reads_nothing_else(shared: AgentProcess):
+    machine = shared.machine("first")
     with pytest.raises(ConfigError, match="an agent starts brokers, repositories and clients, and not os"):
         machine.start("broker", "x", "os", "{}")
     with pytest.raises(ConfigError, match="is no name of a cluster"):
-        alone.machine("../up").directory()
-    for path in ("/etc/hostname", str(alone.directory / ".." / "agent.log")):
+        shared.machine("../up").directory()
+    for path in ("/etc/hostname", str(shared.directory / ".." / "agent.log")):
         with pytest.raises(ConfigError, match="is not in the directory of this agent"):
             machine.read(path, 0)
     me = Running("broker", "solo", this_process(), "")
@@ -176,6 +184,6 @@ def test_processes_of_a_session_end_when_nobody_holds_it(tmp_path: Path):
         assert eventually(lambda: '"listening"' in machine.tail(one.log))
         # Its master was killed: the connection is gone, and nobody comes back.
         machine.close()
-        assert eventually(lambda: not one.process.is_alive(), 40)
+        assert eventually(lambda: not one.process.is_alive())
         assert kept.process.is_alive()
         assert eventually(lambda: not (made.directory / "evening").exists())

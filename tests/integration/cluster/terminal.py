@@ -11,7 +11,8 @@ from time import monotonic
 
 from holdfast.cluster.pids import ProcessId, process_id
 
-LIMIT_S = 60.0
+LIMIT_S = 180.0
+"""No command takes so long, also where other work leaves it a tenth of a core."""
 POLL_S = 0.02
 INTERRUPTED = "holdfast: interrupted.\n"
 """What a command says that was ended by Ctrl-C."""
@@ -101,7 +102,7 @@ def children(parent: int) -> list[ProcessId]:
     return found
 
 
-def eventually(condition: Callable[[], bool], limit_s: float = 20.0) -> bool:
+def eventually(condition: Callable[[], bool], limit_s: float = 60.0) -> bool:
     """Whether it becomes true in time."""
     deadline = monotonic() + limit_s
     pause = Event()

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster.terminal import INTERRUPTED, Terminal, eventually, press_ctrl_c, processes_that_mention
+from tests.integration.cluster.terminal import (
+    INTERRUPTED,
+    LIMIT_S,
+    Terminal,
+    eventually,
+    press_ctrl_c,
+    processes_that_mention,
+)
 
 CHAIN = """
 Tolerance 1
@@ -45,7 +52,7 @@ def test_clients_that_crash_and_freeze_break_no_promise_and_wrong_expectations_a
         (23, "a is ready, the root"),
     ]
     assert said["verdict"]["ok"], said["verdict"]
-    assert 100 < said["published"] < 20_100
+    assert 100 <= said["published"] < 20_100
     assert terminal.run("audit", "trace").returncode == 0
     log = (terminal.directory / "events.txt").read_text()
     assert log.index("[15] Crash p") < log.index("[18] WaitQuiet")
@@ -56,7 +63,7 @@ def test_ctrl_c_leaves_no_process_behind(terminal: Terminal):
     (terminal.directory / "s.play").write_text(CHAIN + "Wait 600s\n")
     running = terminal.start("play", "s.play", "--on", "processes", "--keep", "kept")
     trace = terminal.directory / "kept" / "trace"
-    assert eventually(lambda: any('"subscribe"' in one.read_text() for one in trace.glob("client-s2*.jsonl")), 60)
+    assert eventually(lambda: any('"subscribe"' in one.read_text() for one in trace.glob("client-s2*.jsonl")))
     code, _, err = press_ctrl_c(running)
     assert (code, err) == (130, INTERRUPTED)
     assert eventually(lambda: processes_that_mention(str(terminal.directory)) == [])
@@ -66,9 +73,9 @@ def test_a_broker_that_ends_unasked_ends_the_play_with_its_line_and_its_log(term
     (terminal.directory / "s.play").write_text(CHAIN + "Wait 600s\n")
     running = terminal.start("play", "s.play", "--on", "processes", "--keep", "kept")
     trace = terminal.directory / "kept" / "trace"
-    assert eventually(lambda: any('"subscribe"' in one.read_text() for one in trace.glob("client-s2*.jsonl")), 60)
+    assert eventually(lambda: any('"subscribe"' in one.read_text() for one in trace.glob("client-s2*.jsonl")))
     [victim] = [pid for pid in processes_that_mention('"name":"b"') if pid in processes_that_mention(str(trace))]
     os.kill(victim, signal.SIGKILL)
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=LIMIT_S)
     assert running.returncode == 1
     assert err.startswith("holdfast: line 11 (Wait 600s): broker b ended with exit code -9 in mid-work.")

@@ -49,7 +49,7 @@ class Typist:
         os.write(self._end, keys.encode())
 
     def sees(self, text: str) -> bool:
-        return eventually(lambda: text in self.screen, 60)
+        return eventually(lambda: text in self.screen)
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -78,7 +78,7 @@ def test_lines_are_completed_recorded_and_kept_for_the_next_time(typist: Typist,
     typist.type("Wait 5 wrong\n")
     assert typist.sees("'wrong' is one word too many")
     typist.type("\x04")
-    assert eventually(lambda: typist.process.poll() is not None, 60)
+    assert eventually(lambda: typist.process.poll() is not None)
     assert typist.process.returncode == 0
     assert "2 publications, 2 deliveries" in typist.screen
     recorded = (tmp_path / "typed.play").read_text().splitlines()
@@ -115,5 +115,5 @@ def test_ctrl_c_drops_a_line_and_the_session_goes_on(typist: Typist):
     typist.type("Broker a\nStatus\n")
     assert typist.sees("0 subscriptions")
     typist.type("exit\n")
-    assert eventually(lambda: typist.process.poll() is not None, 60)
+    assert eventually(lambda: typist.process.poll() is not None)
     assert typist.process.returncode == 0
