@@ -87,7 +87,7 @@ def _of_relay(message: Relay) -> int:
 
 def _of_multicast(message: Multicast) -> int:
     change = message.change
-    batch = 0 if message.batch is None else message.batch.cost_bytes
+    batch = SMALL_COST_BYTES if message.batch is None else message.batch.cost_bytes
     hops = len(message.visited) + sum(len(path) for path, _ in message.to)
     return batch + SMALL_ENTRY_BYTES * hops + (0 if change is None else _of_interest(change.pattern, change.where))
 
@@ -137,7 +137,7 @@ _WEIGHTS: dict[type, Callable[[Any], int]] = {
     Forward: lambda message: message.batch.cost_bytes,
     Replicate: lambda message: message.batch.cost_bytes,
     Owed: lambda message: message.batch.cost_bytes,
-    Assignment: lambda message: sum(one.batch.cost_bytes for one in message.units),
+    Assignment: lambda message: SMALL_COST_BYTES + sum(one.batch.cost_bytes for one in message.units),
     **dict.fromkeys((Marks, Notification), lambda message: SMALL_COST_BYTES + SMALL_COST_BYTES * len(message.entries)),
     Promised: lambda message: SMALL_COST_BYTES + SMALL_COST_BYTES * len(message.marks),
     Establish: lambda message: SMALL_COST_BYTES * (1 + len(message.cuts)) + sum(map(_of_change, message.changes)),

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import Phase, example, find, given, settings
 from hypothesis import strategies as st
 
 from holdfast.model.batches import Attributes, Batch, Keys, make_batch
@@ -71,6 +71,13 @@ def test_every_kind_of_session_message_round_trips(kind: type[SessionMessage]):
         assert (cost_bytes(message) > 0) is not isinstance(message, URGENT)
 
     round_trips()
+
+
+@pytest.mark.parametrize("kind", SESSION_KINDS)
+def test_a_session_message_with_nothing_in_it_takes_of_the_credit_unless_it_is_urgent(kind: type[SessionMessage]):
+    first = settings(max_examples=1, phases=[Phase.generate], database=None)
+    least = find(structs(kind), lambda _: True, settings=first)
+    assert (cost_bytes(least) > 0) is not isinstance(least, URGENT)
 
 
 def test_no_two_kinds_of_frames_or_of_session_messages_share_a_tag():
