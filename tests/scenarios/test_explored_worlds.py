@@ -2,10 +2,10 @@
 
 import pytest
 
-from holdfast.model.batches import Batch
-from holdfast.model.messages import Data, Frame, Levels, SessionMessage, SubscribeAck
+from holdfast.model.messages import Data, Frame, Levels, SubscribeAck
 from holdfast.model.messages import Publish as PublishMessage
 from holdfast.protocols.ginger import GingerBroker, LockingBroker
+from holdfast.protocols.links import Link
 from holdfast.protocols.node import Effects, Send, SetTimer
 from holdfast.simulation.exploring.plans import BrokerFactory, Plan, small_plan
 from holdfast.simulation.exploring.search import Bounds
@@ -33,23 +33,21 @@ A_LOSS_ON_THE_WAY = Plan(
 )
 
 
-class NoCut(GingerBroker):
-    """Nothing waits for a total message of its key."""
+class TurnsAnywhere(GingerBroker):
+    """Messages with keys turn where they are published."""
 
-    def _cut_off(self, peer: str, batch: Batch) -> bool:
-        super()._cut_off(peer, batch)
-        return False
+    def _publish(self, link: Link, message: PublishMessage) -> None:
+        self._pass_on(message, link.peer)
 
 
-class NoPatience(GingerBroker):
-    """A publisher's later messages do not wait for its total one."""
+class GoesPast(GingerBroker):
+    """What is published behind a message that went up does not go up behind it."""
 
-    def _must_wait(self, peer: str, message: SessionMessage) -> bool:
-        under_way, self._under_way = self._under_way, {}
-        try:
-            return super()._must_wait(peer, message)
-        finally:
-            self._under_way = under_way
+    def _publish(self, link: Link, message: PublishMessage) -> None:
+        if message.batch.keys:
+            super()._publish(link, message)
+        else:
+            self._pass_on(message, link.peer)
 
 
 class Failing(GingerBroker):
@@ -66,11 +64,11 @@ class Failing(GingerBroker):
 
 
 class Wrong(GingerBroker):
-    """A broker whose invariants do not hold once it was asked for a total order."""
+    """A broker whose invariants do not hold once something climbs."""
 
     def check_invariants(self) -> None:
         super().check_invariants()
-        assert not self._under_way, "a total batch is under way"
+        assert self.turning.idle(), "something climbs"
 
 
 MARK = Levels((7,), (7,))
@@ -174,11 +172,11 @@ def test_a_broker_may_freeze_or_be_cut_off_for_a_time_at_any_moment(budget: Budg
 @pytest.mark.parametrize(
     ("make", "plan", "finding"),
     [
-        (NoCut, small_plan("ginger", 3, 2, 2), "total"),
+        (TurnsAnywhere, small_plan("ginger", 3, 2, 2), "total"),
         (LockingBroker, small_plan("ginger", 3, 2, 2), "total"),
-        (NoPatience, BEHIND_A_TOTAL, "fifo"),
+        (GoesPast, BEHIND_A_TOTAL, "fifo"),
         (Failing, BEHIND_A_TOTAL, "ValueError: two are too many"),
-        (Wrong, BEHIND_A_TOTAL, "a total batch is under way"),
+        (Wrong, BEHIND_A_TOTAL, "something climbs"),
         (Forgetful, A_LOSS_ON_THE_WAY, "does not come to rest"),
         (Claimant, A_LOSS_ON_THE_WAY, "lost"),
         (GingerBroker, A_LOSS_ON_THE_WAY, "C waits for"),

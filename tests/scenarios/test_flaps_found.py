@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from holdfast.protocols.ginger import ShapingBroker
-from holdfast.protocols.ginger.broker import GingerBroker
-from holdfast.protocols.ginger.cuts import BatchId
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.node import Effects
 from holdfast.simulation.scenarios import load_scenario
@@ -24,13 +22,6 @@ class SaysNothingOfSessions(ShapingBroker):
     def settle(self, now: float) -> Effects:
         self._dropped_for.clear()
         return super().settle(now)
-
-
-class ForgetsTheRest(ShapingBroker):
-    """Takes a batch for released if its first messages are."""
-
-    def total_done(self, client: str, batch_id: BatchId) -> None:
-        GingerBroker.total_done(self, client, batch_id)
 
 
 class AccountsForNobody(ShapingBroker):
@@ -52,7 +43,6 @@ class StrikesOutTheLiving(ShapingBroker):
 
 LEFT_OUT: list[tuple[str, type[ShapingBroker], str]] = [
     ("client-below-another", SaysNothingOfSessions, "silent losses"),
-    ("rest-of-a-batch", ForgetsTheRest, "silent losses"),
     ("wanted-by-nobody-who-came", AccountsForNobody, "false confirmations"),
     ("dead-in-an-earlier-epoch", StrikesOutTheLiving, "NotQuiet"),
 ]

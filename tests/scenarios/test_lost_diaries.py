@@ -35,13 +35,6 @@ class RemembersTheFirstLoss(PartitionBroker):
         pass
 
 
-class TakesAPartForAnOrphan(PartitionBroker):
-    """Settles with the root of a part as with any child of a broker that has died."""
-
-    def _brings_a_part(self, flush: Flush) -> bool:
-        return bool(flush.insisting)
-
-
 class ExpectsNodesThatHaveCome(PartitionBroker):
     """Goes on expecting nodes that came with the broker above them, unless it is the same repair."""
 
@@ -132,10 +125,10 @@ def test_a_client_that_is_refused_takes_its_publications_along_and_subscribers_a
 
 
 def an_heir_comes_while_the_loss_is_repaired(seed: int, make: type[PartitionBroker]) -> Simulation:
-    """A total batch of E's is released by A, and has yet to pass C when C is cut off. C dies, D comes in its place."""
+    """A total message of E's turns at A, and has yet to pass C when C is cut off. C dies, D comes in its place."""
     sim = parted("A-B B-C C-D D-E A-F A-G A-H", seed=seed, make=make)
     listen(sim, a_A="t", e_E="t")
-    at(sim, 2.0, When("B", "TotalProcessed", Part(("C", "D", "E")), 1, 5.0))
+    at(sim, 2.0, When("B", "Publish", Part(("C", "D", "E")), 1, 5.0))
     say(sim, 2.0, "e", "t:1", guarantee="total", key="k")
     at(sim, 7.0, Crash("C"))
     at(sim, 7.2, Heal())
@@ -148,11 +141,6 @@ def test_the_heir_of_a_part_is_handed_total_batches_that_were_released_without_t
     sim = an_heir_comes_while_the_loss_is_repaired(seed, PartitionBroker)
     assert got(sim, "a") == got(sim, "e") == ["1"]
     assert complaints(sim.events) == []
-
-
-def test_the_heir_of_a_part_that_is_taken_for_an_orphan_lacks_those_total_batches():
-    sim = an_heir_comes_while_the_loss_is_repaired(0, TakesAPartForAnOrphan)
-    assert got(sim, "e") == []
 
 
 def the_keeper_dies_and_the_part_comes_to_its_parent(make: type[PartitionBroker]) -> Simulation:

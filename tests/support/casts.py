@@ -198,16 +198,15 @@ def leaf_leaves_its_publications(make: MakeBroker = GingerBroker) -> World:
 
 
 def receipt_of_a_total_batch(make: MakeBroker = GingerBroker) -> World:
-    """A publisher asks whether its total batch is everywhere while the cut for it is under way."""
-    stage = Stage({"r": None, "b": "r", "d": "r", "x": "r"}, make)
+    """A publisher asks whether its total batch is everywhere while that climbs past the broker of a subscriber."""
+    stage = Stage({"r": None, "b": "r", "d": "b", "x": "r"}, make)
     stage.subscribe("t", "d", "x")
     stage.flow()
     seq = stage.publish("b", "t", TOTAL)
-    stage.flow(("x", "r"))
     stage.confirm("b", "t", seq)
-    stage.flow(("x", "r"))
-    # The last acknowledgement arrives, and the release is on its way to d.
-    stage.flow(("r", "d"))
+    # It has turned at the root, and comes down. d could answer by now.
+    stage.flow(("r", "b"))
+    stage.flow(("b", "d"))
     stage.flow()
     return stage.world
 

@@ -3,26 +3,22 @@
 A search through all orders of a small world needs no seed, and finds a mutant wherever the world is large enough for it
 (`holdfast.simulation.exploring`). Storms are for mutants that need more: sessions that end, brokers that join. The way
 in which a mutant is found stands beside it.
-
-Acknowledging in order and keeping the participants of cuts under way are two rules for one danger: either is enough
-(see `casts.changing_participants`), and only without both something goes wrong.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from random import Random
 
 import pytest
 
 from holdfast.model.batches import Batch
 from holdfast.model.costs import cost_bytes
-from holdfast.model.messages import Confirm, Data, Frame, Hello, Interest, Publish, Refusal, SessionMessage, TotalAck
+from holdfast.model.guarantees import TOTAL
+from holdfast.model.messages import Confirm, Data, Frame, Hello, Interest, Publish, Refusal, SessionMessage, Turned
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger import GingerBroker
-from holdfast.protocols.ginger.broker import _Held
-from holdfast.protocols.ginger.cuts import ROOT, Cut, CutMap
+from holdfast.protocols.ginger.turning import Turning
 from holdfast.protocols.interests import InterestMap, _Announcement, _Request
 from holdfast.protocols.links import Link
 from holdfast.simulation import faults
@@ -32,52 +28,16 @@ from holdfast.simulation.exploring.tasks import search
 from holdfast.simulation.exploring.worlds import Budget
 from tests.support import casts, interleavings
 from tests.support.interleavings import Stuck, World
-from tests.support.storms import MakeBroker, Storm, Weather, coming_and_going, crossing, mixed, shifting
+from tests.support.storms import MakeBroker, Storm, Weather, mixed
 
 # -------------------------------------------------------------------------------------------------- mutants of brokers
 
 
-class NothingWaits(GingerBroker):
-    """A cut never closes."""
-
-    def _cut_off(self, peer: str, batch: Batch) -> bool:  # noqa: ARG002
-        return False
-
-
-class ClosesAtTheMarker(GingerBroker):
-    """What enters waits from the marker on, at the root too."""
-
-    def _cut_off(self, peer: str, batch: Batch) -> bool:
-        return any(not cut.includes(peer) for cut in self.cuts.on(batch.topic, batch.key_set()))
-
-
-class HoldsTheMessageAlone(GingerBroker):
-    """Behind what waits, other messages of the same peer go on."""
-
-    def _take(self, link: Link, message: SessionMessage, arrived: SessionMessage) -> None:
-        if self._must_wait(link.peer, message):
-            self._lanes.setdefault(link.peer, deque()).append(_Held(link, message, arrived))
-        else:
-            self._consumed(link, arrived)
-            self._handle(link, message)
-
-
-class ImpatientPublisher(GingerBroker):
-    """A publisher's later messages do not wait for its total batch."""
-
-    def _must_wait(self, peer: str, message: SessionMessage) -> bool:
-        under_way, self._under_way = self._under_way, {}
-        try:
-            return super()._must_wait(peer, message)
-        finally:
-            self._under_way = under_way
-
-
 class HastyReceipts(GingerBroker):
-    """A question for a receipt overtakes the total batch that it may be about."""
+    """A question for a receipt overtakes the message that it is about, which has not turned."""
 
-    def _must_wait(self, peer: str, message: SessionMessage) -> bool:
-        return not isinstance(message, Confirm) and super()._must_wait(peer, message)
+    def _is_early(self, asked: Confirm) -> bool:  # noqa: ARG002
+        return False
 
 
 class ServesBeforeItKnows(GingerBroker):
@@ -87,102 +47,61 @@ class ServesBeforeItKnows(GingerBroker):
         return None if self.phase is Phase.JOINING else super().admit(hello)
 
 
-class KeepsOldRequests(GingerBroker):
-    """What a session asked for is carried out after its end."""
-
-    def _thin_out(self, peer: str) -> None:
-        pass
+# -------------------------------------------------------------------------------------------------- mutants of turning
 
 
-class ForgetsOldPublications(GingerBroker):
-    """What a session published and what waits is dropped with it."""
-
-    def _thin_out(self, peer: str) -> None:
-        self._lanes.pop(peer, None)
-
-
-class CountsLate(GingerBroker):
-    """The numbers of a publication are used when it goes on, not when it arrives."""
-
-    def _accepted(self, client: str, message: Publish) -> Publish | None:  # noqa: ARG002
-        return message
-
-    def _handle(self, link: Link, message: SessionMessage) -> None:
-        if isinstance(message, Publish) and link.kind == "client":
-            accepted = super()._accepted(link.peer, message)
-            if accepted is None:
-                return
-            message = accepted
-        super()._handle(link, message)
-
-
-# ----------------------------------------------------------------------------------------------------- mutants of cuts
-
-
-def with_cuts(kind: type[CutMap]) -> MakeBroker:
+def with_turning(kind: type[Turning]) -> MakeBroker:
     def make(config: BrokerConfig, incarnation: int) -> GingerBroker:
         broker = GingerBroker(config, incarnation)
-        broker.cuts = kind(broker, broker.interests, broker._send)
+        broker.turning = kind(broker, broker.interests, broker._send)
         return broker
 
     return make
 
 
-class AcknowledgesInAnyOrder(CutMap):
-    def _acknowledge(self) -> None:
-        for cut in self._cuts.values():
-            if not cut.closed and not cut.awaiting and cut.source != ROOT:
-                cut.closed = True
-                self._send(cut.source, TotalAck(*cut.batch_id))
+class TurnsAnywhere(Turning):
+    """A message turns where it is published, wherever its subscribers are."""
+
+    def _hop(self, batch: Batch) -> str | None:  # noqa: ARG002
+        return None
 
 
-class ForgetsParticipants(CutMap):
-    """A new cut has those who want its topic now."""
+class TotalsAloneClimb(Turning):
+    """Weaker messages with keys spread from where they are published."""
 
-    def _inside(self, topic: str) -> dict[str, None]:
-        cuts, self._cuts = self._cuts, {}
-        try:
-            return super()._inside(topic)
-        finally:
-            self._cuts = cuts
+    def _hop(self, batch: Batch) -> str | None:
+        return super()._hop(batch) if batch.guarantee == TOTAL else None
 
 
-class NeitherRule(AcknowledgesInAnyOrder, ForgetsParticipants):
-    pass
+class GoesPastWhatWentUp(Turning):
+    """Behind what went up, other messages of its publisher spread at once."""
+
+    def goes_up(self, batch: Batch) -> bool:
+        return self._hop(batch) is not None
 
 
-class AcknowledgesTheMarker(CutMap):
-    """A broker acknowledges without waiting for those below."""
+class TellsAtOnce(Turning):
+    """A broker says that a message has turned when it has only gone further up."""
 
-    def _start(self, cut: Cut) -> None:
-        super()._start(cut)
-        if cut.source != ROOT and not cut.closed:
-            cut.closed = True
-            self._send(cut.source, TotalAck(*cut.batch_id))
-
-
-class StaysRoot(CutMap):
-    """A batch that waits at a root which is one no longer is started there all the same."""
-
-    _stays = False
-
-    def _pump_once(self) -> None:
-        self._stays = True
-        super()._pump_once()
-        self._stays = False
-
-    def _start(self, cut: Cut) -> None:
-        self._stays = False
-        super()._start(cut)
-        self._stays = True
-
-    def next_hop(self, topic: str) -> str | None:
-        return ROOT if self._stays else super().next_hop(topic)
+    def enter(self, batch: Batch, came_from: str) -> None:
+        super().enter(batch, came_from)
+        if came_from in self._interests.neighbours and batch.publisher in self._of:
+            self._send(came_from, Turned(batch.publisher, batch.last))
 
 
-class WaitsForTheDeparted(CutMap):
-    def drop(self, peer: str) -> None:  # noqa: ARG002
-        self.pump()
+class ForgetsToTell(Turning):
+    """Nobody hears that a message has turned, unless by a copy of it."""
+
+    def _tell(self, batch: Batch, sources: Iterable[str], told: Collection[str]) -> None:
+        neighbours = self._interests.neighbours
+        super()._tell(batch, [one for one in sources if one not in neighbours], told)
+
+
+class NotBackDown(GingerBroker):
+    """What turns does not go back by the link by which it came."""
+
+    def spread_turned(self, batch: Batch, came_from: str) -> None:
+        self._pass_on(Publish(batch), came_from)
 
 
 # ------------------------------------------------------------------------------------------------ mutants of interests
@@ -192,7 +111,7 @@ def with_interests(kind: type[InterestMap], asks: type[Confirmations] = Confirma
     def make(config: BrokerConfig, incarnation: int) -> GingerBroker:
         broker = GingerBroker(config, incarnation)
         broker.interests = kind(broker._send)
-        broker.cuts = CutMap(broker, broker.interests, broker._send)
+        broker.turning = Turning(broker, broker.interests, broker._send)
         broker.confirmations = asks(broker._send)
         return broker
 
@@ -259,43 +178,22 @@ A_RESET = Plan(
 )
 
 BY_SEARCH = [
-    pytest.param(NothingWaits, THREE_IN_A_ROW, " total", id="nothing waits at a cut"),
-    pytest.param(HoldsTheMessageAlone, THREE_IN_A_ROW, " fifo", id="messages wait, links do not"),
-    pytest.param(ImpatientPublisher, THREE_IN_A_ROW, " fifo", id="publishers do not wait for their total batches"),
-    pytest.param(with_cuts(AcknowledgesTheMarker), THREE_IN_A_ROW, " total", id="markers are acknowledged at once"),
+    pytest.param(with_turning(TurnsAnywhere), THREE_IN_A_ROW, " total", id="messages turn anywhere"),
+    pytest.param(with_turning(TotalsAloneClimb), THREE_IN_A_ROW, " total", id="weaker messages do not climb"),
     pytest.param(with_interests(ConfirmsAtOnce), TWO_MESSAGES, " lost", id="subscriptions are confirmed at once"),
 ]
 
 BY_STORMS = [
-    pytest.param(ClosesAtTheMarker, crossing, "waits for", id="cuts close at the marker"),
+    pytest.param(with_turning(GoesPastWhatWentUp), mixed, "fifo", id="messages go past what went up"),
+    pytest.param(with_turning(TellsAtOnce), mixed, "fifo", id="brokers tell too early what has turned"),
+    pytest.param(with_turning(ForgetsToTell), mixed, "have not turned", id="brokers do not tell what has turned"),
+    pytest.param(NotBackDown, mixed, "lost", id="what turns does not go back down"),
     pytest.param(ServesBeforeItKnows, mixed, "lost", id="brokers serve before they know"),
-    pytest.param(ForgetsOldPublications, coming_and_going, "lost", id="publications die with their session"),
-    pytest.param(with_cuts(StaysRoot), shifting, "waits for", id="roots stay where they were"),
     pytest.param(with_interests(LearnsNothing), mixed, "lost", id="newcomers learn nothing"),
 ]
 
 BY_STORIES = [
-    pytest.param(
-        with_cuts(AcknowledgesInAnyOrder),
-        casts.crossed_cuts,
-        "waits for acknowledgements",
-        id="cuts are acknowledged in any order",
-    ),
-    pytest.param(
-        with_cuts(NeitherRule),
-        casts.changing_participants,
-        "waits for acknowledgements",
-        id="cuts are acknowledged in any order and forget their participants",
-    ),
-    pytest.param(
-        with_cuts(WaitsForTheDeparted),
-        casts.leaf_leaves_a_cut,
-        "waits for acknowledgements of e",
-        id="cuts wait for the departed",
-    ),
     pytest.param(HastyReceipts, casts.receipt_of_a_total_batch, "was confirmed", id="receipts do not wait"),
-    pytest.param(CountsLate, casts.number_in_a_lane, "published twice", id="numbers are used late"),
-    pytest.param(KeepsOldRequests, casts.request_in_a_lane, "which is gone", id="requests outlive their session"),
     pytest.param(
         with_interests(AnswersTheNextSession, ReceiptsForTheNextSession),
         casts.answer_of_the_last_session,
@@ -349,10 +247,6 @@ def test_storms_find_a_broker_without_a_rule(make: MakeBroker, climate: Climate,
 @pytest.mark.parametrize(("make", "story", "finding"), BY_STORIES)
 def test_a_story_finds_a_broker_without_a_rule(make: MakeBroker, story: Story, finding: str):
     assert finding in "\n".join(casts.complaints(story(make)))
-
-
-def test_a_cut_that_forgets_its_participants_is_saved_by_acknowledging_in_order():
-    assert casts.complaints(casts.changing_participants(with_cuts(ForgetsParticipants))) == []
 
 
 # ----------------------------------------------------------------------------------------------------- mutants of links

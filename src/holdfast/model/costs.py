@@ -8,6 +8,7 @@ from holdfast.model.direct_messages import Barred, Cast, Copied, Passed
 from holdfast.model.local_tree_messages import Admitted, Surroundings
 from holdfast.model.messages import (
     Census,
+    Climb,
     Counted,
     Found,
     Interest,
@@ -124,6 +125,7 @@ def _of_site_state(message: SiteState) -> int:
 
 
 _WEIGHTS: dict[type, Callable[[Any], int]] = {
+    Climb: lambda message: message.batch.cost_bytes,
     TotalRequest: lambda message: message.batch.cost_bytes,
     Unstable: lambda message: message.batch.cost_bytes,
     TotalProcessed: _of_processed,
@@ -153,7 +155,7 @@ _WEIGHTS: dict[type, Callable[[Any], int]] = {
     Subscribe: _of_request,
     Unsubscribe: _of_request,
     Interests: lambda message: _of_interests(message.entries),
-    Join: lambda message: _of_interests(message.interests),
+    Join: lambda message: _of_interests(message.interests) + _of_interests(message.doubtful),
     Move: lambda message: _of_interests(message.interests),
     Numbers: lambda message: SMALL_COST_BYTES + 64 * len(message.processed),
     Named: lambda message: SMALL_COST_BYTES + 64 * len(message.entries),

@@ -195,6 +195,19 @@ class TotalProcessed(Struct, frozen=True, array_like=True, tag=33, gc=False):
     batch: Batch | None
 
 
+class Climb(Struct, frozen=True, array_like=True, tag=38, gc=False):
+    """A batch on its way up to the top of its topic's subtree, or behind one (see `protocols.ginger.turning`)."""
+
+    batch: Batch
+
+
+class Turned(Struct, frozen=True, array_like=True, tag=39, gc=False):
+    """What the sender was sent up of this publisher, until that number, has turned: it spreads from there."""
+
+    publisher: Name
+    last: Seq
+
+
 # ---- the tree: views, joins and repairs (Ginger, chapter 4; see protocols.ginger.healing)
 
 Kind = Literal["broker", "client"]
@@ -255,7 +268,8 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     Of the interests, the `unconfirmed` are new: nobody was told yet that they are known everywhere.
     `meant` is the epoch of the receiver that the sender turns to, `old_epoch` that of `old` that it had; 0 is any.
     A part of the tree that is not `whole` has let go of messages that the receiver's side lacks. The sender is
-    `merging` if two parts of the tree had not quite come together over the link that it has lost.
+    `merging` if two parts of the tree had not quite come together over the link that it has lost. On topics that are
+    `doubtful`, total messages may have turned where the sender has lost somebody.
     """
 
     twig: Twig
@@ -273,6 +287,7 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     old_epoch: Counter = 0
     whole: bool = True
     merging: bool = False
+    doubtful: tuple[Interest, ...] = ()
 
 
 class Open(Struct, frozen=True, array_like=True, tag=42):
@@ -398,6 +413,8 @@ SessionMessage = (
     | Recalled
     | Named
     | Rejected
+    | Climb
+    | Turned
     | TotalRequest
     | TotalMarker
     | TotalAck

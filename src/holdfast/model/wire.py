@@ -33,6 +33,7 @@ from holdfast.model.direct_messages import Barred, Cast, Copied, Passed
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import (
     LAP,
+    Climb,
     Data,
     Frame,
     Publish,
@@ -50,7 +51,10 @@ FRAME_BYTES_MIN = HEADER_BYTES + 1
 """The shortest frame."""
 HEAD = Layout(">BHIB")
 """A frame up to the first byte of its body: what is above 65,535 of its length, and below, checksum, that byte."""
-DATA_TAG, PUBLISH_TAG, REQUEST_TAG, PROCESSED_TAG, UNSTABLE_TAG, RELAY_TAG, COPIED_TAG = 4, 20, 30, 33, 40, 60, 77
+DATA_TAG, PUBLISH_TAG, REQUEST_TAG, PROCESSED_TAG, CLIMB_TAG, UNSTABLE_TAG, RELAY_TAG, COPIED_TAG = (
+    *(4, 20, 30, 33, 38, 40, 60),
+    77,
+)
 Direct = Cast | Barred | Passed | Offer | Forward | Replicate | Owed
 DIRECT_TAGS: dict[type, int] = {
     Cast: 76,
@@ -63,7 +67,7 @@ DIRECT_TAGS: dict[type, int] = {
     Multicast: 130,
 }
 """Messages whose last field is a batch."""
-CARRIERS = frozenset((Publish, TotalRequest, TotalProcessed, Unstable, Relay, *DIRECT_TAGS))
+CARRIERS = frozenset((Publish, Climb, TotalRequest, TotalProcessed, Unstable, Relay, *DIRECT_TAGS))
 """Messages with a field `batch`."""
 MARKS = tuple(crc32(bytes([number])) for number in range(LAP))
 """What a link number does to the checksum of a publication."""
@@ -166,7 +170,9 @@ def _ordered(frame: Data) -> Frame | tuple[object, ...]:
     """Batches on their way through a total order or a repair, or with a header of their protocol, are said so, too."""
     message = frame.message
     said: tuple[object, ...]
-    if isinstance(message, TotalRequest):
+    if isinstance(message, Climb):
+        said = (CLIMB_TAG, message.batch.said())
+    elif isinstance(message, TotalRequest):
         said = (REQUEST_TAG, message.batch.said())
     elif isinstance(message, TotalProcessed) and message.batch is not None:
         said = (PROCESSED_TAG, message.publisher, message.first, message.batch.said())

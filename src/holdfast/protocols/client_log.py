@@ -1,12 +1,13 @@
 """What a client keeps of what it published and received, for the repair of its broker's loss."""
 
 from collections import deque
+from collections.abc import Collection
 from typing import Literal
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Levels
-from holdfast.protocols.records import Record
+from holdfast.protocols.records import Record, RecordId
 from holdfast.protocols.stability import StabilityLog
 
 HERE = "broker"
@@ -32,6 +33,8 @@ class ClientLog(StabilityLog):
         self._own: deque[Record] = deque()
         """The records of what this client has published, the first ones of which may be forgotten."""
         self._waiting: deque[Record] = deque()
+        self.climbed: set[RecordId] = set()
+        """Of what is kept, what may have gone up from its broker, and not spread from there."""
         self._told: deque[tuple[int, int]] = deque()
         """Up to where the broker had what we sent, and how much it had sent to us by then."""
 
@@ -52,10 +55,11 @@ class ClientLog(StabilityLog):
         return self._own[0].batch.first if self._own else None
 
     def publish(self, batch: Batch) -> None:
-        total = batch.guarantee == TOTAL
-        record = self.append(batch, pending=total)
-        if total:
+        climbs = batch.guarantee == TOTAL or bool(batch.keys) or bool(self._waiting)
+        record = self.append(batch, pending=climbs)
+        if climbs:
             self._waiting.append(record)
+            self.climbed.add(record.record_id)
         self.asked(record, HERE)
 
     def on_levels(self, peer: str, levels: Levels) -> None:
@@ -70,15 +74,21 @@ class ClientLog(StabilityLog):
             self._release_up_to(self._told.popleft()[0])
         return super().survey()
 
+    def _forget_first(self) -> None:
+        record = self._log[0]
+        super()._forget_first()
+        if not record.copies:
+            self.climbed.discard(record.record_id)
+
     def _release_up_to(self, reached: int) -> None:
         while self._waiting and self._waiting[0].outs.get(HERE, 0) <= reached:
             self.released(self._waiting.popleft())
 
 
-def flag_of(record: Record, client: str) -> Literal["s", "r", "t", "d"]:
+def flag_of(record: Record, client: str, climbed: Collection[RecordId]) -> Literal["s", "r", "t", "d"]:
     """What that client had to do with a record. What it published and got back it has received, like anyone else."""
     if record.batch.publisher != client or HERE in record.ins:
         return "r"
-    if record.batch.guarantee != TOTAL:
+    if record.record_id not in climbed:
         return "s"
     return "t" if record.pending else "d"

@@ -22,7 +22,7 @@ from holdfast.model.messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from holdfast.model.topics import EVERYTHING
+from holdfast.model.topics import EVERYTHING, matches
 from holdfast.protocols.routing import RoutingTable, Takers
 
 ALL = (EVERYTHING, "")
@@ -46,10 +46,10 @@ class _Request:
 class _Announcement:
     """One thing said to one neighbour: an interest announced, or one taken back."""
 
-    __slots__ = ("confirmed", "peer", "waiters")
+    __slots__ = ("confirmed", "interest", "peer", "waiters")
 
-    def __init__(self, peer: str) -> None:
-        self.peer, self.confirmed = peer, False
+    def __init__(self, peer: str, interest: Interest) -> None:
+        self.peer, self.interest, self.confirmed = peer, interest, False
         self.waiters: list[_Request] = []
 
 
@@ -74,7 +74,7 @@ class InterestMap:
         # The newcomer serves nobody before it has heard all of this, so nothing here waits for its answer.
         announced = self._announced[peer] = {}
         for interest in known:
-            announced[interest] = _Announcement(peer)
+            announced[interest] = _Announcement(peer, interest)
             announced[interest].confirmed = True
         if tell:
             parts = portions(known)
@@ -119,6 +119,12 @@ class InterestMap:
                 self._confirm(announcement)
         for interest in self.table.remove_destination(source):
             self._withdraw(interest)
+
+    def is_news(self, topic: str) -> bool:
+        """Whether a neighbour that wants the topic has not confirmed to know that somebody else does, too."""
+        return any(
+            self.table.wants(said.peer, topic) and matches(said.interest[0], topic) for said in self._open.values()
+        )
 
     def on_ack(self, token: int) -> None:
         announcement = self._open.pop(token, None)
@@ -261,7 +267,7 @@ class InterestMap:
 
     def _say(self, peer: str, kind: type[Subscribe] | type[Unsubscribe], interest: Interest) -> _Announcement:
         self._tokens += 1
-        announcement = self._open[self._tokens] = _Announcement(peer)
+        announcement = self._open[self._tokens] = _Announcement(peer, interest)
         self._send(peer, kind(self._tokens, *interest))
         return announcement
 

@@ -13,7 +13,9 @@ What cannot be kept up to date in small steps (positions that a repair gives ane
 """
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 
 from holdfast.protocols.records import Flow, Record
 
@@ -67,13 +69,19 @@ class LogIndex:
         self._next = first
         self._reached = [first] * (levels + 1)
         """By level: the place of the first record that may not have reached it."""
-        self._waiting: list[Record] = []
-        """Total batches that are asked for and not released."""
+        self._climbed: dict[str, deque[tuple[int, Record]]] = {}
+        self._brought: dict[str, deque[tuple[int, Record]]] = {}
+        """Records that are pending, by the peer to which they went up and by the one from which they came, each with
+        its position, in that order. Those that are pending no more are dropped when they are the first."""
         kept = list(records)
         for record in kept:
             record.first_place = -1
         for record in kept:
             self.append(record)
+        for found in (*self._climbed.values(), *self._brought.values()):
+            in_order = sorted(found, key=itemgetter(0))
+            found.clear()
+            found.extend(in_order)
 
     def append(self, record: Record) -> None:
         """The record, or another copy of it, stands last."""
@@ -86,16 +94,24 @@ class LogIndex:
         for peer, position in record.outs.items():
             _stream(self._went, peer).add(place, position)
         if record.pending:
-            self._waiting.append(record)
+            for peer, position in record.outs.items():
+                _note(self._climbed, peer, position, record)
+            for peer in record.requested:
+                if peer in record.ins:
+                    _note(self._brought, peer, record.ins[peer], record)
 
     def came(self, record: Record, peer: str, position: int) -> None:
         """The record has the newest position of what the peer sends; it had none before."""
         _stream(self._came, peer).add_newest(record.last_place, position)
+        if record.pending and peer in record.requested:
+            _note(self._brought, peer, position, record)
         self._reopen(record)
 
     def went(self, record: Record, peer: str, position: int) -> None:
         """The record has the newest position of what we send to the peer; it had none before."""
         _stream(self._went, peer).add_newest(record.last_place, position)
+        if record.pending:
+            _note(self._climbed, peer, position, record)
         self._reopen(record)
 
     def _reopen(self, record: Record) -> None:
@@ -107,8 +123,10 @@ class LogIndex:
 
     def drop(self, peer: str) -> None:
         """Nobody is there any more, and no record concerns it."""
-        self._came.pop(peer, None)
-        self._went.pop(peer, None)
+        for streams in (self._came, self._went):
+            streams.pop(peer, None)
+        for pending in (self._climbed, self._brought):
+            pending.pop(peer, None)
 
     def advance(self, first: int, at: Callable[[int], Record], level_of: Callable[[Record], int]) -> None:
         """Find out how far each level has come; the log begins with the place `first`."""
@@ -119,8 +137,6 @@ class LogIndex:
             self._reached[level] = place
         for stream in (*self._came.values(), *self._went.values()):
             stream.drop_before(first)
-        if self._waiting:
-            self._waiting = [record for record in self._waiting if record.pending]
 
     def levels(self, peer: str, received: int, sent: int) -> Positions:
         """Up to which positions each level holds, of what came from the peer and of what went to it."""
@@ -128,11 +144,15 @@ class LogIndex:
         above = self._reached[1:]
         in_ = [received, *(_up_to(came, place, received) for place in above)]
         out = [sent, *(_up_to(went, place, sent) for place in above)]
-        for record in self._waiting:
-            if peer in record.outs:
-                out[0] = min(out[0], record.outs[peer] - 1)
-            if peer in record.requested and peer in record.ins:
-                in_[0] = min(in_[0], record.ins[peer] - 1)
+        climbed, brought = self._climbed.get(peer), self._brought.get(peer)
+        while climbed and not climbed[0][1].pending:
+            climbed.popleft()
+        if climbed:
+            out[0] = min(out[0], climbed[0][0] - 1)
+        while brought and not (brought[0][1].pending and peer in brought[0][1].requested):
+            brought.popleft()
+        if brought:
+            in_[0] = min(in_[0], brought[0][0] - 1)
         return tuple(in_), tuple(out)
 
     def compare_with(self, walked: Mapping[str, Positions], flows: Mapping[str, Flow]) -> None:
@@ -147,6 +167,17 @@ def _stream(streams: dict[str, _Stream], peer: str) -> _Stream:
     if found is None:
         found = streams[peer] = _Stream()
     return found
+
+
+def _note(table: dict[str, deque[tuple[int, Record]]], peer: str, position: int, record: Record) -> None:
+    found = table.setdefault(peer, deque())
+    if found and found[-1][0] > position:
+        # A repair puts a record in another place: that is no newer position.
+        in_order = sorted((*found, (position, record)), key=itemgetter(0))
+        found.clear()
+        found.extend(in_order)
+    else:
+        found.append((position, record))
 
 
 def _up_to(stream: _Stream | None, place: int, all_: int) -> int:

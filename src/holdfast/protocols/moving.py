@@ -360,7 +360,7 @@ class MovingClient(ClientNode):
             self._log.link(HERE)
         self._fenced = True
         self._joined = [
-            Unstable(flag_of(record, self.name), record.batch, after, record.number)
+            Unstable(flag_of(record, self.name, self._log.climbed), record.batch, after, record.number)
             for record, after in self._log.history(HERE)
         ]
         for unstable in self._joined:

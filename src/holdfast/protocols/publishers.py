@@ -12,6 +12,7 @@ from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.filters import parse_filter
 from holdfast.model.identities import name_of
 from holdfast.model.messages import (
+    Climb,
     Confirm,
     Interest,
     Interests,
@@ -168,7 +169,7 @@ def topic_problem(topic: str) -> str:
     return ""
 
 
-CARRIERS = (Publish, Cast, Barred, Passed, TotalRequest, Unstable, Forward, Replicate, Owed)
+CARRIERS = (Publish, Cast, Barred, Passed, Climb, TotalRequest, Unstable, Forward, Replicate, Owed)
 
 
 def request_problem(message: SessionMessage) -> str:
@@ -185,6 +186,8 @@ def request_problem(message: SessionMessage) -> str:
         return _columns_problem(message.batch)
     if isinstance(message, Interests):
         return interests_problem(message.entries)
+    if isinstance(message, Join) and (problem := interests_problem(message.doubtful)):
+        return problem
     if isinstance(message, Join | Open | Move):
         return interests_problem(message.interests)
     if isinstance(message, Roster):

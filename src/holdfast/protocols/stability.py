@@ -23,7 +23,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from holdfast.model.batches import Batch
-from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Levels
 from holdfast.protocols.log_index import LogIndex, walk
 from holdfast.protocols.records import UNPLACED, Checklist, Flow, Record, RecordId
@@ -210,13 +209,13 @@ class StabilityLog:
     def renumber(self, record: Record) -> None:
         """The record is processed now, in its turn.
 
-        A total batch was in the log from its request on. It is not forgotten before what was processed between that and
-        its release: that comes before it.
+        A batch that climbed was in the log from its climb on. It is not forgotten before what was processed between
+        that and its turn: that comes before it.
         """
         self._clock += 1
         record.number = self._clock
         kept = self._by_id.get(record.record_id) is record
-        if kept and record.batch.guarantee == TOTAL and self._log[-1] is not record:
+        if kept and self._log[-1] is not record:
             self.append_again(record)
 
     # ----------------------------------------------------------------------------------------------------- links

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from holdfast.model.messages import Interest, Interests, Join, Open, Upward
-from holdfast.protocols.interests import portions
+from holdfast.protocols.interests import ALL, portions
 from holdfast.protocols.last_numbers import Ahead
 
 UNCONFIRMED_CHARACTERS_MAX = 1 << 20
@@ -26,6 +26,12 @@ def wanted_by(join: Join, ahead: Iterable[Ahead]) -> tuple[Interest, ...]:
     """All that a joiner wants."""
     earlier = [one.entries for one in ahead if isinstance(one, Interests)]
     return tuple(entry for entries in (*earlier, join.interests) for entry in entries) if earlier else join.interests
+
+
+def doubtful(interests: Sequence[Interest]) -> tuple[Interest, ...]:
+    """The same for what is doubtful: if it is more than a `Join` may say, that is everything."""
+    found = at_most(interests)
+    return found if len(found) == len(interests) else (ALL,)
 
 
 def opens(message: Open) -> list[Open]:

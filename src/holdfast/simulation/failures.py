@@ -123,7 +123,7 @@ VISITS_S = (0.2, 1.0, 3.0)
 STORM_GAP_S = 8.0
 STORM_EVENTS_MAX = 4
 STORM_S = STORM_GAP_S * STORM_EVENTS_MAX
-MIDST = ("Publish", "Publish", "Publish", "TotalMarker", "TotalAck", "TotalProcessed", "TotalRequest", "Levels")
+MIDST = ("Publish", "Publish", "Publish", "Climb", "Climb", "Turned", "Turned", "Levels")
 """What a broker may be in the midst of sending when it dies."""
 
 

@@ -1,8 +1,8 @@
-"""Requests for total batches, and what repairs make of them: what was merged, what was released for others."""
+"""Batches that climb, and what repairs make of them: what was sent up in one, what has turned for others."""
 
 from holdfast.model.batches import Batch, make_batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import Data, Join, Open, TotalProcessed, Twig, Unstable, Upward, Welcome
+from holdfast.model.messages import Data, Join, Open, Turned, Twig, Unstable, Upward, Welcome
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.expecting import THE_ABSENT
@@ -28,38 +28,36 @@ def child() -> ShapingBroker:
     return broker
 
 
-def test_what_is_under_way_in_one_batch_stays_one_batch_when_its_publisher_asks_for_a_part():
+def test_what_climbs_in_one_batch_stays_one_batch_when_its_publisher_sends_a_part():
     broker = child()
-    broker.healing_cuts.request(asked(2, 4), "2")
-    broker.healing_cuts.request(asked(2, 1), "c2")
+    broker.healing_turning.enter(asked(2, 4), "2")
+    broker.healing_turning.enter(asked(2, 1), "c2")
     record = broker.log.find(("c2", 2))
     assert record is not None
     assert record.batch.count == 4
-    broker.healing_cuts.on_processed("0", TotalProcessed("c2", 2, None))
+    broker.healing_turning.on_turned("c2", 5)
     assert broker.is_done("c2", 5)
+    assert broker.turning.idle()
 
 
-def test_where_less_was_released_than_a_client_has_asked_for_the_rest_is_asked_for():
-    broker = child()
-    broker._under_way["c2"] = asked(2, 4)
-    broker.healing_cuts.request(asked(2, 4), "c2")
-    broker.healing_cuts.on_processed("0", TotalProcessed("c2", 2, asked(2, 1)))
-    assert broker._under_way["c2"] == asked(2, 4).part(3, 5)
-    assert broker.healing_cuts.asked_of("0") == {("c2", 3)}
-    broker.healing_cuts.on_processed("0", TotalProcessed("c2", 3, None))
-    assert broker.is_done("c2", 5)
-    assert "c2" not in broker._under_way
-
-
-def test_a_neighbour_that_asks_for_more_than_is_under_way_is_told_how_much_was_released():
+def test_what_has_turned_and_is_sent_up_again_is_answered_at_once():
     broker = child()
     broker.interests.neighbours["2"] = None
+    broker.healing_turning.enter(asked(2, 4), "c2")
+    broker.healing_turning.on_turned("c2", 5)
     said: list[tuple[str, object]] = []
-    broker.healing_cuts._send = lambda peer, message: said.append((peer, message))
-    broker.healing_cuts.request(asked(2, 1), "c2")
-    broker.healing_cuts.request(asked(2, 4), "2")
-    broker.healing_cuts.on_processed("0", TotalProcessed("c2", 2, None))
-    assert said[-1] == ("2", TotalProcessed("c2", 2, asked(2, 1)))
+    broker.healing_turning._send = lambda peer, message: said.append((peer, message))
+    broker.healing_turning.enter(asked(2, 4), "2")
+    assert said == [("2", Turned("c2", 5))]
+
+
+def test_behind_what_went_up_to_a_neighbour_that_is_lost_everything_of_its_publisher_waits():
+    broker = child()
+    broker.healing_turning.enter(asked(2, 1), "c2")
+    broker.log.unlink("0")
+    broker.healing_turning.enter(asked(3, 1), "c2")
+    assert broker.healing_turning.asked_of("0") == {("c2", 2)}
+    assert broker.healing_turning.asked_of("") == {("c2", 3)}
 
 
 def joiner(kind: str, flag: str) -> Joiner:

@@ -1,8 +1,9 @@
 """Ginger: a tree of brokers, a subtree per topic, four guarantees (docs/papers/ginger.md)."""
 
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger.broker import GingerBroker, LockingBroker
+from holdfast.protocols.ginger.broker import GingerBroker
 from holdfast.protocols.ginger.healing import HealingBroker
+from holdfast.protocols.ginger.locks import LockingBroker
 from holdfast.protocols.ginger.partitions import PartitionBroker
 from holdfast.protocols.ginger.shaping import ShapingBroker
 

@@ -11,16 +11,17 @@ that an absence is given up, and whoever returns is told that messages are missi
 """
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct
 
 from holdfast.model.batches import Batch
-from holdfast.model.messages import Twig
+from holdfast.model.messages import Interest, Twig
 from holdfast.model.receipt_messages import NAMES_MAX, Finding
 from holdfast.model.terms import Contact
 from holdfast.protocols.ginger.merge import Contribution, Flag
 from holdfast.protocols.records import RecordId
+from holdfast.protocols.routing import RoutingTable
 from holdfast.protocols.stability import StabilityLog
 
 REFUSALS_MAX = 8
@@ -58,6 +59,7 @@ class Absence:
         "_refusals",
         "_turn",
         "contacts",
+        "doubt",
         "earlier_root",
         "history",
         "key",
@@ -76,6 +78,8 @@ class Absence:
         self.history = NOTHING
         """What was unstable on the link with the lost neighbour."""
         self.missing: dict[str, Twig] = {}
+        self.doubt = RoutingTable()
+        """What is wanted out of reach, on topics whose top may be there: total messages may have turned there."""
         self.parent = ""
         """Whom we have lost first, if that was our parent."""
         self.to_parent = False
@@ -136,6 +140,15 @@ class Absence:
         if self.to_parent and (self.key in back or not self.contacts):
             return True
         return name == self.key or not self.missing
+
+    def doubts(self, interests: Iterable[Interest]) -> None:
+        """These are wanted out of reach, and what orders them may be there."""
+        for interest in interests:
+            self.doubt.add(*interest, self.key)
+
+    @property
+    def doubted(self) -> list[Interest]:
+        return self.doubt.interests(self.key)
 
     def has_refused_often(self, name: str) -> bool:
         """One of the missing takes us for dead once more: whether it had time enough to come by itself."""
@@ -201,12 +214,12 @@ class Absences:
         else:
             absence.to_parent, absence.parent, absence.contacts = True, contact.name, (contact,)
 
-    def inherit(self, lost: tuple[Contact, ...], now: float) -> None:
+    def inherit(self, lost: tuple[Contact, ...], now: float) -> Absence:
         """The root of our part has died, and its diary with it. We look for those whom it looked for."""
         absence = Absence(lost[0].name, lost, self._first + len(self._diary), now)
         absence.to_parent, absence.whole, absence.parent = True, False, lost[0].name
         absence.missing = {one.name: Twig(one.name, "broker", one.epoch, one.address) for one in lost}
-        self._all.setdefault(absence.key, absence)
+        return self._all.setdefault(absence.key, absence)
 
     def unite(self, absence: Absence) -> None:
         """Whom an earlier root of our part looked for, and whom we have lost ourselves, are looked for together.
@@ -216,6 +229,7 @@ class Absences:
         """
         for other in [one for one in self._all.values() if one.to_parent and one is not absence]:
             absence.missing.update(other.missing)
+            absence.doubts(other.doubted)
             self.end(other)
 
     def let_go(self, absence: Absence) -> None:
@@ -237,6 +251,10 @@ class Absences:
     def of_parent(self) -> Absence | None:
         """The absence that made us the root of our part."""
         return next((one for one in self._all.values() if one.missing and one.to_parent), None)
+
+    def doubted(self) -> list[Interest]:
+        """What may have its top out of reach."""
+        return sorted({interest for absence in self._all.values() for interest in absence.doubted})
 
     @property
     def any_begun(self) -> bool:

@@ -12,6 +12,7 @@ from holdfast.model.errors import PeerViolation
 from holdfast.model.hole_messages import Hole
 from holdfast.model.messages import (
     Census,
+    Climb,
     Confirm,
     ConfirmAck,
     Counted,
@@ -32,6 +33,7 @@ from holdfast.model.messages import (
     TotalMarker,
     TotalProcessed,
     TotalRequest,
+    Turned,
     Unstable,
     Unsubscribe,
     UnsubscribeAck,
@@ -54,6 +56,8 @@ ALONG_THE_TREE = (
     ConfirmAck,
     Recall,
     Recalled,
+    Climb,
+    Turned,
     TotalRequest,
     TotalMarker,
     TotalAck,

@@ -1,28 +1,29 @@
 """A broker of the Ginger tree, without faults yet (thesis 000, chapter 3).
 
 Each link is one FIFO stream over all topics, and the overlay is a tree, so whatever could depend on a message travels
-behind it on every path: fifo and causal order need no metadata. Total order is a consistent cut per key (`cuts`),
-subscriptions are confirmed by every broker (`interests`), what must wait waits in `lanes`.
+behind it on every path: fifo and causal order need no metadata. Total order comes from the top of each
+topic's subtree (`turning`), subscriptions are confirmed by every broker (`interests`).
 
     STARTING --start--> JOINING --Interests complete--> SERVING --stop--> LEAVING --drained--> GONE
        (a root goes from STARTING to SERVING at once)
 
 Only a serving broker admits clients and children, so a newcomer knows every interest before anybody can publish there.
 
-Invariants: a client's publications pass in the order of their numbers, each once; a publisher with a total batch under
-way has nothing else under way; whatever waits in a lane waits for a cut or for such a batch.
+Invariants: a client's publications pass in the order of their numbers, each once; what went up and has not turned is
+remembered, and everything that its publisher publishes later goes up behind it.
 """
 
 from collections import deque
 from collections.abc import Iterable
 from typing import ClassVar
 
-from holdfast.model.batches import BATCH_BYTES_MAX, SEQ_MAX, Batch, Choice, merged
+from holdfast.model.batches import SEQ_MAX, Batch, Choice
 from holdfast.model.errors import PeerViolation
 from holdfast.model.guarantees import CAUSAL, EVENTUAL, FIFO, TOTAL
 from holdfast.model.hole_messages import Hole
 from holdfast.model.identities import name_of
 from holdfast.model.messages import (
+    Climb,
     Confirm,
     ConfirmAck,
     Interest,
@@ -31,10 +32,7 @@ from holdfast.model.messages import (
     SessionMessage,
     Subscribe,
     SubscribeAck,
-    TotalAck,
-    TotalMarker,
-    TotalProcessed,
-    TotalRequest,
+    Turned,
     Unsubscribe,
     UnsubscribeAck,
 )
@@ -46,23 +44,13 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.confirmations import Confirmations
 from holdfast.protocols.edges import EdgeBroker, Phase
 from holdfast.protocols.ginger.border import FIXED_BORDER
-from holdfast.protocols.ginger.cuts import BatchId, CutMap
+from holdfast.protocols.ginger.turning import Turning
 from holdfast.protocols.given_up import UNACCOUNTED
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.interests import InterestMap
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Effects
 from holdfast.protocols.recalls import Recalls
-from holdfast.protocols.runs import TOTAL_BATCH_COUNT_MAX
-
-
-class _Held:
-    """A message that waits; `arrived` is what its session brought, and counts as consumed when it goes on."""
-
-    __slots__ = ("arrived", "link", "message")
-
-    def __init__(self, link: Link, message: SessionMessage, arrived: SessionMessage) -> None:
-        self.link, self.message, self.arrived = link, message, arrived
 
 
 class GingerBroker(EdgeBroker):
@@ -76,12 +64,11 @@ class GingerBroker(EdgeBroker):
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
         self.interests = InterestMap(self._send)
-        self.cuts = CutMap(self, self.interests, self._send)
+        self.turning = Turning(self, self.interests, self._send)
         self.confirmations = Confirmations(self._send, self._account, lambda: self._now)
         self.recalls = Recalls(self._send, self._recalled)
-        self._lanes: dict[str, deque[_Held]] = {}
-        self._under_way: dict[str, Batch] = {}
-        self._retrying = self._retry_again = False
+        self._early_questions: dict[str, deque[tuple[Link, Confirm]]] = {}
+        """Of clients, about messages that have not turned."""
 
     # -------------------------------------------------------------------------------------------- entry points
 
@@ -97,7 +84,7 @@ class GingerBroker(EdgeBroker):
         return self.hub.take()
 
     def _idle(self) -> bool:
-        return self.cuts.idle() and not self._lanes
+        return self.turning.idle()
 
     # ------------------------------------------------------------------------------------------ the hub's owner
 
@@ -110,100 +97,48 @@ class GingerBroker(EdgeBroker):
         super().link_opened(link, fresh)
 
     def link_ended(self, link: Link, reason: str) -> None:
-        self._thin_out(link.peer)
-        self.interests.drop(link.peer)
-        self.confirmations.drop(link.peer)
-        self.recalls.drop(link.peer)
-        self.cuts.drop(link.peer)
+        self._session_ends(link.peer)
         super().link_ended(link, reason)
 
-    # ---------------------------------------------------------------------------------------------------- lanes
+    def _session_ends(self, peer: str) -> None:
+        self._early_questions.pop(peer, None)
+        self.interests.drop(peer)
+        self.confirmations.drop(peer)
+        self.recalls.drop(peer)
+        self.turning.drop(peer)
+
+    # ------------------------------------------------------------------------------------------------ questions
 
     def _take(self, link: Link, message: SessionMessage, arrived: SessionMessage) -> None:
-        """Handle a message now, or let it wait.
-
-        Behind what waits, everything from the same peer waits, whatever its topic and guarantee:
-        1. alice publishes x, which waits here, then y on another topic, which does not pass here.
-        2. bob delivers y elsewhere and publishes z, which comes along the same link as x.
-        3. z is after x in causal order, and nothing in z says so.
-        """
-        lane = self._lanes.get(link.peer)
-        if lane is not None:
-            lane.append(_Held(link, message, arrived))
-        elif self._must_wait(link.peer, message):
-            self._lanes[link.peer] = deque((_Held(link, message, arrived),))
+        self._consumed(link, arrived)
+        if link.kind == "client" and isinstance(message, Confirm) and self._is_early(message):
+            self._early_questions.setdefault(link.peer, deque()).append((link, message))
         else:
-            self._consumed(link, arrived)
             self._handle(link, message)
 
-    def _thin_out(self, peer: str) -> None:
-        """A session is over: what it published was accepted and goes out when it can, what it asked for is void."""
-        lane = self._lanes.pop(peer, None)
-        if lane is not None:
-            kept = deque(held for held in lane if isinstance(held.message, Publish | TotalRequest | Hole))
-            if kept:
-                self._lanes[peer] = kept
-
-    def _must_wait(self, peer: str, message: SessionMessage) -> bool:
-        if peer in self._under_way and isinstance(message, Publish | Confirm):
-            return True
-        if not isinstance(message, Publish):
-            return False
-        if message.batch.guarantee == TOTAL and peer not in self.interests.neighbours:
-            # It asks for a cut of its own. Between brokers a total batch that is published was released long ago.
-            return False
-        return bool(message.batch.keys) and self._cut_off(peer, message.batch)
-
-    def _cut_off(self, peer: str, batch: Batch) -> bool:
-        """Whether some cut on the batch's keys puts it, coming from this peer, after the cut."""
-        return any(cut.closed and not cut.includes(peer) for cut in self.cuts.on(batch.topic, batch.key_set()))
-
-    def _retry(self) -> None:
-        """Something ended that messages waited for: let each lane go as far as it can."""
-        if self._retrying:
-            self._retry_again = True
-            return
-        self._retrying = self._retry_again = True
-        while self._retry_again:
-            self._retry_again = False
-            for peer in list(self._lanes):
-                self._run_lane(peer, self._lanes.pop(peer))
-        self._retrying = False
-
-    def _run_lane(self, peer: str, lane: deque[_Held]) -> None:
-        while lane:
-            held = lane.popleft()
-            more = _totals_to_merge(held, lane) if held.link.kind == "client" else []
-            if more and peer not in self._under_way and peer not in self._lanes:
-                for one in more:
-                    self._consumed(one.link, one.arrived)
-                batches = [one.message.batch for one in more if isinstance(one.message, Publish)]
-                self._handle_merged(held.link, batches)
-            else:
-                lane.extendleft(reversed(more[1:]))
-                self._take(held.link, held.message, held.arrived)
-
-    def _handle_merged(self, link: Link, batches: list[Batch]) -> None:
-        self._handle(link, Publish(merged(batches)))
+    def _is_early(self, asked: Confirm) -> bool:
+        """Whether a question would overtake the message that it is about, which has not turned."""
+        return self.turning.has_climbing(asked.publisher, asked.seq)
 
     # ------------------------------------------------------------------------------------------------- messages
 
     def _handle(self, link: Link, message: SessionMessage) -> None:
         peer = link.peer
         if isinstance(message, Publish):
-            if link.kind == "client" and message.batch.guarantee == TOTAL:
-                self._under_way[peer] = message.batch
-                self.cuts.request(message.batch, peer)
+            if link.kind == "client":
+                self._publish(link, message)
             else:
                 self._pass_on(message, peer)
+                self.turning.passed(message.batch)
         elif isinstance(message, Subscribe):
             self.interests.subscribe(peer, message)
-            self.cuts.pump()
+            self._interests_changed()
         elif isinstance(message, Unsubscribe):
             self.interests.unsubscribe(peer, message)
-            self.cuts.pump()
+            self._interests_changed()
         elif isinstance(message, SubscribeAck | UnsubscribeAck):
             self.interests.on_ack(message.token)
+            self._interests_changed()
         elif isinstance(message, Confirm):
             self._on_confirm(peer, message)
         elif isinstance(message, ConfirmAck):
@@ -211,15 +146,20 @@ class GingerBroker(EdgeBroker):
         else:
             self._handle_from_neighbour(peer, message)
 
+    def _publish(self, link: Link, message: Publish) -> None:
+        if self.turning.goes_up(message.batch):
+            self.turning.enter(message.batch, link.peer)
+        else:
+            self._pass_on(message, link.peer)
+
+    def _interests_changed(self) -> None:
+        self.turning.pump()
+
     def _handle_from_neighbour(self, peer: str, message: SessionMessage) -> None:
-        if isinstance(message, TotalRequest):
-            self.cuts.request(message.batch, peer)
-        elif isinstance(message, TotalMarker):
-            self.cuts.on_marker(peer, message)
-        elif isinstance(message, TotalAck):
-            self.cuts.on_ack(peer, message)
-        elif isinstance(message, TotalProcessed):
-            self.cuts.on_processed(peer, message)
+        if isinstance(message, Climb):
+            self.turning.enter(message.batch, peer)
+        elif isinstance(message, Turned):
+            self.turning.on_turned(message.publisher, message.last)
         elif isinstance(message, Hole):
             self.holes.on_hole(peer, message)
         elif isinstance(message, Recall):
@@ -288,23 +228,20 @@ class GingerBroker(EdgeBroker):
             self.recalls.expire(now)
         return super().timer(name, now)
 
-    # -------------------------------------------------------------------------------------------- the cuts' owner
+    # ------------------------------------------------------------------------------------------ the turning's owner
 
-    def deliver_total(self, batch: Batch, source: str) -> None:  # noqa: ARG002
-        message = Publish(batch)
-        for destination, choice in self.interests.table.takers(batch).items():
-            if destination not in self.interests.neighbours:
-                self._deliver(destination, batch, choice, message)
+    def spread_turned(self, batch: Batch, came_from: str) -> None:  # noqa: ARG002
+        self._pass_on(Publish(batch), "")
 
-    def total_done(self, client: str, batch_id: BatchId) -> None:
-        batch = self._under_way.get(client)
-        if batch is not None and (batch.publisher, batch.first) == batch_id:
-            del self._under_way[client]
-            self._retry()
-
-    def cut_ended(self) -> None:
-        if self._lanes:
-            self._retry()
+    def has_turned(self, client: str) -> None:
+        """Questions of that client go on if they were about what has turned."""
+        waiting = self._early_questions.get(client)
+        while waiting and not self._is_early(waiting[0][1]):
+            link, asked = waiting.popleft()
+            if self.hub.links.get(client) is link:
+                self._handle(link, asked)
+        if waiting is not None and not waiting:
+            del self._early_questions[client]
 
     # ---------------------------------------------------------------------------------------------- inspection
 
@@ -325,30 +262,21 @@ class GingerBroker(EdgeBroker):
             },
             **self.slow_status(),
             "subscriptions": len(self.interests.table),
-            "cuts": len(self.cuts.under_way()),
-            "held": sum(map(len, self._lanes.values())),
+            "climbing": self.turning.waiting_for(),
         }
 
     def check_invariants(self) -> None:
         self.hub.check_invariants()
         self.interests.check_invariants()
-        self.cuts.check_invariants()
+        self.turning.check_invariants()
         self.names.check_invariants()
-        for peer, lane in self._lanes.items():
-            assert lane, f"the lane of {peer} is shut for nothing"
-        if self._lanes:
-            assert self.cuts.under_way() or self._under_way, "messages wait, but for no cut and no total batch"
 
     def waiting_for(self) -> list[str]:
         reasons = [
             f"{counted(count, 'answer')} about subscriptions from {peer}"
             for peer, count in self.interests.waiting.items()
         ]
-        reasons += self.cuts.waiting_for()
-        reasons += [
-            f"a cut to end, for {counted(len(lane), 'message')} from {peer}" for peer, lane in self._lanes.items()
-        ]
-        reasons += [f"the release of {client}'s total batch #{one.first}" for client, one in self._under_way.items()]
+        reasons += self.turning.waiting_for()
         reasons += self.hub.waiting_for()
         reasons += self.confirmations.waiting_for() + self.recalls.waiting_for()
         if self.parent is not None and self.phase is not Phase.GONE and self._parent_away():
@@ -358,49 +286,3 @@ class GingerBroker(EdgeBroker):
     def _parent_away(self) -> bool:
         link = self.hub.links.get(self.parent or "")
         return link is None or link.state is not LinkState.OPEN
-
-
-class LockingBroker(GingerBroker):
-    """Ginger with the thesis' key locks taken literally: everything on a locked key waits, wherever it comes from.
-
-    Kept to show what that breaks (docs/papers/ginger.md, 12): what is in transit from inside the cut belongs before it.
-    """
-
-    protocol: ClassVar[str] = "ginger-locks"
-
-    def _take(self, link: Link, message: SessionMessage, arrived: SessionMessage) -> None:
-        if isinstance(message, Publish) or link.kind == "client":
-            super()._take(link, message, arrived)
-        else:
-            self._consumed(link, arrived)
-            self._handle(link, message)
-
-    def _cut_off(self, peer: str, batch: Batch) -> bool:  # noqa: ARG002
-        return bool(self.cuts.on(batch.topic, batch.key_set()))
-
-
-def _totals_to_merge(held: _Held, lane: deque[_Held]) -> list[_Held]:
-    """The total publications at the head of a client's lane that may go as one batch; taken out of the lane."""
-    message = held.message
-    if not isinstance(message, Publish) or message.batch.guarantee != TOTAL:
-        return []
-    found, last, count, size = [held], message.batch, message.batch.count, message.batch.cost_bytes
-    while lane:
-        follower = lane[0].message
-        if not isinstance(follower, Publish) or not _adjacent(last, follower.batch):
-            break
-        last = follower.batch
-        count, size = count + last.count, size + last.cost_bytes
-        if count > TOTAL_BATCH_COUNT_MAX or size > BATCH_BYTES_MAX:
-            break
-        found.append(lane.popleft())
-    return found
-
-
-def _adjacent(batch: Batch, follower: Batch) -> bool:
-    return (
-        follower.guarantee == batch.guarantee
-        and follower.topic == batch.topic
-        and follower.publisher == batch.publisher
-        and follower.first == batch.last + 1
-    )

@@ -2,8 +2,7 @@
 
 Two parts come together when one joins the other with all that it has processed. What it processes later is on its way
 while the merge is settled, and crosses what is handed over:
-1. 4 takes a message when the network is parted and nobody knows it yet; it waits in front of a cut at 3, then behind a
-   window.
+1. 4 takes a message when the network is parted and nobody knows it yet; it waits behind a window.
 2. 3 asks 0 to take it back in. Only then the message comes by, is delivered, and waits until 0 opens the link.
 3. 0 has released a total batch on its key meanwhile, and hands it over: it stands behind the message at 3, and before
    it at 0.
@@ -17,11 +16,11 @@ that it has not confirmed stands before that batch at 3, and would stand behind 
 that word.
 
 Where a majority lives on without the broker that has released a batch, weaker messages cross that batch, too:
-1. All have acknowledged the cut of c6#1, and 0 releases it. 1 loses 0 before it has got c6#1.
-2. 1 is the root of a majority, and ends the cut: the release is in doubt. c5#1, on the same key, is delivered.
+1. 0 is the top of a topic, and turns c6#1, which is total. 1 loses 0 before it has got c6#1.
+2. 1 is the root of a majority. c5#1, on the same key, turns there and is delivered.
 3. 1 joins 0 again, and gets c6#1, which stands before c5#1 at 0.
-So a weaker message that passes while a batch on one of its keys is in doubt takes no part in their total order
-(`HealingCuts.may_cross`).
+So a weaker message that passes where the top of its topic may be out of reach takes no part in the total order of its
+keys (`PartitionBroker._may_cross`).
 """
 
 from collections.abc import Iterable

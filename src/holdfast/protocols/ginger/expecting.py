@@ -12,14 +12,13 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from holdfast.model.batches import Batch
-from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Dead, Hello, Interest, Join, Refusal, Subscribe, Twig, Unstable, View
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.absences import Absence, Absences, epochs_in, names_in
 from holdfast.protocols.ginger.flush import Flush
-from holdfast.protocols.ginger.healing_cuts import HealingCuts
+from holdfast.protocols.ginger.healing_turning import HealingTurning
 from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.ginger.late_clients import Account, LateCase, LateClients
 from holdfast.protocols.ginger.recording import RecordingBroker
@@ -44,8 +43,8 @@ class ExpectingBroker(RecordingBroker):
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
         self._life = incarnation
-        self.healing_cuts = HealingCuts(self, self.interests, self._send)
-        self.cuts = self.healing_cuts
+        self.healing_turning = HealingTurning(self, self.interests, self._send)
+        self.turning = self.healing_turning
         self.view = TreeView(config.name, incarnation, config.address, config.tolerance + 1, self._send)
         self._flushes: list[Flush] = []
         self._ahead_of: dict[str, list[Ahead]] = {}
@@ -66,8 +65,6 @@ class ExpectingBroker(RecordingBroker):
         self._dropped_for: set[str] = set()
         """Clients given up while they were away, with messages for them: they may be elsewhere (see `holes`)."""
         self._turned_away = TurnedAway(config.session_keep_s)
-        self._admitting: Flush | None = None
-        """Whom a closed cut keeps waiting at the door."""
 
     @abstractmethod
     def _hear_of(self, dead: Dead, peer: str) -> None:
@@ -86,17 +83,16 @@ class ExpectingBroker(RecordingBroker):
         """Whether this part of the tree may order total batches."""
         return True
 
-    @property
-    def admitting(self) -> bool:
-        """Whether somebody waits to be let in who has to be in every cut from then on."""
-        return self._admitting is not None
-
     def unsettled(self, topic: str) -> bool:
         """Whether a repair is pending that may bring something on this topic."""
         wants = self.interests.table.wants
         if any(flush.key and wants(flush.key, topic) for flush in self._flushes):
             return True
         return self.parent is not None and bool(self._fenced or self._hold) and wants(self.parent, topic)
+
+    def in_doubt(self, topic: str) -> bool:
+        """Whether the top of the topic may be out of reach, and alive."""
+        return any(absence.missing and absence.doubt.is_wanted(topic) for absence in self.absences)
 
     def in_transit(self, topic: str) -> bool:  # noqa: ARG002
         """Whether a neighbour that wants this topic is being moved."""
@@ -180,7 +176,7 @@ class ExpectingBroker(RecordingBroker):
     def _ask_for_all(self) -> None:
         if THE_ABSENT not in self.interests.table.sources(*ALL):
             self.interests.subscribe(THE_ABSENT, Subscribe(0, *ALL))
-            self.cuts.pump()
+            self.turning.pump()
 
     def _note_unaccounted(self, lost: str, interests: Iterable[Interest]) -> None:
         """Somebody behind that broker wanted this, and has not come. It may be alive, out of reach, and owed messages.
@@ -193,12 +189,12 @@ class ExpectingBroker(RecordingBroker):
         for interest in wanted:
             self.interests.subscribe(UNACCOUNTED, Subscribe(0, *interest))
         if wanted:
-            self.cuts.pump()
+            self.turning.pump()
 
     def _forget_unaccounted(self) -> None:
         if self.interests.table.interests(UNACCOUNTED) and self.given_up.all_accounted(self._now):
             self.interests.drop(UNACCOUNTED)
-            self.cuts.pump()
+            self.turning.pump()
 
     def _ask_for_less(self) -> None:
         """When nobody is missed any more."""
@@ -207,14 +203,12 @@ class ExpectingBroker(RecordingBroker):
         if not missed:
             self.interests.drop(THE_ABSENT)
             self.confirmations.drop(THE_ABSENT)
-            self.cuts.pump()
+            self.turning.pump()
 
     def _note(self, record: Record) -> None:
         self.absences.note(record.batch, record.number)
         if len(self.late):
             self.late.note(record.batch, record.number, self.interests.table.takers(record.batch))
-        if self.healing_cuts.in_doubt:
-            self.healing_cuts.clear_doubt(record.record_id)
 
     # ----------------------------------------------------------------------------------------------- late clients
 
@@ -254,7 +248,7 @@ class ExpectingBroker(RecordingBroker):
         self.late.end(case)
         self.interests.drop(case.stand_in)
         self.confirmations.drop(case.stand_in)
-        self.cuts.pump()
+        self.turning.pump()
 
     def settle(self, now: float) -> Effects:
         if len(self.late):
@@ -312,9 +306,6 @@ class ExpectingBroker(RecordingBroker):
     def _end_visit(self, flush: Flush) -> None:
         """Nobody is left of those who came by themselves: no cut is held up for them any more."""
         self._flushes.remove(flush)
-        if self._admitting is flush:
-            self._admitting = None
-            self.healing_cuts.include(())
 
     # -------------------------------------------------------------------------------------------------- joining
 
@@ -473,7 +464,7 @@ class ExpectingBroker(RecordingBroker):
         for flush in list(self._flushes):
             known = self.view.acknowledged(flush.version)
             ready = not flush.waiting and known and not self._is_blocked(flush)
-            if flush in self._flushes and ready and not self._meets_a_cut(flush):
+            if flush in self._flushes and ready:
                 self._flushes.remove(flush)
                 self._finish_flush(flush)
 
@@ -481,38 +472,6 @@ class ExpectingBroker(RecordingBroker):
         """Whether another repair has to end first: that of a joiner's own loss, or the one at which it was missed."""
         others = [other for other in self._flushes if other is not flush]
         return any(other.key in flush.joined or not other.missing.keys().isdisjoint(flush.joined) for other in others)
-
-    def _meets_a_cut(self, flush: Flush) -> bool:
-        """Whether the joiners bring something new on the keys of a closed cut: then the flush waits for its end.
-
-        Whatever belongs before the cut has passed here before it was closed, even if the dead broker was inside.
-        A broker that was out of reach is let in when no cut is closed here, so that it is in all that are under way.
-        """
-        returning = not flush.key and any(not one.is_client for one in flush.joined.values())
-        if returning and self._absence_of(flush) is not None and self.healing_cuts.any_closed():
-            self._admitting = flush
-            return True
-        return any(
-            one.flag in ("s", "r")
-            and one.batch.guarantee != TOTAL
-            and not self.is_processed(one.batch.publisher, one.batch.last)
-            and self._cuts_off(flush.key, one.batch)
-            for joiner in flush.joined.values()
-            for one in joiner.records
-        )
-
-    def _cuts_off(self, lost: str, batch: Batch) -> bool:
-        """Whether a closed cut puts the batch behind it; not one that ends with the broker that was lost."""
-        found = self.cuts.on(batch.topic, batch.key_set())
-        return any(cut.closed and cut.source != lost for cut in found)
-
-    def cut_ended(self) -> None:
-        super().cut_ended()
-        self._tick()
-
-    def _retry(self) -> None:
-        if not self.settling:
-            super()._retry()
 
     def _absence_of(self, flush: Flush) -> Absence | None:
         """Where the one who is taken in was missed, if it was."""

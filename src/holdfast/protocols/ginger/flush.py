@@ -14,7 +14,7 @@ from holdfast.model.messages import Twig
 from holdfast.protocols.ginger.absences import OwnHistory
 from holdfast.protocols.ginger.joiners import Joiner, last_of
 from holdfast.protocols.ginger.late_clients import LateCase
-from holdfast.protocols.ginger.merge import Contribution, Flag, History, Merge
+from holdfast.protocols.ginger.merge import Contribution, Flag, History, Merge, conflict
 from holdfast.protocols.ginger.passing import PassingOrder
 from holdfast.protocols.records import Record, RecordId
 from holdfast.protocols.stability import StabilityLog
@@ -111,8 +111,12 @@ class Settlement:
         unheard: Iterable[RecordId] = (),
         witnesses: Mapping[str, Joiner] = MappingProxyType({}),
         kept: Collection[RecordId] = (),
+        for_absent: Callable[[Batch], bool] = lambda _: False,
     ) -> None:
-        """`witnesses` have joined before, and are handed nothing more; `kept` was not forgotten, though the log has."""
+        """`witnesses` have joined before, and are handed nothing more; `kept` was not forgotten, though the log has.
+
+        `for_absent`: whether nobody outside wants the batch but those who are out of reach, if they are.
+        """
         taken_in, joined = joined, {**witnesses, **joined}
         self.batches: dict[RecordId, Batch] = dict(mine.batches)
         self._kept, self._log = kept, log
@@ -120,44 +124,34 @@ class Settlement:
         self.asked: list[tuple[str, Batch]] = []
         self.done: list[tuple[str, Batch]] = []
         """What a broker has asked for and does not know to be released."""
-        self.beyond: dict[RecordId, str] = {}
-        """What the lost broker had asked a joiner for, and what is under way there."""
         # The coordinator's processing order is known exactly: it is `settled`.
         histories = {own: History(mine.entries, passes=False)}
-        # What a client has may be a part of what brokers have: they come first.
-        for joiner in sorted(joined.values(), key=lambda joiner: joiner.is_client):
-            for one in joiner.records:
-                if one.flag in ("s", "r") and not (joiner.is_client and one.flag == "s"):
-                    # A client's own are added below, as far as they are taken.
-                    self._learn(one.batch, whole=not joiner.is_client)
-            for batch in joiner.done_by_the_lost():
-                self._learn(batch, whole=True)
-
-        done_here = {record_id for record_id, flag, *_ in mine.entries if flag is Flag.DONE}
-        done_there = {
-            (one.batch.publisher, one.batch.first) for who in joined.values() for one in who.records if one.flag == "d"
-        }
-        for record_id in done_here & done_there:
-            # Only the request has passed the dead broker, which was not in the cut: it has passed the batch to nobody.
-            self.batches.pop(record_id, None)
+        self._learn_brought(joined)
+        done_here, done_there = self._done(mine, joined)
         self._see_own_wholes(joined, done_here)
+        self._done_above = done_here - mine.batches.keys()
+        """What came up to the coordinator from the lost one, and turned for others than those there.
 
-        asked_for = self._last_asked_for(joined)
+        1. c3#1 goes up through 24, 21 and 18, and turns for c0 above. 21 is told so; 24 is cut off before it is.
+        2. c4 subscribes at 21. 24 comes back, and asks for c3#1 again. It is not for c4, which has later messages.
+        """
+        climbing = self._climbing(joined)
+        last_asked = dict(sorted(climbing))
 
         def released(batch: Batch) -> bool:
             record_id = (batch.publisher, batch.first)
             record = log.find(record_id)
             known = record_id in self.batches or record_id in done_here or record_id in done_there
             known = known or (record is not None and not record.pending)
-            known |= batch.last < asked_for.get(batch.publisher, 0)
+            known |= record_id not in climbing and batch.last < last_asked.get(batch.publisher, 0)
             return known or is_processed(batch) or any(joiner.has_begun(batch) for joiner in joined.values())
 
+        self._learn_own(mine, released)
         for name, joiner in joined.items():
             entries = self._of_joiner(name, joiner, released)
-            awaited = set[RecordId]() if reunion else set(joiner.join.cuts)
             # What the lost one is not known to have processed it has passed to nobody before what it has passed on.
-            awaited.update(rid for rid in unheard if rid in self.batches and lacks(name, self.batches[rid]))
-            histories[name] = History(entries, not joiner.is_client, frozenset(awaited))
+            awaited = frozenset(rid for rid in unheard if rid in self.batches and lacks(name, self.batches[rid]))
+            histories[name] = History(entries, not joiner.is_client, awaited)
         self._ask_nothing_for(witnesses)
         settled = self._settled(mine)
         forgotten = set() if reunion else self._forgotten(joined, is_processed)
@@ -168,7 +162,13 @@ class Settlement:
         self.in_vain = {rid for who in taken_in.values() for rid in who.asked_in_vain()}
         """Total batches that a joiner was asked for by the lost broker, and that were released without it."""
         forgotten |= self.in_vain
-        self._lacks: Lacks = lambda who, batch: (batch.publisher, batch.first) not in forgotten and lacks(who, batch)
+        aside = self._overtaken_here(own, joined, lacks, set(settled) - forgotten, for_absent)
+
+        def lacking(who: str, batch: Batch) -> bool:
+            record_id = (batch.publisher, batch.first)
+            return record_id not in forgotten and (who != own or record_id not in aside) and lacks(who, batch)
+
+        self._lacks: Lacks = lacking
         new = {record_id for record_id, batch in self.batches.items() if self._lacks(own, batch)} - set(settled)
         merge = Merge(histories, self.batches, self._lacks, settled, new)
         self.order = merge.order
@@ -180,6 +180,42 @@ class Settlement:
         """What those outside are not owed, or may not have any more, though they want it now."""
         self.crossed = merge.crossed if reunion else set()
         """Of a reunion: weaker messages that one side has before, and the other after, a total one on their key."""
+
+    def _overtaken_here(
+        self,
+        own: str,
+        joined: Mapping[str, Joiner],
+        lacks: Lacks,
+        settled: Collection[RecordId],
+        for_absent: Callable[[Batch], bool],
+    ) -> set[RecordId]:
+        """What the coordinator would take for the absent alone, behind something that belongs behind it.
+
+        1. 5 is the top of a topic, turns c7#1 for c4, and falls silent. 0, above it, has sent c0#1 down.
+        2. 0 asks for everything, since 5 may be out of reach: so it lacks c7#1, and would process it behind c0#1.
+        3. To keep that order, c4, which has c7#1 and lacks c0#1, would not be handed it.
+        That somebody has c7#1, lacks c0#1, and wanted both, shows their order. Those out of reach may have either.
+        """
+        found = set()
+        for record_id, batch in self.batches.items():
+            if record_id in settled or not (lacks(own, batch) and for_absent(batch)):
+                continue
+            having = [name for name, joiner in joined.items() if joiner.has_received(record_id)]
+            others = [self.batches[one] for one in settled if having and conflict(batch, self.batches[one])]
+            if any(lacks(name, other) for name in having for other in others):
+                found.add(record_id)
+        return found
+
+    def _done(self, mine: OwnHistory, joined: Mapping[str, Joiner]) -> tuple[set[RecordId], set[RecordId]]:
+        """What went up over the lost link and is known to have turned: to the coordinator, and to joiners."""
+        here = {record_id for record_id, flag, *_ in mine.entries if flag is Flag.DONE}
+        there = {
+            (one.batch.publisher, one.batch.first) for who in joined.values() for one in who.records if one.flag == "d"
+        }
+        for record_id in here & there:
+            # It went up through the lost broker, and turned elsewhere: that one has passed it to nobody.
+            self.batches.pop(record_id, None)
+        return here, there
 
     def _settled(self, mine: OwnHistory) -> list[RecordId]:
         """What the coordinator has processed, in order."""
@@ -193,22 +229,17 @@ class Settlement:
         """What those had asked for was asked for when they were taken in."""
         self.asked = [one for one in self.asked if one[0] not in witnesses]
         self.done = [one for one in self.done if one[0] not in witnesses]
-        self.beyond = {rid: who for rid, who in self.beyond.items() if who not in witnesses}
 
-    def _last_asked_for(self, joined: Mapping[str, Joiner]) -> dict[str, int]:
-        """Of each publisher the last total batch that brokers were asked for: all before it are released.
+    def _climbing(self, joined: Mapping[str, Joiner]) -> dict[RecordId, Batch]:
+        """What brokers know to have gone up: whatever its publisher published before it, and is not among it, turned.
 
-        1. c1 publishes the total batches #6 and #7. 3, its broker, is the root of #6 and releases it for c1 alone; so
-           it asks 1 for #7, and dies before c1 has #6.
-        2. Nobody but c1 knows of #6. Asked for anew, it would be released behind #7, and c1 would take it for a repeat.
+        1. c1 publishes #6 and #7. #6 turns at 3, its broker, for c1 alone; #7 goes up to 1. 3 dies before c1 has #6.
+        2. Nobody but c1 knows of #6. Sent up anew, it would turn behind #7, and c1 would take it for a repeat.
         """
         known = [record.batch for record in self._log.records() if record.pending]
         brokers = [joiner for joiner in joined.values() if not joiner.is_client]
         known += [one.batch for joiner in brokers for one in joiner.records if one.flag == Flag.ASKED.value]
-        last: dict[str, int] = {}
-        for batch in known:
-            last[batch.publisher] = max(batch.first, last.get(batch.publisher, 0))
-        return last
+        return {(batch.publisher, batch.first): batch for batch in known}
 
     def _see_wholes(self, joined: Mapping[str, Joiner]) -> None:
         """Brokers know total batches as they were asked for; clients may have parts of them."""
@@ -231,6 +262,23 @@ class Settlement:
         for joiner in joined.values() if merged else ():
             if joiner.is_client:
                 joiner.see_own_wholes(merged)
+
+    def _learn_brought(self, joined: Mapping[str, Joiner]) -> None:
+        # What a client has may be a part of what brokers have: they come first.
+        for joiner in sorted(joined.values(), key=lambda joiner: joiner.is_client):
+            for one in joiner.records:
+                if one.flag in ("s", "r") and not (joiner.is_client and one.flag == "s"):
+                    # A client's own are added below, as far as they are taken.
+                    self._learn(one.batch, whole=not joiner.is_client)
+            for batch in joiner.done_by_the_lost():
+                self._learn(batch, whole=True)
+
+    def _learn_own(self, mine: OwnHistory, released: Callable[[Batch], bool]) -> None:
+        """What went up from the coordinator itself, and what somebody shows to have turned at the lost broker."""
+        for record_id, flag, *_ in mine.entries:
+            record = self._log.find(record_id)
+            if flag is Flag.ASKED and record is not None and released(record.batch):
+                self._learn(record.batch, whole=True)
 
     def _learn(self, batch: Batch, whole: bool) -> None:
         """The whole counts: a client that wanted the first messages of a batch alone has a part that begins alike.
@@ -283,11 +331,14 @@ class Settlement:
         return entries
 
     def _note_asked(self, name: str, batch: Batch, was_received: bool, released: bool) -> None:
-        if released:
+        if released and (batch.publisher, batch.first) in self._done_above:
             self.done.append((name, batch))
-        elif was_received:
-            self.beyond[batch.publisher, batch.first] = name
-        else:
+        elif released:
+            # 1. c1#1 goes up to 0, and turns there for those below 1, from where it came; c1#2 turns for c5.
+            # 2. 0 dies, and 1 has got nothing. c5 shows that c1#1 has turned, and nobody has it but 1, which waits.
+            self._learn(batch, whole=True)
+            self.done.append((name, batch))
+        elif not was_received:
             self.asked.append((name, batch))
 
 

@@ -32,8 +32,6 @@ from holdfast.model.messages import (
     Publish,
     Refusal,
     SessionMessage,
-    TotalAbort,
-    TotalProcessed,
     Twig,
     Unstable,
     View,
@@ -342,17 +340,10 @@ class HealingBroker(OrphanBroker):
 
     def _handle(self, link: Link, message: SessionMessage) -> None:
         super()._handle(link, message)
-        settles = isinstance(message, Publish) or (isinstance(message, TotalProcessed) and message.batch is not None)
-        if settles and self._hold and link.peer == self.parent:
+        if isinstance(message, Publish) and self._hold and link.peer == self.parent:
             self._hold -= 1
             if not self._hold:
                 self._settled()
-
-    def _handle_from_neighbour(self, peer: str, message: SessionMessage) -> None:
-        if isinstance(message, TotalAbort):
-            self.healing_cuts.on_abort(peer, message)
-        else:
-            super()._handle_from_neighbour(peer, message)
 
     def _on_view(self, peer: str, view: View) -> None:
         dead = self.view.dead()
@@ -469,8 +460,6 @@ class HealingBroker(OrphanBroker):
         link = self.hub.links.get(name)
         if link is not None and (link.dialler or link.session <= epoch):
             self.hub.refuse(name, Refusal("excluded", f"{self.name} has given {name} up"))
-        if name in self.interests.neighbours:
-            self._lanes.pop(name, None)
         self.recalls.drop(name)
         below = find_twigs(self.view.children.values(), name)
         self.view.lose(name, epoch)
@@ -479,14 +468,14 @@ class HealingBroker(OrphanBroker):
         return below
 
     def _client_left(self, name: str) -> None:
-        self._thin_out(name)
+        self._early_questions.pop(name, None)
         self.log.unlink(name)
         self.interests.drop(name)
         self.confirmations.drop(name)
         self.slow_readers.forget(name)
         self.recalls.drop(name)
         self._session_over(name)
-        self.cuts.pump()
+        self.turning.pump()
         self._someone_left = True
 
     def settle(self, now: float) -> Effects:

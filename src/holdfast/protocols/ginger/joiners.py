@@ -68,6 +68,10 @@ class Joiner:
     def is_client(self) -> bool:
         return self.join.twig.kind == "client"
 
+    def has_received(self, record_id: RecordId) -> bool:
+        """Whether it says to have the record from the lost broker."""
+        return any(one.flag == "r" and (one.batch.publisher, one.batch.first) == record_id for one in self.records)
+
     def has_processed(self, batch: Batch) -> bool:
         return self.join.processed.get(batch.publisher, 0) >= batch.last
 
@@ -117,16 +121,10 @@ class Joiner:
                 found.setdefault((one.batch.publisher, one.batch.first), (place, asked))
         return found
 
-    def lacks_of(self, batch: Batch, reunion: bool = False) -> Batch | None:
-        """What of a batch it has not processed; a total one only if it was in its cut, or is its publisher's.
-
-        Who was out of reach was in no cut: in a reunion total batches are handed over like all others.
-        """
+    def lacks_of(self, batch: Batch) -> Batch | None:
+        """What of a batch it has not processed."""
         own = self.is_client and self.join.twig.name == batch.publisher
         if own and (batch.publisher, batch.first) in self._not_for_it:
-            return None
-        outside = not self.is_client and (batch.publisher, batch.first) not in self.join.cuts
-        if batch.guarantee == TOTAL and outside and not reunion:
             return None
         last = self.join.processed.get(batch.publisher, 0)
         if own or last < batch.first:

@@ -15,8 +15,9 @@ What is certain, and must be kept:
 
 What a participant received *after* it sent something is in no order with it: enforcing that makes cycles
 (docs/repair.md, trap 2). Everything else is a preference: the order in which somebody received two records is kept if
-it can be; what nobody alive has sent comes last, since its dependencies died with its entry point (trap 16); and a
-participant that received a and lacks b, though it wants it, shows that the dead broker had passed a before b.
+it can be, and that in which somebody sent two up that have turned; what nobody alive has sent comes last, since its
+dependencies died with its entry point (trap 16); and a participant that received a and lacks b, though it wants it,
+shows that the dead broker had passed a before b.
 
 A repair after a long silence settles thousands of records, and whoever computes is silent. So sets of records are
 integers, a bit a record, and of each publisher only the next record can be ready.
@@ -129,7 +130,7 @@ class Merge:
             places.setdefault(rid, place)
             gone_by.append(gone_by[-1] | (0 if flag.is_request else self._bits.get(rid, 0)))
         entries = [entry for entry in history.entries if entry[0] in self._bits]
-        received = 0
+        received = turned = 0
         for rid, flag, after, _ in entries:
             bit = self._bits[rid]
             if flag is not Flag.RECEIVED or after <= places[rid]:
@@ -141,6 +142,10 @@ class Merge:
             if flag is Flag.RECEIVED:
                 self._liked[rid] |= received & ~self._conflicts[rid]
                 received |= bit
+            elif flag is Flag.DONE:
+                # It went up after those, and has turned. Nearly always they have turned in that order.
+                self._liked[rid] |= turned
+                turned |= bit
         passed = [entry for entry in entries if entry[1] is Flag.RECEIVED or (entry[1] is Flag.SENT and history.passes)]
         # Those whose place is not known have no number.
         self._keep_processed([rid for rid, _, _, number in sorted(passed, key=lambda entry: entry[3]) if number > 0])
@@ -290,6 +295,15 @@ class Merge:
             (self._shown[rid] & ~done).bit_count(),
             rid,
         )
+
+
+def conflict(one: Batch, other: Batch) -> bool:
+    """Whether two batches share a key of a topic, and one of the two is total."""
+    return (
+        TOTAL in (one.guarantee, other.guarantee)
+        and one.topic == other.topic
+        and not set(one.key_set()).isdisjoint(other.key_set())
+    )
 
 
 def _conflicts(batches: Mapping[RecordId, Batch], bits: Mapping[RecordId, int]) -> dict[RecordId, int]:

@@ -7,12 +7,11 @@ A newcomer belongs to nobody yet. It has nothing to settle, and simply asks on, 
 
 from typing import Literal
 
-from holdfast.model.messages import Dead, Join, Open, Publish, SessionMessage, TotalRequest, Twig, Unstable, Upward
+from holdfast.model.messages import Climb, Dead, Join, Open, Publish, SessionMessage, Twig, Unstable, Upward
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.absences import Absence, take_up
-from holdfast.protocols.ginger.cuts import BatchId
 from holdfast.protocols.ginger.doubting import DoubtingBroker
 from holdfast.protocols.ginger.expecting import THE_ABSENT
 from holdfast.protocols.ginger.flush import Flush
@@ -22,7 +21,7 @@ from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Report
 from holdfast.protocols.records import Record
 from holdfast.protocols.treeview import contacts_in
-from holdfast.protocols.wanted_parts import ahead_of_join, at_most
+from holdfast.protocols.wanted_parts import ahead_of_join, at_most, doubtful
 
 REPAIRED = "repair_end"
 """The report of a broker that has a new parent because it lost its old one."""
@@ -38,7 +37,6 @@ class OrphanBroker(DoubtingBroker):
         self._fence_base = self._fence_version = 0
         self._fence_view: tuple[Twig, Dead] = (self.view.twig(), ())
         """What we have told of ourselves and of the dead when we joined."""
-        self._kept: tuple[BatchId, ...] = ()
         self._parent_fell_silent = False
         self._returning_from = ""
         """Whom we had lost, when we come back to those who have lost us."""
@@ -65,7 +63,6 @@ class OrphanBroker(DoubtingBroker):
         """
         self._begin_epoch()
         self._life = self.view.epoch
-        self._lanes.pop(old, None)
         if self.hub.set_aside(old) is not None:
             # Not a refusal: it would begin anew if it heard that it was given up.
             self.hub.out.append(Disconnect(old, "it has not let us in in time"))
@@ -88,7 +85,7 @@ class OrphanBroker(DoubtingBroker):
         if name != old and old in self.log.flows:
             self.log.relabel(old, name)
             self.interests.rename(old, name)
-            self.healing_cuts.rename(old, name)
+            self.healing_turning.rename(old, name)
             self.confirmations.rename(old, name)
             self.holes.rename(old, name)
             self.view.also_wait_for(name)
@@ -139,7 +136,7 @@ class OrphanBroker(DoubtingBroker):
             dead,
             processed,
             wanted,
-            self.healing_cuts.listed(),
+            (),
             self.view.version,
             0,
             inherited=self.log.inherited(peer, instead=True),
@@ -147,6 +144,7 @@ class OrphanBroker(DoubtingBroker):
             meant=self._meant(link),
             whole=self._is_whole(),
             merging=self.log.is_merging(peer),
+            doubtful=doubtful(self.absences.doubted()),
         )
         self.hub.send(peer, join)
         self._fenced = peer
@@ -165,9 +163,7 @@ class OrphanBroker(DoubtingBroker):
         self.interests.suspend(peer)
         # What it wants now it will say; until then everything is kept for it.
         self.interests.learn(peer, [ALL])
-        # We are the root no more: a batch that was released now, in a cut without those over there, would miss them.
-        self.healing_cuts.stand_down()
-        self.healing_cuts.rename(absence.key, peer)
+        self.healing_turning.rename(absence.key, peer)
         # 1. 1 has lost 0 and 3, both are out of reach, and is asked whether everybody has c3#1. 0 takes 1 in again.
         # 2. If 0 alone were asked now, c3#1 would be confirmed before 3 is back.
         others = any(one.missing and one is not absence for one in self.absences)
@@ -180,7 +176,6 @@ class OrphanBroker(DoubtingBroker):
             self.hub.out.append(Disconnect(peer, "it has not let us in in time"))
         self._ahead_of.pop(peer, None)
         self._detached_at.pop(peer, None)
-        self._lanes.pop(peer, None)
         self.parent, self._fenced, self._hold = None, "", 0
         self.log.unlink(peer)
         self.interests.drop(peer)
@@ -201,7 +196,7 @@ class OrphanBroker(DoubtingBroker):
             return
         # What was to be said to it before was not sent.
         self.view.deaths.told_nothing(peer)
-        self._hold, self._kept = message.hold, message.cuts
+        self._hold = message.hold
         self._send_behind_fence(peer)
         self.holes.retell(peer)
         self.interests.replace(peer, {peer: message.interests})
@@ -223,16 +218,14 @@ class OrphanBroker(DoubtingBroker):
         """What was processed for the parent while it had not opened the link."""
         behind = [record for record in self.log.concerning(peer) if record.outs.get(peer, 0) > self._fence_base]
         for record in sorted(behind, key=lambda record: record.outs[peer]):
-            self._send(peer, TotalRequest(record.batch) if record.pending else Publish(record.batch))
+            self._send(peer, Climb(record.batch) if record.pending else Publish(record.batch))
 
     def _settled(self) -> None:
         """Everything that the new parent handed over to settle the repair is here."""
         if self.parent is not None:
             self.log.begin(self.parent)
-            self.healing_cuts.reopened(self.parent, self._kept)
             self.hub.out.append(Report(self._opened_as, peer=self.parent))
-        self.cuts.pump()
-        self._retry()
+        self.turning.pump()
 
     def _epoch_of(self, link: Link) -> int:
         if not link.dialler:

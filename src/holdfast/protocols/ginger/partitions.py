@@ -42,7 +42,6 @@ from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.absences import Absence, OwnHistory
 from holdfast.protocols.ginger.census import CensusTaker
 from holdfast.protocols.ginger.crossings import Crossings
-from holdfast.protocols.ginger.cuts import BatchId
 from holdfast.protocols.ginger.expecting import SUSPECT_TIMER, THE_ABSENT
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.healing import HealingBroker
@@ -52,7 +51,7 @@ from holdfast.protocols.ginger.strays import Strays
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import CancelTimer, Disconnect, Effects, Report, Send, SetTimer
-from holdfast.protocols.records import Record
+from holdfast.protocols.records import Record, RecordId
 
 SEEK_TIMER = "seek"
 CONFIRM_SILENCES = 10
@@ -76,7 +75,7 @@ class PartitionBroker(HealingBroker):
         """Whether our new parent is handing over what was processed while we were out of its reach."""
         self._missing_asked = ""
         """The one of those missing behind a lost child that was asked last."""
-        self._asked_before: frozenset[BatchId] = frozenset()
+        self._asked_before: frozenset[RecordId] = frozenset()
         """Total batches that were asked of the lost neighbour before we turned to its side."""
         self._tried: tuple[Contact, ...] = ()
         """Our parent and those whom we have turned to in its place, if nobody has let us in since."""
@@ -110,12 +109,11 @@ class PartitionBroker(HealingBroker):
             self._was_majority = False
             self._apart = self._ever_majority
             self.hub.out.append(Report("minority", detail=f"{self.census.size} of {self.census.brokers} brokers"))
-            self.healing_cuts.stand_down()
         elif self.census.majority:
             if not self._was_majority:
                 self.hub.out.append(Report("majority", detail=f"of {self.census.brokers} brokers"))
             self._was_majority = self._ever_majority = True
-            self.cuts.pump()
+            self.turning.pump()
         self._tick()
 
     def _handle_from_neighbour(self, peer: str, message: SessionMessage) -> None:
@@ -128,9 +126,8 @@ class PartitionBroker(HealingBroker):
 
     def _merged(self, source: str) -> None:
         """Everything that a majority has ordered meanwhile has passed here: tell those who do not know it yet."""
-        if self._apart or self.healing_cuts.in_doubt:
+        if self._apart:
             self._apart = False
-            self.healing_cuts.clear_doubt()
             others = [peer for peer in self.interests.neighbours if peer != source]
             # What they send before they have got all of it crosses it.
             self._crossings.reunited(others)
@@ -144,15 +141,13 @@ class PartitionBroker(HealingBroker):
         self._crossings.clear()
         self._settling_merge = False
         super()._settled()
-        if self.healing_cuts.in_doubt:
-            self._merged(self.parent or "")
 
     def _finish_flush(self, flush: Flush) -> None:
         super()._finish_flush(flush)
         brokers = [name for name, joiner in flush.joined.items() if not joiner.is_client]
         if flush.reunion:
             self._crossings.reunited(brokers)
-        if flush.reunion and not self._apart and not self.healing_cuts.in_doubt:
+        if flush.reunion and not self._apart:
             for name in brokers:
                 self._send(name, Merged())
         elif brokers or (flush.reunion and not any(absence.missing for absence in self.absences)):
@@ -179,16 +174,23 @@ class PartitionBroker(HealingBroker):
         batch = message.batch
         if batch.guarantee == TOTAL and not self.is_processed(batch.publisher, batch.last):
             settling = bool(self._hold) and arrived_from == self.parent
-            if settling or self._apart or self.healing_cuts.doubts(batch):
+            if settling or self._apart:
                 for crossed in self._crossings.of(batch, arrived_from, settling):
                     self.crossed.note(crossed)
         elif (batch.keys and not batch.crossed) and (
-            self.healing_cuts.may_cross(batch) or self._crossings.over(batch, arrived_from, self._apart)
+            self._may_cross(batch) or self._crossings.over(batch, arrived_from, self._apart)
         ):
             message = Publish(self.crossed.note(batch))
         super()._pass_on(message, arrived_from)
-        if batch.guarantee == TOTAL:
-            self.healing_cuts.passed(batch)
+
+    def _may_cross(self, batch: Batch) -> bool:
+        """Whether that batch is weaker, and passes here before a total one that may have turned out of our reach."""
+        return batch.guarantee != TOTAL and bool(batch.keys) and self.in_doubt(batch.topic)
+
+    def spread_turned(self, batch: Batch, came_from: str) -> None:
+        if self._may_cross(batch) and not batch.crossed:
+            batch = self.crossed.note(batch)
+        super().spread_turned(batch, came_from)
 
     def _spread(self, record: Record, arrived_from: str) -> None:
         super()._spread(record, arrived_from)
@@ -313,21 +315,22 @@ class PartitionBroker(HealingBroker):
         for contact in missed:
             flush.waiting[contact.name] = Twig(contact.name, "broker", contact.epoch, contact.address)
         passed_over = {old, *(contact.name for contact in missed)}
-        self._inherit(tuple(one for one in inherited if one.name not in passed_over))
+        self._inherit(tuple(one for one in inherited if one.name not in passed_over), old)
         self._tell_down()
         self._recount()
         return flush
 
-    def _inherit(self, lost: tuple[Contact, ...]) -> None:
+    def _inherit(self, lost: tuple[Contact, ...], root: str) -> None:
         """Go on with the search of a root that has died.
 
         1. 1 has lost 0 and is the root of its part; it looks for 0, and keeps what the others lack. 1 dies.
         2. 4 is its heir, and repairs that loss with all the others of the part: nobody is missing.
         3. If 4 does not look for 0, nobody does, and there are two trees for ever.
+        And what was wanted around the `root` that has died may have its top at 0: 1 has turned nothing total on it.
         """
         if lost:
             self.view.revive((one.name, one.epoch) for one in lost)
-            self.absences.inherit(lost, self._now)
+            self.absences.inherit(lost, self._now).doubts(self.interests.table.interests(root))
             self._ask_for_all()
             self._keep_seeking()
 
@@ -423,7 +426,6 @@ class PartitionBroker(HealingBroker):
                 continue
             self.hub.out.append(Report("gap", peer=absence.key, detail=detail))
             self._give_up_absence(absence)
-            self.healing_cuts.clear_doubt()
 
     def _seek(self, now: float) -> None:
         """Ask one of those whom we have lost whether it is there."""
@@ -587,7 +589,7 @@ class PartitionBroker(HealingBroker):
         # It may have been taken for dead since we look for it. It must not hear that from us.
         self.view.revive((one.name, self.view.last_epoch(one)) for one in absence.contacts)
         self.hub.out.append(Report("repair_start", peer=absence.key, detail=f"asking {peer} to take us back in"))
-        self._asked_before = self.healing_cuts.asked_of(absence.key)
+        self._asked_before = self.healing_turning.asked_of(absence.key)
         self._begin_return(peer, absence)
         self._returning_from = absence.key
         self._join(link)
@@ -627,7 +629,7 @@ class PartitionBroker(HealingBroker):
         self._crossings.clear()
         self._undo_return(peer)
         if absence is not None:
-            self.healing_cuts.ask_as_before(peer, absence.key, self._asked_before)
+            self.healing_turning.ask_as_before(peer, absence.key, self._asked_before)
         self._begin_epoch()
         self._tell_down()
         self._recount()
@@ -643,7 +645,7 @@ class PartitionBroker(HealingBroker):
 
     def waiting_for(self) -> list[str]:
         reasons = super().waiting_for()
-        if self.census.minority and not self.cuts.idle():
+        if self.census.minority and not self.turning.idle():
             reasons.append(
                 f"a majority: {self.census.size} of {self.census.brokers} brokers are here, and total needs more"
             )

@@ -5,15 +5,11 @@ processed is remembered by publisher, so that a batch that comes a second time, 
 recognised: its fate is then tied to the record that is held already.
 """
 
-from abc import abstractmethod
-
 from holdfast.model.batches import Batch
-from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Levels, Publish
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.broker import GingerBroker
-from holdfast.protocols.ginger.cuts import ROOT, BatchId
 from holdfast.protocols.last_numbers import note_number
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Effects, Send, SetTimer
@@ -61,38 +57,6 @@ class RecordingBroker(GingerBroker):
             fresh = batch if batch.first > last else batch.part(last + 1, batch.last)
             self._spread(self._process(fresh, arrived_from), arrived_from)
 
-    def _handle_merged(self, link: Link, batches: list[Batch]) -> None:
-        # 1. A client's broker asks for c2#2 to c2#5 in one batch, and dies. The client asks the next one for each anew.
-        # 2. That one holds c2#3 to c2#7 back until c2#2 is released; with it comes all that it was asked for with.
-        # 3. c2#6 and c2#7 are left. To whoever subscribed since, c2#3 would come behind what others have after it.
-        done = sum(self.is_done(batch.publisher, batch.last) for batch in batches)
-        if 0 < done < len(batches):
-            for _ in batches[:done]:
-                self.log.came(None, link.peer)
-            batches = batches[done:]
-        super()._handle_merged(link, batches)
-        # The publisher counts a record for each of them; none of them is stable before the first is.
-        for _ in batches[1:]:
-            self.log.came(None, link.peer)
-
-    def total_done(self, client: str, batch_id: BatchId) -> None:
-        """If less was released than this client has asked for in one batch, the rest is asked for.
-
-        1. c0 publishes the total c0#5, and is cut off from 1, its broker. It goes to 2 with c0#5, and publishes c0#6.
-        2. 2 comes back to 1, and asks for both in one batch. 1 has c0#5 from c0 itself, and releases that alone.
-        """
-        whole = self._under_way.get(client)
-        if whole is None or (whole.publisher, whole.first) != batch_id or self.is_done(whole.publisher, whole.last):
-            super().total_done(client, batch_id)
-            return
-        done = max(self.processed.get(whole.publisher, 0), self._done.get(whole.publisher, 0))
-        rest = self._under_way[client] = whole.part(done + 1, whole.last)
-        self._ask_again(client, rest)
-
-    @abstractmethod
-    def _ask_again(self, name: str, batch: Batch) -> None:
-        """A request that this client or neighbour has made, and nobody is known to have released it."""
-
     def _process(self, batch: Batch, came_from: str) -> Record:
         self._note_processed(batch)
         record = self.log.find((batch.publisher, batch.first)) or self.log.append(batch)
@@ -100,7 +64,7 @@ class RecordingBroker(GingerBroker):
         self.log.released(record)
         self.log.renumber(record)
         self._note(record)
-        if came_from != ROOT:
+        if came_from:
             self.log.came(record, came_from)
         return record
 
@@ -125,9 +89,9 @@ class RecordingBroker(GingerBroker):
                 if merging:
                     self.log.merge_over(destination)
 
-    def _is_merging(self, batch: Batch) -> bool:
-        """Whether the batch comes from another part of the tree: a total one passes like any other only then."""
-        return batch.guarantee == TOTAL
+    def _is_merging(self, batch: Batch) -> bool:  # noqa: ARG002
+        """Whether the batch comes from another part of the tree."""
+        return False
 
     def _deliver_record(self, client: str, record: Record, parts: list[Batch]) -> None:
         if not parts or client not in self.log.flows:
@@ -137,11 +101,8 @@ class RecordingBroker(GingerBroker):
             for part in parts:
                 self._send(client, Publish(part))
 
-    def deliver_total(self, batch: Batch, source: str) -> None:
-        record = self._process(batch, source)
-        for destination, choice in self.interests.table.takers(batch).items():
-            if destination not in self.interests.neighbours and destination not in self._given_apart:
-                self._deliver_record(destination, record, batch.chosen(choice))
+    def spread_turned(self, batch: Batch, came_from: str) -> None:  # noqa: ARG002
+        self._spread(self._process(batch, ""), "")
 
     def link_opened(self, link: Link, fresh: bool) -> None:
         super().link_opened(link, fresh)

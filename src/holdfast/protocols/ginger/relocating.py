@@ -95,7 +95,7 @@ class RelocatingBroker(WardingBroker):
     def _is_drained(self, peer: str, base: int) -> bool:
         """Whether nothing that went over the link before it was frozen may ever be needed again."""
         crossing = any(peer in one.ins or one.outs.get(peer, base + 1) <= base for one in self.log.records())
-        return not crossing and peer not in self._lanes and not self.healing_cuts.involves(peer)
+        return not crossing and not self.healing_turning.involves(peer)
 
     # ------------------------------------------------------------------------------------------------------- messages
 
@@ -211,7 +211,7 @@ class RelocatingBroker(WardingBroker):
         self.log.relabel(old, new)
         self.log.restack(new)
         self.interests.rename(old, new)
-        self.healing_cuts.rename(old, new)
+        self.healing_turning.rename(old, new)
         self.confirmations.rename(old, new)
         self.holes.rename(old, new)
         self.view.also_wait_for(new)

@@ -196,8 +196,8 @@ class ShapingBroker(RelocatingBroker):
 
     def _is_quiet(self, mover: str) -> bool:
         """Whether nothing is under way between us that waits for an answer."""
-        waiting = self.interests.waiting.get(mover, 0) or self.confirmations.awaits(mover) or mover in self._lanes
-        return not waiting and not self.healing_cuts.involves(mover) and not self._is_asked_for(mover)
+        waiting = self.interests.waiting.get(mover, 0) or self.confirmations.awaits(mover)
+        return not waiting and not self.healing_turning.involves(mover) and not self._is_asked_for(mover)
 
     def _is_asked_for(self, mover: str) -> bool:
         """Whether a total batch is under way that has to cross the link: nothing behind it would become stable."""
@@ -268,8 +268,7 @@ class ShapingBroker(RelocatingBroker):
         self._take_back(departure, say=True)
         departure.twig, departure.adopted = None, False
         departure.not_before = self._now + BUSY_S
-        self.cuts.pump()
-        self._retry()
+        self.turning.pump()
 
     def _take_back(self, departure: Departure, say: bool) -> None:
         self._unfreeze(say)
@@ -302,8 +301,7 @@ class ShapingBroker(RelocatingBroker):
         self.moves.given_up += 1
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
         self.hub.out += [CancelTimer(MOVE_TIMER), Report("move_given_up", peer=departure.mover, detail=reason)]
-        self.cuts.pump()
-        self._retry()
+        self.turning.pump()
 
     def _let_go(self, departure: Departure) -> None:
         """The new parent has it."""
@@ -311,9 +309,8 @@ class ShapingBroker(RelocatingBroker):
         self._departure = None
         self._unfreeze(say=False)
         twig = self.view.children.pop(mover, None) or departure.twig
-        self._lanes.pop(mover, None)
         self.interests.replace(mover, {})
-        self.healing_cuts.replace(mover, {})
+        self.healing_turning.replace(mover)
         self.confirmations.replace(mover, (), self.interests.table.wants)
         self.log.unlink(mover)
         self.view.give_up_on(mover)
@@ -330,8 +327,7 @@ class ShapingBroker(RelocatingBroker):
         self.hub.out += [CancelTimer(MOVE_TIMER), Report("move_end", peer=mover, detail=f"below {target}")]
         self._tell(self.view.hops - 2)
         self.view.settle()
-        self.cuts.pump()
-        self._retry()
+        self.turning.pump()
         self._tick()
         self._hear_held(departure)
 
@@ -351,8 +347,7 @@ class ShapingBroker(RelocatingBroker):
         for flush in self._flushes:
             flush.waiting.pop(departure.mover, None)
         self.hub.out.append(Report("move_given_up", peer=departure.mover, detail=f"{departure.target} is lost"))
-        self.cuts.pump()
-        self._retry()
+        self.turning.pump()
         self._tick()
 
     # ------------------------------------------------------------------------------------------------ losing somebody

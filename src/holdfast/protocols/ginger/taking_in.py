@@ -14,16 +14,16 @@ from holdfast.model.messages import (
     Interest,
     Open,
     Publish,
-    TotalProcessed,
+    Turned,
 )
 from holdfast.model.receipt_messages import NAMES_MAX, Finding
 from holdfast.protocols.ginger.absences import NOTHING, Absence, OwnHistory, names_in
-from holdfast.protocols.ginger.cuts import BatchId
 from holdfast.protocols.ginger.expecting import THE_ABSENT, ExpectingBroker
 from holdfast.protocols.ginger.flush import Flush, Settlement, own_history
 from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.ginger.late_clients import Account, LateCase
 from holdfast.protocols.ginger.merge import Flag
+from holdfast.protocols.given_up import UNACCOUNTED
 from holdfast.protocols.interests import ALL
 from holdfast.protocols.node import Report
 from holdfast.protocols.records import Record, RecordId
@@ -46,8 +46,6 @@ class TakingInBroker(ExpectingBroker):
         absence = None if key else self._absence_of(flush)
         late = self._stand_in_for(flush) if flush.late else None
         flush.reunion = absence is not None or self._brings_a_part(flush) or self._is_broken_merge(flush)
-        if flush.reunion:
-            self._admitting = flush
         mine = self._own_side(flush) if key else self._kept_for(absence, case)
         settlement = self._settlement(flush, mine, late)
         if settlement.forced:
@@ -64,15 +62,10 @@ class TakingInBroker(ExpectingBroker):
         if late is not None:
             found = [record for record in map(self.log.find, settlement.order) if record is not None]
             late.keep(mine, joined, settlement.batches, {record.record_id: record.number for record in found})
-        self.healing_cuts.lie_beyond(settlement.beyond)
-        self.healing_cuts.done_beyond(settlement.in_vain, key if absence is None else absence.key)
         self._replace(flush, late)
         if case is not None:
             self._no_longer_late(case, joined)
         self.settling = False
-        if self._admitting is flush:
-            self._admitting = None
-            self.healing_cuts.include(sorted(joined.keys() & self.interests.neighbours.keys()))
         self._answer_requests(flush, settlement)
         self._note_repaired(flush)
         self._tell_of_holes(flush, absence)
@@ -85,8 +78,7 @@ class TakingInBroker(ExpectingBroker):
                 self._reborn(name)
         self.hub.out.append(Report("repair_end" if key else "taken_in", peer=key or ",".join(joined)))
         self._tell_down()
-        self.cuts.pump()
-        self._retry()
+        self.turning.pump()
         self._tick()
         self._note_names(joined)
 
@@ -108,16 +100,11 @@ class TakingInBroker(ExpectingBroker):
 
         def lacks(who: str, batch: Batch) -> bool:
             if who == self.name:
-                # Of a cut everybody is part who wanted the topic when it started.
-                known = table.takers if batch.guarantee == TOTAL else outside
-                return self._lacks(flush, batch, known)
+                return self._lacks(flush, batch, outside)
             if who not in joined:
                 return False
-            part, in_cut = (
-                joined[who].lacks_of(batch, flush.reunion),
-                (batch.publisher, batch.first) in joined[who].join.cuts,
-            )
-            return part is not None and who in (table if flush.reunion or in_cut else owed).takers(part)
+            part = joined[who].lacks_of(batch)
+            return part is not None and who in (table if flush.reunion else owed).takers(part)
 
         heard = {} if flush.reunion else self._heard(flush)
         unheard = tuple(self._unheard(flush.key)) if flush.key and heard else () if case is None else case.unheard
@@ -135,7 +122,12 @@ class TakingInBroker(ExpectingBroker):
             unheard,
             {} if case is None else case.joined,
             () if case is None else case.known,
+            lambda batch: not self._lacks(flush, batch, lambda one: self._present(outside(one))),
         )
+
+    @staticmethod
+    def _present(takers: Takers) -> Takers:
+        return {name: choice for name, choice in takers.items() if name not in (THE_ABSENT, UNACCOUNTED)}
 
     def _begin_use(self, joined: Iterable[str], reunion: bool) -> None:
         for name in joined:
@@ -256,7 +248,20 @@ class TakingInBroker(ExpectingBroker):
             self.absences.end(absence)
             return
         absence.history, absence.missing = mine, dict(flush.missing)
+        if absence.to_parent:
+            self._doubt(absence)
         self.hub.out.append(Report("apart", peer=flush.key, detail=", ".join(sorted(flush.missing))))
+
+    def _doubt(self, absence: Absence) -> None:
+        """What is wanted around a lost parent: the tops of these topics are there.
+
+        1. 0, the top of a topic, is cut off, and does not know it. It turns c0#1, a total message, for its own clients.
+        2. 1 is the root of the others, a majority. If it turned c1#1 on the same key, those here would get c1#1 before
+           c0#1 in the end, and those at 0 the other way round.
+        So nothing total turns on the topic here until the others are found, or given up. A lost child is another
+        matter: what turned behind it, and did not pass here, was for nobody here.
+        """
+        absence.doubts(self.interests.table.interests(absence.key))
 
     def _nobody_was_missed(self, flush: Flush) -> None:
         """All have come, and nothing more is asked for in their name: they answer for themselves.
@@ -286,7 +291,7 @@ class TakingInBroker(ExpectingBroker):
         2. c0 comes to 0, which has never had that message. 1 comes back to 0, and gives up what it kept for 2.
         """
         self.absences.end(absence)
-        self.healing_cuts.ask_others(absence.key)
+        self.healing_turning.ask_others(absence.key)
         others = sorted(absence.missing.keys() - {absence.key})
         if others and any(flag is Flag.SENT for _, flag, _, _ in absence.history.entries):
             self.holes.announce(f"what was on its way to {absence.key} when {self.name} lost it is kept no longer")
@@ -335,12 +340,24 @@ class TakingInBroker(ExpectingBroker):
             self.confirmations.replace(THE_ABSENT, (name,), self.interests.table.wants, in_doubt=True)
             if absence is not None:
                 self.absences.returned(absence, joiner.join.twig)
-                self.healing_cuts.ask_others(absence.key)
+                self.healing_turning.ask_others(absence.key)
                 self._no_longer_repaired(joiner)
+            self._share_doubts(joiner)
             given = sum(settlement.owes(name, record_id) for record_id in settlement.order)
             detail = f"{given} messages handed over, {len(joiner.records)} brought, {len(settlement.crossed)} crossed"
             self.hub.out.append(Report("merge", peer=name, detail=detail))
         self._ask_for_less()
+
+    def _share_doubts(self, joiner: Joiner) -> None:
+        """Who comes back may have lost somebody whom we miss, too, and what was a top for it was none for us.
+
+        1. 2, below 1, is the top of a topic for those below it. 1 loses 2, and 3, below 2, loses 2 as well.
+        2. 2 does not know it yet, and turns c2#1, which is total, for its own clients. 3 comes to 1, as a majority.
+        3. 1 knows of nothing that could have turned at 2. If it turned c3#1, those at 2 would get it behind c2#1.
+        """
+        for absence in self.absences:
+            if absence.missing:
+                absence.doubts(joiner.join.doubtful)
 
     def _flag_crossed(self, settlement: Settlement) -> None:
         """What stands on different sides of a total message now is handed over, and kept, with that word."""
@@ -396,9 +413,6 @@ class TakingInBroker(ExpectingBroker):
         """Whether the batch is new here, and for somebody who takes no part in the flush."""
         if self.is_processed(batch.publisher, batch.last):
             return False
-        cut = self.healing_cuts.is_cut((batch.publisher, batch.first))
-        if batch.guarantee == TOTAL and not cut and not flush.reunion and flush.case is None:
-            return False
         return any(name != flush.key and name not in flush.joined for name in takers(batch))
 
     def _note_repaired(self, flush: Flush) -> None:
@@ -423,24 +437,21 @@ class TakingInBroker(ExpectingBroker):
         for name, joiner in flush.joined.items():
             self.log.link(name, received=len(joiner.records))
             given = [settlement.batches[one] for one in settlement.order if settlement.owes(name, one)]
-            hold = sum(self._messages_of(name, joiner, batch, flush.reunion) for batch in given)
+            hold = sum(self._messages_of(name, joiner, batch) for batch in given)
             if flush.case is not None:
                 hold += sum(len(parts) for _, _, parts in self._missed(flush.case, name))
             wanted = () if joiner.is_client else self._wanted_besides(name, flush.key)
-            kept = self.healing_cuts.kept_by(joiner.join.cuts, flush.key)
-            for message in opens(self._opening(name, joiner, wanted, hold, kept)):
+            for message in opens(self._opening(name, joiner, wanted, hold)):
                 self.hub.send(name, message)
             self.holes.retell(name, flush.key)
             if joiner.is_client:
                 self.publishers.resume(name, joiner.taken)
                 self.allowances.reset(name, joiner.join.interests)
 
-    def _opening(
-        self, name: str, joiner: Joiner, wanted: tuple[Interest, ...], hold: int, kept: tuple[BatchId, ...]
-    ) -> Open:
+    def _opening(self, name: str, joiner: Joiner, wanted: tuple[Interest, ...], hold: int) -> Open:
         upward = self.view.upward_for(joiner.join.twig.kind, self.parent is None)
         dead = () if joiner.is_client else self.view.deaths.all_for(name)
-        return Open(wanted, upward, dead, hold, kept, joiner.taken)
+        return Open(wanted, upward, dead, hold, (), joiner.taken)
 
     def _wanted_besides(self, *peers: str) -> tuple[Interest, ...]:
         """Everything that somebody else than these peers wants."""
@@ -488,46 +499,37 @@ class TakingInBroker(ExpectingBroker):
                     record.requested += (name,)
                 self.log.stamp(record, name)
         if new:
-            # A total batch that only a late client has was released without us.
-            elsewhere = flush.reunion or flush.case is not None
-            self._settle_new(record, elsewhere, record_id in settlement.untimely)
+            self._settle_new(record, record_id in settlement.untimely)
         for name, joiner in flush.joined.items():
             if settlement.owes(name, record_id):
-                self._give(name, joiner, record, flush.reunion)
+                self._give(name, joiner, record)
 
-    def _settle_new(self, record: Record, reunion: bool, untimely: bool) -> None:
+    def _settle_new(self, record: Record, untimely: bool) -> None:
         self._note_processed(record.batch)
-        was_cut = self.healing_cuts.is_cut(record.record_id)
-        if not untimely or was_cut:
+        if not untimely:
             self.log.renumber(record)
         self._note(record)
-        if record.batch.guarantee != TOTAL:
-            if not untimely:
-                self._spread(record, "")
-            return
-        self.healing_cuts.settle_record(record.record_id, record.batch, self._given_apart)
         self.log.released(record)
-        if reunion and not was_cut:
-            # It was released out of our reach, and passes here like any other message.
+        if not untimely:
             self._spread(record, "")
+        self.healing_turning.passed(record.batch)
 
-    def _messages_of(self, name: str, joiner: Joiner, batch: Batch, reunion: bool) -> int:
+    def _messages_of(self, name: str, joiner: Joiner, batch: Batch) -> int:
         """How many messages hand that batch to a joiner: a client may want several parts of it."""
-        part = joiner.lacks_of(batch, reunion)
+        part = joiner.lacks_of(batch)
         if part is None or not joiner.is_client:
             return int(part is not None)
         return len(part.chosen(self.interests.table.choice(name, part)))
 
-    def _give(self, name: str, joiner: Joiner, record: Record, reunion: bool) -> None:
-        part = joiner.lacks_of(record.batch, reunion)
+    def _give(self, name: str, joiner: Joiner, record: Record) -> None:
+        part = joiner.lacks_of(record.batch)
         if part is None:
             return
         if joiner.is_client:
             self._deliver_record(name, record, part.chosen(self.interests.table.choice(name, part)))
             return
         self.log.went(record, name)
-        total = part.guarantee == TOTAL and not reunion
-        self.hub.send(name, TotalProcessed(part.publisher, part.first, part) if total else Publish(part))
+        self.hub.send(name, Publish(part))
 
     def _replace(self, flush: Flush, late: LateCase | None) -> None:
         """Those that joined are our neighbours and clients now, in the place of the dead one."""
@@ -535,10 +537,8 @@ class TakingInBroker(ExpectingBroker):
         if flush.key:
             self.log.unlink(flush.key)
         self.interests.replace(flush.key, {name: joiner.join.interests for name, joiner in brokers.items()})
-        if flush.key:
-            self.healing_cuts.reopened(flush.key, (), bool(flush.missing))
         in_doubt = bool(flush.missing)
-        self.healing_cuts.replace(flush.key, {name: joiner.join.cuts for name, joiner in brokers.items()}, in_doubt)
+        self.healing_turning.replace(flush.key, in_doubt)
         # The heir of a part's root waits, as that did, for those who are out of the part's reach.
         apart = self.absences.of_parent() is not None
         doubt, wants = in_doubt or apart or late is not None, self.interests.table.wants
@@ -570,7 +570,7 @@ class TakingInBroker(ExpectingBroker):
             record_id = (batch.publisher, batch.first)
             self._keep_done(name, flush.joined[name], batch)
             if flush.reunion or record_id not in settlement.batches or not settlement.owes(name, record_id):
-                self._send(name, TotalProcessed(batch.publisher, batch.first, None))
+                self._send(name, Turned(batch.publisher, batch.last))
 
     def _keep_done(self, name: str, joiner: Joiner, batch: Batch) -> None:
         """That it is done is known here until the joiner has heard it; it may die before, and its client ask again."""
@@ -595,4 +595,4 @@ class TakingInBroker(ExpectingBroker):
                 record.requested += (name,)
                 self.log.place(record, name, self.log.flows[name].received)
             self.log.stamp(record, name)
-        self.healing_cuts.submit(batch, name)
+        self.healing_turning.submit(batch, name)

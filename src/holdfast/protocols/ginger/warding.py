@@ -132,8 +132,7 @@ class WardingBroker(PartitionBroker):
         self._send(parent, Move("committed", move.serial, move.name))
         self._tell(self.view.hops - 2)
         self.hub.out.append(Report("taken_in", peer=ward.name, detail=f"from {parent}"))
-        self.cuts.pump()
-        self._retry()
+        self.turning.pump()
 
     def _take_ward_in(self, ward: Ward) -> None:
         name = ward.name
@@ -160,8 +159,7 @@ class WardingBroker(PartitionBroker):
         self.log.unlink(ward.name)
         self.interests.drop(ward.name)
         self.confirmations.drop(ward.name)
-        self.cuts.pump()
-        self._retry()
+        self.turning.pump()
 
     def _on_doubt(self, peer: str, move: Move) -> None:
         """The ward has lost the parent that it had. If it is ours, `Open` is under way; else it is not, for certain.
