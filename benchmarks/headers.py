@@ -8,10 +8,11 @@ that either broker sends the other while messages flow is encoded and weighed; n
 - header: bytes of the frames that carry messages, beyond their topic, payload, keys and attributes
 - of which order: the link's number, whose messages they are, their numbers and count, the guarantee. The rest is the
   frame's length and what tells the parts apart.
-- beside: frames without messages, both ways: acknowledgements, what is stable (with a tolerance), and for `total` the
-  marker and its acknowledgement. Most are sent when there is a pause, so they weigh most when messages are rare.
+- beside: frames without messages, both ways: acknowledgements, and what is stable (with a tolerance). Most are sent
+  when there is a pause, so they weigh most when messages are rare.
 
-A total batch crosses the link twice, up to be ordered and down to be delivered: both headers count. The goal is at most
+Total messages have a key, the others none. A total batch crosses the link twice, up to its top and down to be
+delivered: both headers count. The goal is at most
 24 bytes a message of a batch of one. LoCaMu (Santos' thesis, section 5.6) needs 540 for causal order with one tolerated
 failure at a degree of 3; that counts identifiers and numbers only, as `order` does here.
 """
@@ -28,8 +29,8 @@ from msgspec import Struct
 
 from holdfast.model import messages
 from holdfast.model.batches import Batch, make_batch
-from holdfast.model.guarantees import GUARANTEES
-from holdfast.model.messages import Data, Frame, Ping, Pong, TotalProcessed
+from holdfast.model.guarantees import GUARANTEES, TOTAL
+from holdfast.model.messages import Data, Frame, Ping, Pong
 from holdfast.model.wire import encode, header_bytes
 from holdfast.simulation.faults import Publish, Subscribe
 from holdfast.simulation.world import Simulation
@@ -81,13 +82,10 @@ class Scales:
         if not isinstance(frame, Data) or batch is None:
             self.beside += len(encode(frame))
             return
-        # Frames of a total order say more around the batch than a publication does.
+        # A frame of a batch that climbs may say more around the batch than a publication does.
         around = len(encode(frame)) - len(encode(Data(frame.seq, messages.Publish(batch))))
         self.header += header_bytes(batch) + around
         self.order += order_bytes(batch, frame.seq)
-        if isinstance(kind, TotalProcessed):
-            # The batch that is released is named in front of it once more.
-            self.order += len(msgspec.msgpack.encode(kind.publisher)) + len(msgspec.msgpack.encode(kind.first))
 
 
 def order_bytes(batch: Batch, seq: int) -> int:
@@ -104,9 +102,10 @@ def measure(guarantee: str, size: int, count: int, rate: float, name: str, toler
     sim.at(0.0, Subscribe("upper@0", TOPIC))
     sim.at(0.0, Subscribe("lower@1", TOPIC))
     rounds = max(1, count // size)
+    keys = (KEY,) if guarantee == GUARANTEES[TOTAL] else ()
     for number in range(rounds):
         for _ in range(size):
-            sim.at(BEGIN_S + number * size / rate, Publish(f"{name}@1", TOPIC, PAYLOAD, guarantee, (KEY,)))
+            sim.at(BEGIN_S + number * size / rate, Publish(f"{name}@1", TOPIC, PAYLOAD, guarantee, keys))
     sim.run_for(BEGIN_S - 0.001)
     scales = Scales()
     for one, other in (("0", "1"), ("1", "0")):

@@ -180,7 +180,7 @@ class Intruder:
         words: list[SessionMessage] = []
         if tolerance:
             twig = Twig(session.name, session.kind, session.session, "mallory")
-            words.append(Join(twig, "", (), {}, (), (), 0, 0))
+            words.append(Join(twig, "", (), {}, (), 0, 0))
             session.waits = True
         elif session.kind == "broker" and self._chance.random() < 0.5:
             words.append(replace(self._forger.struct(Enlist), number=self._chance.choice((0, 1))))

@@ -277,7 +277,6 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     dead: Dead
     processed: Annotated[dict[str, Counter], Meta(max_length=NUMBERS_MAX)]
     interests: tuple[Interest, ...]
-    cuts: tuple[tuple[Name, Seq], ...]
     version: Counter
     published: Counter
     patient: bool = True
@@ -300,7 +299,6 @@ class Open(Struct, frozen=True, array_like=True, tag=42):
     upward: Upward
     dead: Dead
     hold: Counter
-    cuts: tuple[tuple[Name, Seq], ...]
     taken: Counter
     more: bool = False
 
@@ -389,17 +387,6 @@ class Move(Struct, frozen=True, array_like=True, tag=50):
     dead: Dead = ()
 
 
-class TotalAbort(Struct, frozen=True, array_like=True, tag=34, gc=False):
-    """The cut for this batch is given up; it will be asked for again.
-
-    `in_doubt`: it may have been released out of our reach.
-    """
-
-    publisher: Name
-    first: Seq
-    in_doubt: bool = False
-
-
 SessionMessage = (
     Publish
     | Subscribe
@@ -419,7 +406,6 @@ SessionMessage = (
     | TotalMarker
     | TotalAck
     | TotalProcessed
-    | TotalAbort
     | Unstable
     | Numbers
     | Join

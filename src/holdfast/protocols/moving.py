@@ -382,7 +382,6 @@ class MovingClient(ClientNode):
             (),
             processed,
             wanted,
-            (),
             0,
             published,
             patient,

@@ -39,7 +39,7 @@ def opens(message: Open) -> list[Open]:
     parts = portions(message.interests)
     nothing = Upward((), (), ())
     return [
-        *(Open(part, nothing, (), 0, (), 0, more=True) for part in parts[:-1]),
+        *(Open(part, nothing, (), 0, 0, more=True) for part in parts[:-1]),
         replace(message, interests=parts[-1]),
     ]
 

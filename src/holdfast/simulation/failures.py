@@ -258,7 +258,7 @@ class FailureAuthor:
         if joiners and (coordinator is None or self.chance.random() < 0.4):
             kind, second = self.chance.choice(("Join", "Unstable", "Hello", "ViewAck")), self.chance.choice(joiners)
         elif coordinator is not None:
-            kind, second = self.chance.choice(("Open", "Open", "View", "Publish", "TotalAbort")), coordinator
+            kind, second = self.chance.choice(("Open", "Open", "View", "Publish", "Climb")), coordinator
         else:
             return
         yield time_s, When(second, kind, Crash(second), self.chance.randint(1, 4))

@@ -281,7 +281,7 @@ def test_a_client_that_ignores_its_credit_is_thrown_out_before_it_fills_the_brok
 
 def first_words(name: str, tolerance: int, *messages: SessionMessage) -> bytes:
     """A hello without any credit for the broker, the wish to be let in where that is needed, and then these."""
-    join = (Join(Twig(name, "client", 7, ""), "", (), {}, (), (), 0, 0),) if tolerance else ()
+    join = (Join(Twig(name, "client", 7, ""), "", (), {}, (), 0, 0),) if tolerance else ()
     words = [Data(number, message) for number, message in enumerate((*join, *messages), 1)]
     hello = msgspec.structs.replace(HELLO, node=name, credit=0)
     return encode(hello) + b"".join(map(encode, words))

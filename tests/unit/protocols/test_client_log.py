@@ -18,7 +18,7 @@ def published(*guarantees: int) -> ClientLog:
 
 
 def flags(log: ClientLog) -> list[Literal["s", "r", "t", "d"]]:
-    return [flag_of(record, "me") for record in log.records()]
+    return [flag_of(record, "me", log.climbed) for record in log.records()]
 
 
 def came_back(log: ClientLog, batch: Batch) -> None:
@@ -29,8 +29,8 @@ def came_back(log: ClientLog, batch: Batch) -> None:
     log.renumber(record)
 
 
-def test_what_is_not_total_is_sent_and_asked_for_by_nobody():
-    assert flags(published(FIFO, TOTAL)) == ["s", "t"]
+def test_what_has_no_keys_is_sent_unless_it_may_have_gone_up_behind_something():
+    assert flags(published(FIFO, TOTAL, FIFO)) == ["s", "t", "t"]
 
 
 def test_a_batch_is_released_when_the_broker_has_it_and_all_has_come_that_it_had_sent():
@@ -45,7 +45,7 @@ def test_until_then_nobody_is_told_that_the_publisher_knows():
     log.on_levels(HERE, Levels((1, 0), (0, 0)))
     log.survey()
     assert log.flows[HERE].said == Levels((0, 0), (1, 1))
-    assert flags(log) == ["s", "t", "s"]
+    assert flags(log) == ["s", "t", "t"]
 
 
 def test_levels_that_have_overtaken_messages_say_nothing_yet():

@@ -7,7 +7,7 @@ from holdfast.protocols.ginger.shaping import ShapingBroker
 from holdfast.protocols.node import Effects, Send
 
 WELCOME = Welcome("0", 0, 1 << 20, 0, "ginger", (0, 1, 2, 3), 1 << 20, 1)
-OPENED = Open((), Upward((Contact("0", 7, ""),), (), ()), (), 0, (), 0)
+OPENED = Open((), Upward((Contact("0", 7, ""),), (), ()), (), 0, 0)
 
 
 def told(effects: Effects) -> list[SessionMessage]:

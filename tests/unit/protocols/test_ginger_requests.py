@@ -11,7 +11,7 @@ from holdfast.protocols.ginger.shaping import ShapingBroker
 from holdfast.protocols.interests import ALL
 
 WELCOME = Welcome("0", 0, 1 << 20, 0, "ginger", (0, 1, 2, 3), 1 << 20, 1)
-OPENED = Open((("t", ""),), Upward((Contact("0", 7, ""),), (), ()), (), 0, (), 0)
+OPENED = Open((("t", ""),), Upward((Contact("0", 7, ""),), (), ()), (), 0, 0)
 
 
 def asked(first: int, count: int) -> Batch:
@@ -62,7 +62,7 @@ def test_behind_what_went_up_to_a_neighbour_that_is_lost_everything_of_its_publi
 
 def joiner(kind: str, flag: str) -> Joiner:
     twig = Twig("c2", kind, 1, "")  # type: ignore[arg-type]
-    return Joiner(Join(twig, "2", (), {}, (), (), 0, 0), [Unstable(flag, asked(2, 1), 0, 0)])  # type: ignore[arg-type]
+    return Joiner(Join(twig, "2", (), {}, (), 0, 0), [Unstable(flag, asked(2, 1), 0, 0)])  # type: ignore[arg-type]
 
 
 def test_what_was_released_when_its_publisher_did_not_want_it_is_not_owed_to_it():

@@ -41,7 +41,7 @@ class Broker:
         self.machine.peer_up(name, self.now)
         hello = Hello(WIRE_VERSION, name, kind, "holdfast", epoch, False, 0, 1 << 30)
         self.machine.receive(name, hello, self.now)
-        self.say(name, Join(Twig(name, kind, epoch, ""), "", (), {}, (), (), 0, 0))
+        self.say(name, Join(Twig(name, kind, epoch, ""), "", (), {}, (), 0, 0))
         return epoch
 
     def say(self, name: str, message: SessionMessage) -> None:

@@ -39,7 +39,7 @@ def test_who_gave_its_question_up_and_asks_again_begins_at_the_first_message():
 def test_who_resumes_its_session_goes_on_behind_what_was_heard():
     broker = root()
     greet(broker)
-    say(broker, Join(Twig("1", "broker", EPOCH, ""), "", (), {}, (), (), 0, 0))
+    say(broker, Join(Twig("1", "broker", EPOCH, ""), "", (), {}, (), 0, 0))
     broker.peer_down("1", 0.1)
     answer = greet(broker, resume=True)
     assert isinstance(answer, Welcome)
@@ -49,7 +49,7 @@ def test_who_resumes_its_session_goes_on_behind_what_was_heard():
 def test_who_was_taken_in_is_not_forgotten_by_a_hello():
     broker = root()
     greet(broker)
-    say(broker, Join(Twig("1", "broker", EPOCH, ""), "", (), {}, (), (), 0, 0))
+    say(broker, Join(Twig("1", "broker", EPOCH, ""), "", (), {}, (), 0, 0))
     assert "1" in broker.interests.neighbours
     broker.peer_down("1", 0.1)
     greet(broker)

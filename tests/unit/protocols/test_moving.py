@@ -119,7 +119,7 @@ def attached() -> MovingClient:
     client.start(0.0)
     client.peer_up("broker", 0.0)
     client.receive("broker", reply("b0"), 0.0)
-    client.receive("broker", Data(1, Open((), CONTACTS, (), 0, (), 0)), 0.0)
+    client.receive("broker", Data(1, Open((), CONTACTS, (), 0, 0)), 0.0)
     client.publish("t", b"x", FIFO)
     assert said(client.settle(0.0)) == [Publish(BATCH)]
     return client
@@ -160,7 +160,7 @@ def test_what_is_published_meanwhile_waits_and_goes_to_whoever_has_the_client_th
     *kept, join = said(client.receive("p", reply("p"), 1.2))
     assert [one.batch for one in kept if isinstance(one, Unstable)] == [BATCH]
     assert isinstance(join, Join)
-    assert said(client.receive("p", Data(1, Open((), CONTACTS, (), 0, (), 0)), 1.3)) == [Publish(BATCH), later]
+    assert said(client.receive("p", Data(1, Open((), CONTACTS, (), 0, 0)), 1.3)) == [Publish(BATCH), later]
     assert client.attached
 
 
@@ -195,7 +195,7 @@ def test_a_connection_that_breaks_while_a_contact_takes_us_in_is_made_again():
     assert isinstance(hello, Hello)
     assert hello.resume
     assert said(client.receive("p", reply("p", received=2), 1.32)) == []
-    client.receive("p", Data(1, Open((), CONTACTS, (), 0, (), 1)), 1.33)
+    client.receive("p", Data(1, Open((), CONTACTS, (), 0, 1)), 1.33)
     assert client.attached
 
 
@@ -222,7 +222,7 @@ def test_a_contact_that_takes_us_in_and_is_gone_is_followed_by_the_next_and_kept
     assert dialled(client.timer("redial:p", 1.9)) == ["p"]
     client.peer_up("p", 1.9)
     assert said(client.receive("p", reply("p", received=2), 2.0)) == []
-    client.receive("p", Data(1, Open((), CONTACTS, (), 0, (), 1)), 2.1)
+    client.receive("p", Data(1, Open((), CONTACTS, (), 0, 1)), 2.1)
     assert client.attached
 
 

@@ -413,7 +413,8 @@ def test_the_summary_counts_what_happened_and_how_long_messages_took():
     assert summary["events"] == sim.kernel.events > 50
     frames = summary["frames"]
     assert isinstance(frames, dict)
-    assert frames["TotalRequest"] >= 0
+    # The root has all subscribers below it: what is published there turns at once.
+    assert "Climb" not in frames
     assert frames["Publish"] >= 3
     latency = summary["latency_ms"]
     assert isinstance(latency, dict)

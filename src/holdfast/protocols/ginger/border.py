@@ -28,7 +28,6 @@ from holdfast.model.messages import (
     Sought,
     Subscribe,
     SubscribeAck,
-    TotalAbort,
     TotalAck,
     TotalMarker,
     TotalProcessed,
@@ -75,7 +74,7 @@ HEALING_BORDER: Border = {
     Place.JOINER: NOTHING,
     Place.CLIENT: FROM_CLIENTS,
     Place.VISITOR: frozenset((*TO_BE_LET_IN, *ABOUT_THE_TREE)),
-    Place.NEIGHBOUR: frozenset((*ALONG_THE_TREE, *ABOUT_THE_TREE, *TO_BE_LET_IN, TotalAbort, Merged, Sought)),
+    Place.NEIGHBOUR: frozenset((*ALONG_THE_TREE, *ABOUT_THE_TREE, *TO_BE_LET_IN, Merged, Sought)),
 }
 UNSTABLE_BYTES_MAX = 64 << 20
 """What a peer may bring to a repair before it says `Join`."""
@@ -109,8 +108,8 @@ def check_join(link: Link, join: Join, ahead: Sequence[Ahead]) -> None:
         said = f"as the {twig.kind} {twig.name} of epoch {twig.epoch}"
     elif not set(join.unconfirmed) <= set(wanted_by(join, ahead)):
         said = "with a new interest that is none of its interests"
-    elif link.kind == "client" and (twig.twigs or join.dead or join.cuts):
-        said = "with brokers below it, with the dead, or from the midst of a cut, of which a client knows nothing"
+    elif link.kind == "client" and (twig.twigs or join.dead):
+        said = "with brokers below it, or with the dead, of which a client knows nothing"
     elif link.kind == "client" and not join.old and (_brings_messages(ahead) or join.processed):
         said = "as a newcomer, with messages of another broker"
     if said:

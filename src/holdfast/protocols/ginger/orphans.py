@@ -136,7 +136,6 @@ class OrphanBroker(DoubtingBroker):
             dead,
             processed,
             wanted,
-            (),
             self.view.version,
             0,
             inherited=self.log.inherited(peer, instead=True),

@@ -451,7 +451,7 @@ class TakingInBroker(ExpectingBroker):
     def _opening(self, name: str, joiner: Joiner, wanted: tuple[Interest, ...], hold: int) -> Open:
         upward = self.view.upward_for(joiner.join.twig.kind, self.parent is None)
         dead = () if joiner.is_client else self.view.deaths.all_for(name)
-        return Open(wanted, upward, dead, hold, (), joiner.taken)
+        return Open(wanted, upward, dead, hold, joiner.taken)
 
     def _wanted_besides(self, *peers: str) -> tuple[Interest, ...]:
         """Everything that somebody else than these peers wants."""

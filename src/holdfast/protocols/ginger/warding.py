@@ -140,7 +140,7 @@ class WardingBroker(PartitionBroker):
         self._not_ours.pop(name, None)
         self.view.adopt(ward.twig, self.parent is None)
         upward = self.view.upward_for("broker", self.parent is None)
-        for message in opens(Open(self._wanted_besides(name), upward, self.view.deaths.all_for(name), 0, (), 0)):
+        for message in opens(Open(self._wanted_besides(name), upward, self.view.deaths.all_for(name), 0, 0)):
             self.hub.send(name, message)
         for record in sorted(self.log.concerning(name), key=lambda record: record.outs[name]):
             self._send(name, Publish(record.batch))
