@@ -363,10 +363,10 @@ class StabilityLog:
 
     # ------------------------------------------------------------------------------------------------- stability
 
-    def unheard_of(self, peer: str) -> list[Batch]:
+    def unheard_of(self, peer: str) -> list[Record]:
         """What went to the peer, and what it has not said to have processed."""
         reached = self.flows[peer].acked[0] if peer in self.flows else 0
-        found = {record.record_id: record.batch for record in self._log if record.outs.get(peer, 0) > reached}
+        found = {record.record_id: record for record in self._log if record.outs.get(peer, 0) > reached}
         return list(found.values())
 
     def on_levels(self, peer: str, levels: Levels) -> None:

@@ -231,7 +231,9 @@ def test_a_status_is_plain_data_and_says_who_is_there():
 def test_invariants_notice_a_lane_that_waits_for_nothing():
     stage, _ = closed_stage()
     stage.says("alice", publish("alice", 1, keys=KEY))
-    stage.broker.cuts._cuts.clear()
-    stage.broker.cuts._by_key.clear()
+    broker = stage.broker
+    assert isinstance(broker, LockingBroker)
+    broker.cuts._cuts.clear()
+    broker.cuts._by_key.clear()
     with pytest.raises(AssertionError, match="messages wait, but for no cut"):
         stage.broker.check_invariants()

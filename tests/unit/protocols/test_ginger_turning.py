@@ -12,7 +12,7 @@ Happened = tuple[object, ...]
 
 
 def batch(first: int = 1, guarantee: int = TOTAL, topic: str = "t", key: str = "k", publisher: str = "alice") -> Batch:
-    return make_batch(publisher, first, topic, guarantee, [b"x"], [(key,)] if key else None)
+    return make_batch(publisher, first, topic, guarantee, [b"x"], [(key,)] if key else ())
 
 
 class Desk:

@@ -14,7 +14,7 @@ def numbers_of(count: int) -> dict[str, int]:
 
 
 def join(processed: dict[str, int]) -> Join:
-    return Join(Twig("1", "broker", 1, ""), "", (), processed, (), (), 0, 0)
+    return Join(Twig("1", "broker", 1, ""), "", (), processed, (), 0, 0)
 
 
 def test_those_that_fit_are_said_by_the_join_itself():

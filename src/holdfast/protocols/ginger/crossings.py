@@ -72,7 +72,7 @@ class Crossings:
     def reunited(self, peers: Iterable[str]) -> None:
         """All that these lack has gone to them by now."""
         for peer in peers:
-            totals = (one for one in self._log.unheard_of(peer) if one.guarantee == TOTAL)
+            totals = (one for one in self._on_the_way(peer) if one.guarantee == TOTAL)
             places = {place for one in totals for place in _places(one)}
             if places:
                 self._handing[peer] = _Handing(self._log.flows[peer].sent, places)
@@ -91,8 +91,12 @@ class Crossings:
         places = {*_places(weaker)}
         if handing is not None and not places.isdisjoint(handing.places):
             return True
-        totals = (one for one in self._log.unheard_of(source) if one.guarantee == TOTAL) if apart else ()
+        totals = (one for one in self._on_the_way(source) if one.guarantee == TOTAL) if apart else ()
         return any(not places.isdisjoint(_places(one)) for one in totals)
+
+    def _on_the_way(self, peer: str) -> list[Batch]:
+        """What was passed to that neighbour, which has not said that it has it. What climbs has no place yet."""
+        return [record.batch for record in self._log.unheard_of(peer) if not record.pending]
 
     def went(self, batch: Batch) -> Batch | None:
         """It goes to a parent that has yet to hand over what settles the repair; returns what is watched no more."""
@@ -107,6 +111,6 @@ class Crossings:
     def of(self, total: Batch, source: str, settling: bool) -> list[Batch]:
         """What is before this batch here, and behind it where it comes from; `settling`: it settles a repair."""
         keys = {*total.key_set()}
-        on_the_way = list(self._behind.values()) if settling else self._log.unheard_of(source)
+        on_the_way = list(self._behind.values()) if settling else self._on_the_way(source)
         weaker = (one for one in on_the_way if one.guarantee != TOTAL and one.topic == total.topic)
         return [one for one in weaker if not keys.isdisjoint(one.key_set())]

@@ -146,9 +146,9 @@ class TakingInBroker(ExpectingBroker):
     def _is_broken_merge(self, flush: Flush) -> bool:
         """Whether two parts were coming together over the lost link, here or at a joiner: then they still are.
 
-        1. 3 was out of reach, and has joined 2, which hands it the total batches that were released meanwhile.
+        1. 3 was out of reach, and has joined 2, which hands it the total batches that turned meanwhile.
         2. 3 dies, or is given up, before it has passed them to 4. 4 joins 2.
-        3. 4 was in no cut of these batches, since it was out of reach, too. It lacks them all the same.
+        3. 4 was out of reach, too. Weaker messages that it has on their keys have crossed them, as in any merge.
         """
         brokers = [joiner.join for joiner in flush.joined.values() if not joiner.is_client]
         return bool(flush.key) and (self.log.is_merging(flush.key) or any(join.merging for join in brokers))
@@ -173,7 +173,7 @@ class TakingInBroker(ExpectingBroker):
 
     def _unheard(self, lost: str) -> list[RecordId]:
         """Total batches that went to the lost broker, and that it has not said to have processed."""
-        batches = [batch for batch in self.log.unheard_of(lost) if batch.guarantee == TOTAL]
+        batches = [one.batch for one in self.log.unheard_of(lost) if one.batch.guarantee == TOTAL]
         return [(batch.publisher, batch.first) for batch in batches]
 
     def _own_side(self, flush: Flush) -> OwnHistory:
