@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
 from holdfast.protocols.ginger import PartitionBroker
-from holdfast.simulation.faults import Attach, Crash, Heal, Part, Subscribe, When
+from holdfast.simulation.faults import Attach, Command, Crash, Heal, Part, Recover, Subscribe, When
 from holdfast.simulation.latencies import Constant
 from holdfast.simulation.network import LinkSettings, NetworkConfig
 from holdfast.simulation.world import Simulation
@@ -143,6 +143,47 @@ def test_what_a_majority_publishes_on_a_topic_whose_top_is_out_of_reach_has_cros
     assert (got(sim, "a"), got(sim, "b"), got(sim, "d")) == (["total", "weak"], ["weak", "total"], ["weak", "total"])
     for client in ("a", "b", "d"):
         assert [one.payload for one in sim.deliveries(client) if one.crossed] == [b"weak"]
+
+
+def root_without_power(*later: Command) -> Simulation:
+    """0 and its client are gone without a word: 1, the root of the others, cannot tell that from a broken network."""
+    sim = parted("0-1 1-2 0-3 3-4")
+    listen(sim, a_0="t", c_2="t", e_4="t")
+    at(sim, 2.0, Part(("0",)))
+    at(sim, 2.5, Crash("0"), Crash("a"))
+    if later:
+        at(sim, 40.0, *later)
+    say(sim, 20.0, "e", "t:x", guarantee="total", key="k")
+    run_until(sim, 26.0)
+    assert got(sim, "c") == []
+    [waits] = [one for one in sim.host("1").node.waiting_for() if "out of reach" in one]
+    assert waits.startswith("0, which may be alive and out of reach, and may have ordered total messages on t: for 2")
+    return sim
+
+
+def test_total_messages_wait_for_a_root_that_fell_silent_no_longer_than_it_is_waited_for():
+    sim = root_without_power()
+    run_until(sim, 290.0)
+    assert got(sim, "c") == []
+    run_until(sim, 330.0)
+    assert got(sim, "c") == got(sim, "e") == ["x"]
+
+
+@pytest.mark.parametrize("later", [(Heal(),), (Heal(), Recover("0"))], ids=["refused", "begins anew"])
+def test_total_messages_go_on_when_the_machine_of_a_root_that_fell_silent_answers(later: tuple[Command, ...]):
+    """Its port refuses connections, or the broker is there again and has begun anew: what was before is dead."""
+    sim = root_without_power(*later)
+    run_until(sim, 60.0)
+    assert got(sim, "c") == got(sim, "e") == ["x"]
+
+
+def test_total_messages_go_on_after_the_repair_of_a_root_whose_connections_were_closed():
+    sim = parted("0-1 1-2 0-3 3-4")
+    listen(sim, a_0="t", c_2="t", e_4="t")
+    at(sim, 2.0, Crash("0"), Crash("a"))
+    say(sim, 8.0, "e", "t:x", guarantee="total", key="k")
+    run_until(sim, 12.0)
+    assert got(sim, "c") == got(sim, "e") == ["x"]
 
 
 def test_what_climbs_in_the_minority_when_a_total_message_is_handed_over_comes_behind_it_everywhere():

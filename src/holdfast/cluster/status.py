@@ -13,7 +13,14 @@ from holdfast.cluster.config import Broker, Cluster
 from holdfast.model.errors import ConfigError
 
 ANSWER_S = 2.0
-HEALING = (" to join, ", "to open the link", "to hear of the change", "an earlier repair", "a majority: ")
+HEALING = (
+    " to join, ",
+    "to open the link",
+    "to hear of the change",
+    "an earlier repair",
+    "a majority: ",
+    "out of reach",
+)
 MOVING = ("its move from ", " to be moved below ")
 """What a broker says when it waits for the tree to be whole again, and not merely for traffic."""
 ANSWER_BYTES_MAX = 1 << 24

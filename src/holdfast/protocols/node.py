@@ -240,6 +240,15 @@ class Doorkeeper(Protocol):
 
 
 @runtime_checkable
+class Caller(Protocol):
+    """A node that makes use of it that nobody listens where a peer should be: that peer's process is gone."""
+
+    def nobody_listens(self, peer: str, now: float) -> Effects:
+        """An attempt to connect was refused by the peer's machine; `peer_down` follows."""
+        ...
+
+
+@runtime_checkable
 class KeepsLog(Protocol):
     """A node that keeps what it passed until that is stable."""
 

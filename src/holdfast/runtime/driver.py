@@ -21,6 +21,7 @@ from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.messages import REASON_CHARACTERS_MAX, Frame, Hello, Ping, Refusal
 from holdfast.model.wire import UnreadableError, WireError, pieces
 from holdfast.protocols.node import (
+    Caller,
     CancelTimer,
     Connect,
     Disconnect,
@@ -346,6 +347,9 @@ class Driver:
             self._log.debug("cannot connect", peer=peer, address=address, reason=reason)
             if self._on_dial_failed is not None:
                 self._on_dial_failed(peer, reason)
+            node = self._node
+            if isinstance(error, ConnectionRefusedError) and isinstance(node, Caller):
+                self.enter(lambda now: node.nobody_listens(peer, now))
             self.enter(lambda now: self._node.peer_down(peer, now))
 
     def connection_opened(self, connection: Connection) -> None:

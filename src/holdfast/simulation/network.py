@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.model.messages import Data, Frame, Hello
 from holdfast.model.wire import HEADER_BYTES, decode, encode
-from holdfast.protocols.node import Doorkeeper
+from holdfast.protocols.node import Caller, Doorkeeper
 from holdfast.simulation.carriers import Port, Underlay, Weigh, wire_weight
 from holdfast.simulation.flips import Flips
 from holdfast.simulation.kernel import Action, Entry, Kernel, stream
@@ -400,13 +400,20 @@ class Network:
         if there.cut or back.cut:
             self.kernel.after(self.config.connect_timeout_s, self.failed, (host, peer, attempt))
         elif not target.up:
-            self.kernel.after(back.delay_s(), self.failed, (host, peer, attempt))
+            self.kernel.after(back.delay_s(), self._refused, (host, peer, attempt))
         else:
             outgoing = NetworkStream(self, host, target, "")
             incoming = NetworkStream(self, target, host, peer)
             outgoing.reverse, incoming.reverse = incoming, outgoing
             incoming.last_s = self.kernel.now + back.delay_s()
             self.kernel.at(incoming.last_s, incoming.opened, attempt)
+
+    def _refused(self, call: "tuple[Host, str, int]") -> None:
+        """The machine of the target answers that nobody listens there."""
+        host, peer, attempt = call
+        if host.dialing.get(peer) == attempt and not host.paused and isinstance(host.node, Caller):
+            host.enter(host.node.nobody_listens(peer, host.now))
+        self.failed(call)
 
     def failed(self, call: "tuple[Host, str, int]") -> None:
         """A connection could not be made."""

@@ -127,7 +127,7 @@ def test_a_broker_around_which_the_tree_heals_says_what_it_waits_for_and_whom_it
 
 
 def test_a_broker_that_waits_for_traffic_alone_is_whole():
-    said = {"waiting_for": ["credit from 3", "the release of c1's total batch #4"], "absent": []}
+    said = {"waiting_for": ["credit from 3", "2 messages of c1, which went up to 0 and have not turned"], "absent": []}
     assert BrokerStatus("0", None, "holdfast://h:1", ready=True, status=said).healing == []
 
 

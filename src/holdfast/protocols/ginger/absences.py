@@ -65,6 +65,7 @@ class Absence:
         "key",
         "missing",
         "parent",
+        "refused_s",
         "since_s",
         "start",
         "to_parent",
@@ -88,6 +89,8 @@ class Absence:
         """Whether the diary has all that was processed in our part since; not if an earlier root of it is lost."""
         self.earlier_root = ""
         """That root, if it may be alive: it has what the diary lacks."""
+        self.refused_s: float | None = None
+        """Since when it is known that nobody listens where the lost neighbour was."""
         self.told = False
         """Whether subscribers were told that the diary of the other side may be gone."""
         self._refusals: Counter[str] = Counter()
@@ -145,6 +148,9 @@ class Absence:
         """These are wanted out of reach, and what orders them may be there."""
         for interest in interests:
             self.doubt.add(*interest, self.key)
+
+    def no_longer_doubted(self) -> None:
+        self.doubt = RoutingTable()
 
     @property
     def doubted(self) -> list[Interest]:

@@ -163,6 +163,10 @@ class HealingTurning(Turning):
                 climbing.hop = HERE
         self.pump()
 
+    def held_topics(self) -> set[str]:
+        """The topics of total batches that wait here."""
+        return {one.batch.topic for one in self._all() if one.hop == HERE and one.batch.guarantee == TOTAL}
+
     def asked_of(self, peer: str) -> frozenset[RecordId]:
         """What that neighbour was sent and is not known to have turned."""
         return frozenset((one.batch.publisher, one.batch.first) for one in self._all() if one.hop == peer)

@@ -59,6 +59,7 @@ CONFIRM_SILENCES = 10
 STRAY_TICKS = 8
 PROBE_TICKS = 4
 """Who only has to hear whether it was given up need not ask often."""
+TOPICS_SHOWN_MAX = 3
 
 
 class PartitionBroker(HealingBroker):
@@ -423,6 +424,9 @@ class PartitionBroker(HealingBroker):
                 if absence.whole:
                     self.hub.out.append(Report("gap", peer=absence.key, detail=detail))
                     self.absences.let_go(absence)
+                # Total messages wait no longer for a broker that may never come back.
+                absence.no_longer_doubted()
+                self.healing_turning.ask_others(absence.key)
                 continue
             self.hub.out.append(Report("gap", peer=absence.key, detail=detail))
             self._give_up_absence(absence)
@@ -489,6 +493,22 @@ class PartitionBroker(HealingBroker):
             self.search.unheard(self.absences.of_parent())
             return self.hub.take()
         return super().peer_down(peer, now)
+
+    def nobody_listens(self, peer: str, now: float) -> Effects:
+        """A lost neighbour is dead, not out of reach: its machine says so.
+
+        1. 0, the root, loses its power. 1 cannot tell that from a broken network, and total messages wait at 1.
+        2. The machine of 0 is there again, without the broker. Clients of 0 that are alive can reach 1 now, too.
+        3. So 1 gives them the time to join that they have in any other repair, and waits no longer.
+        """
+        self._now = now
+        for absence in self.absences:
+            if absence.key == peer and absence.missing:
+                if absence.refused_s is None:
+                    absence.refused_s = now
+                if now - absence.refused_s >= self.config.join_s:
+                    self._reborn(peer)
+        return self.hub.take()
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
         if link.peer in self._probes and self._is_answer(link.peer, refusal):
@@ -649,4 +669,18 @@ class PartitionBroker(HealingBroker):
             reasons.append(
                 f"a majority: {self.census.size} of {self.census.brokers} brokers are here, and total needs more"
             )
-        return reasons
+        return reasons + self._doubts()
+
+    def _doubts(self) -> list[str]:
+        """In words, which total messages wait since their top may be out of reach, and alive."""
+        held = self.healing_turning.held_topics()
+        found = []
+        for absence in self.absences:
+            topics = sorted(topic for topic in held if absence.missing and absence.doubt.is_wanted(topic))
+            if topics:
+                left_s = max(0.0, absence.since_s + self.config.absent_s - self._now)
+                found.append(
+                    f"{absence.key}, which may be alive and out of reach, and may have ordered total messages on "
+                    f"{', '.join(topics[:TOPICS_SHOWN_MAX])}: for {left_s:.0f} s at most"
+                )
+        return found
