@@ -5,7 +5,7 @@ import pytest
 from holdfast.protocols.ginger import PartitionBroker
 from holdfast.protocols.records import Record
 from holdfast.simulation.checkers import Verdict
-from holdfast.simulation.faults import Heal, Part
+from holdfast.simulation.faults import Heal, Part, Subscribe
 from holdfast.simulation.world import Simulation
 from tests.scenarios.repairs import at, listen, say
 from tests.scenarios.test_partitions import parted
@@ -41,15 +41,21 @@ class Settled(PartitionBroker):
 
 
 def judged(make: type[PartitionBroker]) -> tuple[Simulation, Verdict]:
-    """Both sides publish while the network is parted, weak and total; what is wrong when it is whole again?"""
+    """Both sides publish while the network is parted, weak and total; what is wrong when it is whole again?
+
+    Nobody around A wanted v before: its top may be on either side.
+    """
     sim = parted(make=make)
-    listen(sim, a_A="t", e_E="t u")
+    listen(sim, a_A="t", e_E="t u v")
     at(sim, 2.0, Part(("A", "B")))
+    at(sim, 8.0, Subscribe("a", "v"))
     for second in (10, 11):
         say(sim, second, "a", f"t:a{second}", f"u:a{second}")
         say(sim, second, "e", f"t:e{second}")
-        say(sim, second, "a", f"t:total a{second}", guarantee="total", key="k")
-        say(sim, second, "e", f"t:total e{second}", guarantee="total", key="k")
+        for client in ("a", "e"):
+            say(sim, second, client, f"t:total {client}{second}", guarantee="total", key="k")
+        for client in ("a", "d@D"):
+            say(sim, second, client, f"v:total {client}{second}", guarantee="total", key="k")
     at(sim, 14.0, Heal())
     sim.run_for(60.0)
     return sim, sim.check()

@@ -52,6 +52,11 @@ class HealingOwner(TurningOwner, Protocol):
         """Whether this part of the tree may order total batches."""
         ...
 
+    @property
+    def holds_climbs(self) -> bool:
+        """Whether this broker is being moved, and its link to its parent has to fall silent."""
+        ...
+
 
 class HealingTurning(Turning):
     """The climbs of a broker that takes part in repairs."""
@@ -88,6 +93,10 @@ class HealingTurning(Turning):
         climbs = self._of.get(batch.publisher, ())
         return next((one for one in climbs if one.batch.first == batch.first), None)
 
+    def _hop(self, batch: Batch) -> str | None:
+        hop = super()._hop(batch)
+        return HERE if hop and self._healer.holds_climbs else hop
+
     def _must_wait(self, batch: Batch) -> bool:
         if not is_sequenced(batch):
             return False
@@ -108,7 +117,7 @@ class HealingTurning(Turning):
 
     def _is_open(self, hop: str) -> bool:
         """Not a neighbour that was lost, and that may have turned what went up to it: what is behind that waits."""
-        return hop in self._healer.log.flows
+        return hop in self._healer.log.flows and not self._healer.holds_climbs
 
     def _pass_up(self, hop: str, batch: Batch) -> None:
         record = self._healer.log.find((batch.publisher, batch.first))
