@@ -240,7 +240,7 @@ class Doorkeeper(Protocol):
 
 
 @runtime_checkable
-class Caller(Protocol):
+class Dialler(Protocol):
     """A node that makes use of it that nobody listens where a peer should be: that peer's process is gone."""
 
     def nobody_listens(self, peer: str, now: float) -> Effects:

@@ -21,9 +21,9 @@ from holdfast.model.errors import LocalMisuse, PeerViolation
 from holdfast.model.messages import REASON_CHARACTERS_MAX, Frame, Hello, Ping, Refusal
 from holdfast.model.wire import UnreadableError, WireError, pieces
 from holdfast.protocols.node import (
-    Caller,
     CancelTimer,
     Connect,
+    Dialler,
     Disconnect,
     Doorkeeper,
     Effect,
@@ -348,7 +348,7 @@ class Driver:
             if self._on_dial_failed is not None:
                 self._on_dial_failed(peer, reason)
             node = self._node
-            if isinstance(error, ConnectionRefusedError) and isinstance(node, Caller):
+            if isinstance(error, ConnectionRefusedError) and isinstance(node, Dialler):
                 self.enter(lambda now: node.nobody_listens(peer, now))
             self.enter(lambda now: self._node.peer_down(peer, now))
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.model.messages import Data, Frame, Hello
 from holdfast.model.wire import HEADER_BYTES, decode, encode
-from holdfast.protocols.node import Caller, Doorkeeper
+from holdfast.protocols.node import Dialler, Doorkeeper
 from holdfast.simulation.carriers import Port, Underlay, Weigh, wire_weight
 from holdfast.simulation.flips import Flips
 from holdfast.simulation.kernel import Action, Entry, Kernel, stream
@@ -411,7 +411,7 @@ class Network:
     def _refused(self, call: "tuple[Host, str, int]") -> None:
         """The machine of the target answers that nobody listens there."""
         host, peer, attempt = call
-        if host.dialing.get(peer) == attempt and not host.paused and isinstance(host.node, Caller):
+        if host.dialing.get(peer) == attempt and not host.paused and isinstance(host.node, Dialler):
             host.enter(host.node.nobody_listens(peer, host.now))
         self.failed(call)
 

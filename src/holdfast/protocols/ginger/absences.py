@@ -24,6 +24,7 @@ from holdfast.protocols.records import RecordId
 from holdfast.protocols.routing import RoutingTable
 from holdfast.protocols.stability import StabilityLog
 
+TOPICS_SHOWN_MAX = 3
 REFUSALS_MAX = 8
 """So often, two seconds apart, one of the missing may take us for dead before it counts as being elsewhere."""
 
@@ -261,6 +262,19 @@ class Absences:
     def doubted(self) -> list[Interest]:
         """What may have its top out of reach."""
         return sorted({interest for absence in self._all.values() for interest in absence.doubted})
+
+    def doubts(self, held: Collection[str], now: float, absent_s: float) -> list[str]:
+        """In words, on which of these topics total messages wait since their top may be out of reach, and alive."""
+        found = []
+        for absence in self._all.values():
+            topics = sorted(topic for topic in held if absence.missing and absence.doubt.is_wanted(topic))
+            if topics:
+                left_s = max(0.0, absence.since_s + absent_s - now)
+                found.append(
+                    f"{absence.key}, which may be alive and out of reach, and may have ordered total messages on "
+                    f"{', '.join(topics[:TOPICS_SHOWN_MAX])}: for {left_s:.0f} s at most"
+                )
+        return found
 
     @property
     def any_begun(self) -> bool:

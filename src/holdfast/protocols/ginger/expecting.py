@@ -83,11 +83,6 @@ class ExpectingBroker(RecordingBroker):
         """Whether this part of the tree may order total batches."""
         return True
 
-    @property
-    def holds_climbs(self) -> bool:
-        """Whether what climbs waits here for the end of a move."""
-        return False
-
     def unsettled(self, topic: str) -> bool:
         """Whether a repair is pending that may bring something on this topic."""
         wants = self.interests.table.wants

@@ -52,11 +52,6 @@ class HealingOwner(TurningOwner, Protocol):
         """Whether this part of the tree may order total batches."""
         ...
 
-    @property
-    def holds_climbs(self) -> bool:
-        """Whether this broker is being moved, and its link to its parent has to fall silent."""
-        ...
-
 
 class HealingTurning(Turning):
     """The climbs of a broker that takes part in repairs."""
@@ -66,6 +61,8 @@ class HealingTurning(Turning):
     ) -> None:
         super().__init__(owner, interests, send)
         self._healer = owner
+        self.hushed = False
+        """Whether this broker is being moved, so that nothing new climbs (see `relocating`)."""
 
     # ------------------------------------------------------------------------------------------------- the climb
 
@@ -95,7 +92,7 @@ class HealingTurning(Turning):
 
     def _hop(self, batch: Batch) -> str | None:
         hop = super()._hop(batch)
-        return HERE if hop and self._healer.holds_climbs else hop
+        return HERE if hop and self.hushed else hop
 
     def _must_wait(self, batch: Batch) -> bool:
         if not is_sequenced(batch):
@@ -117,13 +114,24 @@ class HealingTurning(Turning):
 
     def _is_open(self, hop: str) -> bool:
         """Not a neighbour that was lost, and that may have turned what went up to it: what is behind that waits."""
-        return hop in self._healer.log.flows and not self._healer.holds_climbs
+        return hop in self._healer.log.flows and not self.hushed
 
     def _pass_up(self, hop: str, batch: Batch) -> None:
         record = self._healer.log.find((batch.publisher, batch.first))
         if record is not None:
             self._healer.log.asked(record, hop)
         super()._pass_up(hop, batch)
+
+    def hush(self, hushed: bool) -> None:
+        """What climbs is under way for a round trip or more: on a busy link it never falls silent by itself.
+
+        1. 2 is moved from 0 to 3. Its clients publish with keys all the time, and something is always on its climb.
+        2. 0 never finds their link quiet, or 2 refuses to freeze it, or does and then sends up what is not drained.
+        So nothing new climbs from the moment when 2 is ready, for as long as the old parent may freeze a link.
+        """
+        self.hushed = hushed
+        if not hushed:
+            self.pump()
 
     def pump(self) -> None:
         if not self._healer.settling:

@@ -59,7 +59,6 @@ CONFIRM_SILENCES = 10
 STRAY_TICKS = 8
 PROBE_TICKS = 4
 """Who only has to hear whether it was given up need not ask often."""
-TOPICS_SHOWN_MAX = 3
 
 
 class PartitionBroker(HealingBroker):
@@ -669,18 +668,4 @@ class PartitionBroker(HealingBroker):
             reasons.append(
                 f"a majority: {self.census.size} of {self.census.brokers} brokers are here, and total needs more"
             )
-        return reasons + self._doubts()
-
-    def _doubts(self) -> list[str]:
-        """In words, which total messages wait since their top may be out of reach, and alive."""
-        held = self.healing_turning.held_topics()
-        found = []
-        for absence in self.absences:
-            topics = sorted(topic for topic in held if absence.missing and absence.doubt.is_wanted(topic))
-            if topics:
-                left_s = max(0.0, absence.since_s + self.config.absent_s - self._now)
-                found.append(
-                    f"{absence.key}, which may be alive and out of reach, and may have ordered total messages on "
-                    f"{', '.join(topics[:TOPICS_SHOWN_MAX])}: for {left_s:.0f} s at most"
-                )
-        return found
+        return reasons + self.absences.doubts(self.healing_turning.held_topics(), self._now, self.config.absent_s)

@@ -52,7 +52,7 @@ class Journey:
         self.version = self.base = 0
         self.drained = False
         self.hush_until_s = 0.0
-        """Until then nothing new climbs, so that the old parent finds the link silent."""
+        """Until then nothing new climbs, unless the link is frozen by then."""
         self.informed: dict[str, int] = {}
         self.told: set[Interest] = set()
         """What the parent knew us to want when the link was frozen: the new one knows that from it."""
@@ -71,19 +71,6 @@ class RelocatingBroker(WardingBroker):
     @property
     def _is_moving(self) -> bool:
         return super()._is_moving or self._journey is not None
-
-    @property
-    def holds_climbs(self) -> bool:
-        """What climbs is under way for a round trip or more: on a busy link it never falls silent by itself.
-
-        1. 2 is moved from 0 to 3. Its clients publish with keys all the time, and something is always on its climb.
-        2. 0 never finds their link quiet, or 2 refuses to freeze it, or does and then sends up what is not drained.
-        So nothing new climbs from the moment when 2 is ready, for as long as the old parent may freeze a link.
-        """
-        journey = self._journey
-        if journey is None or self.parent != journey.parent:
-            return False
-        return journey.stage is Stage.FROZEN or (journey.stage is Stage.READY and self._now < journey.hush_until_s)
 
     # ---------------------------------------------------------------------------------------------- between two parents
 
@@ -173,6 +160,7 @@ class RelocatingBroker(WardingBroker):
             self._send(journey.parent, Move("declined", journey.serial, self.name))
             return
         journey.stage = Stage.FROZEN
+        self.healing_turning.hush(True)
         self.hub.send(journey.parent, Move("frozen", journey.serial, self.name))
         journey.told = self.interests.announced(journey.parent)
         journey.base = self._freeze(journey.parent)
@@ -181,7 +169,7 @@ class RelocatingBroker(WardingBroker):
         self._end_journey()
         self.hub.send(journey.parent, Move("thawed", journey.serial, self.name))
         self._unfreeze(say=True)
-        self.turning.pump()
+        self.healing_turning.hush(False)
         self._tell_down()
 
     def _end_journey(self) -> None:
@@ -205,10 +193,11 @@ class RelocatingBroker(WardingBroker):
         if journey.stage is Stage.ASKED and connected and self._everybody_knows(journey):
             journey.stage = Stage.READY
             journey.hush_until_s = self._now + self.config.move_s
+            self.healing_turning.hush(True)
             self._send(journey.parent, Move("ready", journey.serial, self.name))
         elif journey.stage is Stage.READY and 0 < journey.hush_until_s <= self._now:
             journey.hush_until_s = 0.0
-            self.turning.pump()
+            self.healing_turning.hush(False)
         elif journey.stage is Stage.FROZEN and not journey.drained and self._is_drained(journey.parent, journey.base):
             journey.drained = True
             self.hub.send(journey.parent, Move("drained", journey.serial, self.name))
@@ -250,7 +239,7 @@ class RelocatingBroker(WardingBroker):
         self._opened_as = "moved"
         self._on_open(new, message)
         self._opened_as = REPAIRED
-        self.turning.pump()
+        self.healing_turning.hush(False)
         for interest in sorted(journey.told - self.interests.announced(new)):
             self.interests.retract(new, interest)
 
@@ -283,6 +272,7 @@ class RelocatingBroker(WardingBroker):
         if journey is not None:
             self._end_journey()
             self._unfreeze(say=False)
+            self.healing_turning.hushed = False
             super()._orphaned(journey.parent)
 
     def _cannot_go(self) -> None:

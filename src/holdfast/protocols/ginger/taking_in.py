@@ -122,12 +122,8 @@ class TakingInBroker(ExpectingBroker):
             unheard,
             {} if case is None else case.joined,
             () if case is None else case.known,
-            lambda batch: not self._lacks(flush, batch, lambda one: self._present(outside(one))),
+            lambda batch: not self._lacks(flush, batch, lambda one: _present(outside(one))),
         )
-
-    @staticmethod
-    def _present(takers: Takers) -> Takers:
-        return {name: choice for name, choice in takers.items() if name not in (THE_ABSENT, UNACCOUNTED)}
 
     def _begin_use(self, joined: Iterable[str], reunion: bool) -> None:
         for name in joined:
@@ -596,3 +592,7 @@ class TakingInBroker(ExpectingBroker):
                 self.log.place(record, name, self.log.flows[name].received)
             self.log.stamp(record, name)
         self.healing_turning.submit(batch, name)
+
+
+def _present(takers: Takers) -> Takers:
+    return {name: choice for name, choice in takers.items() if name not in (THE_ABSENT, UNACCOUNTED)}
