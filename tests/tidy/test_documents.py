@@ -20,6 +20,7 @@ from holdfast.cluster.config import parse_cluster
 from holdfast.model.errors import FilterError
 from holdfast.model.filters import parse_filter
 from holdfast.protocols.config import SUBSCRIPTIONS_MAX
+from holdfast.protocols.registry import PROTOCOLS
 from holdfast.runtime import settings
 from tests.support.documents import (
     CLUSTER_REST,
@@ -180,6 +181,14 @@ def test_the_cluster_file_is_documented_key_by_key(heading: str, kind: type[Stru
             assert said == "required", key
         elif (value := EFFECTIVE.get(key, default)) is not None:
             assert tomllib.loads(f"it = {code(said)}")["it"] == (list(value) if isinstance(value, tuple) else value)
+
+
+def test_the_cluster_file_and_the_readme_name_every_protocol():
+    rows = {code(row[0]): row[3] for row in rows_of((DOCS / "cluster-file.md").read_text(), "The cluster")}
+    said = re.findall(r"`([a-z-]+)`", rows["protocol"].partition(". `holdfast protocols`")[0])
+    assert said == list(PROTOCOLS)
+    table = rows_of((ROOT / "README.md").read_text(), "Protocols")
+    assert sorted(code(row[0]) for row in table) == sorted(PROTOCOLS)
 
 
 # ---------------------------------------------------------------------------------------------------------- glossary

@@ -49,7 +49,7 @@ def running_state(directory: Path, has_address: bool = False) -> State:
     """What runs there, or a sentence that nothing does; `has_address`: for a command that may be given an address."""
     state = read_state(directory)
     if state is None:
-        address = "; --address asks one that `holdfast up` did not start, or not here" if has_address else ""
+        address = "; for a cluster that was started elsewhere, give --address" if has_address else ""
         raise ConfigError(
             f"no cluster was started in {directory}; start one with `holdfast up`, or name its --state{address}."
         )

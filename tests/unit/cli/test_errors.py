@@ -148,7 +148,7 @@ def test_a_command_that_can_ask_elsewhere_says_so_where_no_cluster_was_started(
     holdfast: CommandLine, tmp_path: Path, command: list[str]
 ):
     ran = holdfast(*command, "--state", tmp_path)
-    assert ran.err.endswith("; --address asks one that `holdfast up` did not start, or not here.\n")
+    assert ran.err.endswith("; for a cluster that was started elsewhere, give --address.\n")
 
 
 def test_a_broken_trace_is_named_with_its_line(holdfast: CommandLine, tmp_path: Path):
