@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -25,3 +26,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def postgres() -> Iterator[PostgresServer]:
     """A real server of PostgreSQL's, which the tests of a module may kill."""
     yield from server_or_skip()
+
+
+LONG_FIRST = ("integration/pipeline", "integration", "swarm", "scenarios", "contracts")
+"""Rooms in the order in which their tests are run; all others come behind, and take milliseconds a test."""
+_TESTS = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests first: workers that share a run (`--dist worksteal`) end it together, with short tests.
+
+    A worker takes over the last half of what another one has before it. What is at the front stays together: so one
+    worker alone starts Spark.
+    """
+    items.sort(key=lambda item: _rank(item.path))
+
+
+def _rank(path: Path) -> int:
+    place = path.relative_to(_TESTS) if path.is_relative_to(_TESTS) else path
+    return next((at for at, room in enumerate(LONG_FIRST) if place.is_relative_to(room)), len(LONG_FIRST))
