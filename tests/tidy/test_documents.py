@@ -3,6 +3,7 @@
 Examples that take a cluster are run by `tests/integration/docs`.
 """
 
+import inspect
 import json
 import re
 import subprocess
@@ -15,6 +16,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
+import holdfast
 from holdfast.cluster import config, reliable_config, site_config
 from holdfast.cluster.config import parse_cluster
 from holdfast.model.errors import FilterError
@@ -256,6 +258,13 @@ def test_the_api_reference_is_what_the_docstrings_say():
         [sys.executable, ROOT / "scripts" / "api-reference", "--check"], capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("kind", [holdfast.Client, holdfast.SyncClient, holdfast.Subscription])
+def test_the_api_reference_has_the_methods_that_help_shows_and_no_others(kind: type):
+    said = re.findall(rf"^#### {kind.__name__}\.(\w+)$", (DOCS / "api.md").read_text(), re.MULTILINE)
+    helped = {name for name in dir(kind) if not name.startswith("_") and inspect.isfunction(getattr(kind, name))}
+    assert sorted(said) == sorted(helped)
 
 
 # ------------------------------------------------------------------------------------------------------ architecture

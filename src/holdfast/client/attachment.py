@@ -421,9 +421,9 @@ class Attachment:
         await asyncio.shield(self._goodbye)
 
     async def close(self) -> None:
-        """Flush what was published, unsubscribe, say goodbye. Closing again does nothing.
+        """Flush the publications, unsubscribe, say goodbye. Closing again does nothing.
 
-        Raises `SessionLost` if it is not known that the broker has everything, and that what was published durably is
+        Raises `SessionLost` if it is not certain that the broker has every publication and that every durable one is
         stored; `Refused` as `flush` does.
         """
         if self._closing:

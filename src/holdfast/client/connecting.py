@@ -68,34 +68,35 @@ def connect(
 
     Of several addresses (separated by commas, or a list) the first that takes the client in is used. A connection that
     breaks is made again, and where brokers repair their tree a client whose broker is lost moves to another one:
-    nothing is lost, repeated or reordered. Only after `give_up_s` without an answer is the session lost, and everybody
-    who waits for something gets `SessionLost`; subscriptions raise `Gap`.
+    no message is lost, repeated or reordered. The session is lost only if no broker answers for `give_up_s`; every
+    pending call then raises `SessionLost`, and subscriptions raise `Gap`.
 
-    - `name` identifies the publisher: `(name, seq)` is a message's identity. A name that was used before, at whatever
-      broker, goes on behind its last number. Without one a random name is made. A name is one session's at a time:
-      a client that has it already ends with `NameTaken`, and nothing that either has published is lost for it.
-    - `cluster` must be the brokers' own; it keeps a client out of the wrong one.
+    - `name` identifies the publisher: `(name, seq)` is a message's identity. The numbers of a name that was used
+      before, at any broker, continue behind its last one. Without `name` the client gets a random one. A name
+      belongs to one session at a time: an earlier client with the same name ends with `NameTaken`, and no message of
+      either client is lost because of that.
+    - `cluster` is the name of the cluster. Brokers of a cluster with another name refuse the client.
     - `trace` is a directory or a `.jsonl` file for this client's history, or a callable that gets each row of it; `run`
       names the run in it.
     - `timeout_s` bounds the first connection and the closing.
-    - `publish` waits while more than `backlog_bytes_max` is not accepted by the broker yet.
-    - `patient`: while our part of a parted network has no majority of the brokers, what we publish as `total` waits;
-      with `patient=False` it is refused, definitely: `await receipt.accepted()` raises `Refused`.
-    - `reliable` declares reliable topics, by one or more patterns: what this client publishes there is stored by their
-      repositories, as with `publish(..., durable=True)`, unless a publication says `durable=False`.
-
-    - `reconnect`: a session that is lost (a broker that is alone was restarted, everybody was away for too long) is
-      followed by another one, under the same name: `True` tries for ever, a number for so many seconds after each loss,
-      less and less often. Subscriptions go on in it, and raise `Gap` once, with `goes_on`, where messages may be
-      missing; the next iteration waits until the client is back. So does `publish`. What was published and has never
-      left is published then; of what has left and was not accepted nobody knows whether it happened, and
-      `receipt.accepted()`, `flush` and `close` raise `SessionLost`, which is indefinite. Without `reconnect`, and when
-      another client takes the name, the loss of the session is the end of the client.
+    - `publish` waits while more than `backlog_bytes_max` bytes of messages are not accepted by the broker yet.
+    - `patient`: in a part of a parted network without a majority of the brokers, publications with `total` wait until
+      the network is whole; with `patient=False` they are refused, definitely: `await receipt.accepted()` raises
+      `Refused`.
+    - `reliable` declares reliable topics, by one or more patterns: repositories store the messages that this client
+      publishes there, as with `publish(..., durable=True)`, unless a publication says `durable=False`.
+    - `reconnect`: after the loss of its session (its only broker was restarted, or the client was away for too long)
+      the client begins another session under the same name. `True`: it tries for ever; a number: for so many seconds
+      after each loss; with growing pauses. Each subscription raises one `Gap` with `goes_on`, where messages may be
+      missing, and continues in the new session; the next iteration, and `publish`, wait for that session. Messages
+      that had never left the client are published then. Messages that had left it and were not accepted may or may not
+      have been published: `receipt.accepted()`, `flush` and `close` raise `SessionLost`, which is indefinite. Without
+      `reconnect`, and when another client takes the name, the client ends with its session.
     - `on_connected(broker)` is called when the client has a session at that broker, for the first time or again,
       `on_disconnected(reason)` when it has no connection any more, and `on_gap(gap)` for every `Gap` that a
-      subscription will raise. They may be coroutine functions. What they raise is logged.
+      subscription will raise. They may be coroutine functions. Their exceptions are logged.
 
-    Raises `ConnectionFailed` when nobody is there, `Refused` when the broker says no.
+    Raises `ConnectionFailed` when no broker answers at the addresses, `Refused` when the broker refuses the client.
     """
     addresses = parse_addresses(address)
     named = _checked_name(random_name() if name is None else name)

@@ -66,11 +66,11 @@ class _Released(Delivery, gc=False):
 
 
 class DurableSubscription(Subscription):
-    """A subscription to a reliable topic, known by its name: whoever subscribes under it again goes on after it.
+    """A subscription to a reliable topic with a name: the next one under the same name continues where this one stops.
 
-    It is read like any other one, and first gives what was stored before. `position` is the sequence number of what was
-    taken last, at `repository`; each repository has its own. Messages whose publisher is gone for good and which were
-    given up raise `Gap` once, in their place; reading goes on behind them.
+    It is read like any other one, and first hands out the messages that were stored before. `position` is the sequence
+    number, at `repository`, of the message that was taken last; each repository has its own numbers. Messages that were
+    given up, since their publisher is gone for good, raise `Gap` once, in their place; reading goes on behind them.
     """
 
     _internal: ClassVar[tuple[str, ...]] = (
@@ -127,13 +127,14 @@ class DurableSubscription(Subscription):
 
     @property
     def spilled(self) -> bool:
-        """Whether it reads so slowly that it is not sent what is published, and gets it from the repository later."""
+        """Whether it reads so slowly that its messages come from the repository later, not as they are published."""
         return self._machine.spilled
 
     async def entries(self) -> AsyncIterator[Entry]:
-        """Iterate by what was stored together, with its sequence and catenation numbers.
+        """Iterate by runs of messages that were stored together, with their sequence and catenation numbers.
 
-        `time_ns`, when it was stored, is known of what came out of a store: it is 0 for what came as it was published.
+        `time_ns` is the time of storing. It is 0 for messages that came directly from their publisher and not out of a
+        store.
         """
         while (batch := await self._take()) is not None:
             first = self.position - batch.count + 1

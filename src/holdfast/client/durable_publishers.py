@@ -55,7 +55,7 @@ class DurableClient(Session, Protocol):
 class DurableReceipt(Receipt, gc=False, eq=False, kw_only=True):
     """The receipt of a publication to a reliable topic: the `number`-th, from 1, that this client published there.
 
-    `seq` is 0 until the message has left for the broker, which it does when a repository lets us publish.
+    `seq` is 0 until the message leaves for the broker, when a repository has allowed the publication.
     """
 
     durable: "DurablePublisher"
@@ -72,11 +72,11 @@ class DurableReceipt(Receipt, gc=False, eq=False, kw_only=True):
 
     @property
     def storage(self) -> str:
-        """How safely it is stored, and by how many repositories; empty before that."""
+        """How safely the message is stored, and by how many repositories; empty before it is stored."""
         return self.durable.storage if self.number <= self.durable.stored_number else ""
 
     async def stored(self) -> "DurableReceipt":
-        """Wait until a repository has stored it. Raises `Refused` if the stream's owner did not register us."""
+        """Wait until a repository has stored it. Raises `Refused` if the stream's owner has not registered us."""
         await self.durable.wait_stored(self.number)
         self.seq = self.seq or self.durable.seq_of(self.number)
         return self

@@ -29,10 +29,11 @@ class ConnectionFailed(Definite):
 
 
 class NotConfirmed(Indefinite):
-    """Raised when a publication cannot be confirmed: there is no evidence that everybody has it that it was owed to.
+    """Raised when a publication cannot be confirmed: a subscriber to which it is owed lacks it, or may lack it.
 
-    `lacking` subscribers, some of them named in `lack`, do not have it though it should have come; `given_up` ones,
-    some named in `gone`, have been given up since; `reason` says why there may be others. Asking again later is safe.
+    `lacking` subscribers, some of them named in `lack`, lack the message although it is owed to them; `given_up`
+    subscribers, some named in `gone`, have been given up since; `reason` says why there may be others. It is safe to
+    ask again later.
     """
 
     def __init__(self, publication: str, finding: Finding) -> None:
@@ -49,25 +50,26 @@ class SessionLost(ConnectionLost):
 
 
 class NameTaken(SessionLost):
-    """Raised when another client has connected under this client's name, which is one session's at a time.
+    """Raised when another client has connected under this client's name: a name belongs to one session at a time.
 
-    What was accepted goes on to its subscribers. A service with several replicas gives each a name of its own.
+    Accepted messages go on to their subscribers. A service with several replicas gives each replica its own name.
     """
 
 
 class Gap(SessionLost):
     """Raised by a subscription, once and in its place in the stream: messages are missing here, or may be.
 
-    Everything that was owed to the subscription and came before has been handed over, once and in order. `received`
-    says how far that is: the number of the last message that it handed over of each publisher (of the last
-    `PUBLISHERS_MAX` that were heard of). An application that can get at what was published meanwhile knows from it
-    where to go on.
+    All earlier messages that were owed to the subscription have been handed out, once and in order. `received` has the
+    number of the last one of each publisher (of the last `PUBLISHERS_MAX` publishers): an application that can fetch
+    the missing messages from elsewhere begins behind these numbers.
 
-    `goes_on` says whether the subscription lives: a broker let something go that may be missing here, or the
-    subscription has dropped what was not read, and reading goes on behind it. If it does not, the subscription is over,
-    since the session is lost (connect and subscribe again) or since nobody read (subscribe again).
+    `goes_on` says whether the subscription lives. If it is true, a broker had to let messages go that may be missing
+    here, or the subscription has dropped messages that were not read, and the next iteration continues behind them. If
+    it is false, the subscription is over: the session is lost (connect and subscribe again), or the application read
+    too slowly (subscribe again).
 
-    `dropped` is how many messages were dropped here because nobody read them in time; 0 where nobody knows.
+    `dropped` is the number of messages that were dropped here because they were not read in time; 0 if it is not
+    known.
     """
 
     def __init__(

@@ -71,11 +71,11 @@ class HandedMessage(Message, frozen=True, gc=True, eq=False, kw_only=True):
 
     @property
     def delivery_count(self) -> int:
-        """How often it was handed out, as far as is known: also to earlier readers under this name."""
+        """How often it was handed out, as far as is known, to earlier readers under this name as well."""
         return self.handed.count
 
     def nack(self, delay_s: float = 0.0) -> None:
-        """Give it back: it comes again, after that time at the soonest; what follows it of its publisher waits for it.
+        """Give the message back: it comes again, not before that time; later messages of its publisher wait for it.
 
         Messages that were handed out after it, of its publisher (or of its keys, with `redeliver="key"`), come again
         behind it, unless they are acknowledged before that.
@@ -89,10 +89,10 @@ class ManualMessage(HandedMessage, frozen=True, gc=True, eq=False, kw_only=True)
     """A message that its application acknowledges (`ack`), or gives back (`nack`)."""
 
     def ack(self, *, cumulative: bool = False) -> "Acknowledgement":
-        """Say that it is done with: it does not come again. Awaited, it returns when a repository has stored that.
+        """Acknowledge the message: it does not come again. Awaited, the call returns when a repository has stored that.
 
-        It counts whether it is awaited or not. With `cumulative` every message is acknowledged that was handed out
-        before this one and was not given back.
+        The acknowledgement counts whether it is awaited or not. With `cumulative` it is for every message that was
+        handed out before this one and was not given back, too.
         """
         acknowledgement: Acknowledgement = self.replies.ack(self, cumulative)
         return acknowledgement
@@ -102,15 +102,15 @@ class SyncManualMessage(HandedMessage, frozen=True, gc=True, eq=False, kw_only=T
     """The same without asyncio."""
 
     def ack(self, *, cumulative: bool = False) -> None:
-        """Say that it is done with: it does not come again. Returns when a repository has stored that.
+        """Acknowledge the message: it does not come again. Returns when a repository has stored that.
 
-        With `cumulative` every message is acknowledged that was handed out before this one and was not given back.
+        With `cumulative` it is for every message that was handed out before this one and was not given back, too.
         """
         self.replies.ack(self, cumulative)
 
 
 class Acknowledgement:
-    """Await it to know that a repository has stored the acknowledgement; that need not be."""
+    """The result of `message.ack()`. Awaiting it is optional, and returns when a repository has stored it."""
 
     def __init__(self, stored: "asyncio.Future[None]") -> None:
         self._stored = stored
@@ -127,8 +127,9 @@ class Acknowledgement:
 class ManualSubscription(DurableSubscription):
     """A durable subscription, read like any other one, whose messages are acknowledged by `message.ack()`.
 
-    At most `unacked_max` messages are handed out and not acknowledged; then it waits. What was not acknowledged when it
-    ends, or its process does, comes to its next reader. Any number of tasks may read from it, and answer in any order.
+    At most `unacked_max` messages are handed out and not acknowledged; then reading waits. Messages without an
+    acknowledgement at the end of the subscription, or of its process, come to the next reader of its name. Any number
+    of tasks may read from it, and acknowledge in any order.
     """
 
     _internal: ClassVar[tuple[str, ...]] = ("ack", "nack")
@@ -152,7 +153,7 @@ class ManualSubscription(DurableSubscription):
 
     @property
     def unacknowledged(self) -> int:
-        """How many messages were handed out, or wait to come again, and were not acknowledged."""
+        """Number of messages that were handed out, or wait to come again, and are not acknowledged."""
         return len(self._machine.handouts)
 
     # --------------------------------------------------------------------------------------------------------- reading
@@ -299,12 +300,12 @@ class ManualSubscription(DurableSubscription):
 
 
 class AckOptions(TypedDict, total=False):
-    """How a durable subscription is acknowledged, as `subscribe` takes it."""
+    """Arguments of `subscribe` that say how the messages of a durable subscription are acknowledged."""
 
     ack: Literal["auto", "manual"]
-    """Whether the application acknowledges each message. The default is `auto`: what it takes is acknowledged."""
+    """Whether the application acknowledges each message. By default (`auto`) taking a message acknowledges it."""
     redeliver: Literal["publisher", "key"]
-    """What a message that is given back stays in order with: others of its publisher (the default), or of its keys."""
+    """A message that is given back stays in order with others of its publisher (the default), or of its keys."""
     unacked_max: int
     """So many messages are handed out and not acknowledged at a time, at most; `UNACKED_USUALLY` if not said."""
 

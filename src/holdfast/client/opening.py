@@ -13,9 +13,9 @@ T_co = TypeVar("T_co", bound=AbstractAsyncContextManager[Any], covariant=True)
 
 
 class Opening(Coroutine[Any, Any, T_co]):
-    """Nothing happens before it is awaited, entered, or made a task: it is a coroutine for whoever wants one.
+    """What `connect` and `subscribe` return: await it, enter it with `async with`, or make it a task.
 
-    `called` is the call that made it, for the warning if none of that ever happens.
+    Nothing happens before that. `called` is the call that made it, for the warning if it is never awaited.
     """
 
     called = ""

@@ -38,15 +38,15 @@ class Publisher(Protocol):
 class Receipt(Struct, gc=False, eq=False):
     """`(publisher, seq)` is the message's identity. `level` grows from `sent` to `accepted` to `held` to `confirmed`.
 
-    - `sent`: the client keeps it and sends it until it is accepted, over as many connections as that takes.
-    - `accepted`: the client's broker has it; it will be delivered to every subscriber that it was promised to. Where
-      brokers repair their tree the client keeps its copy: a broker that is lost with it is given it again.
-    - `held`: so many brokers have it that the cluster's tolerated losses cannot take it; the client keeps no copy any
-      more. Only where brokers repair their tree: elsewhere one broker is all there is, and `accepted` says it.
+    - `sent`: the client keeps the message and sends it until it is accepted, over as many connections as that takes.
+    - `accepted`: the client's broker has the message, which will be delivered to every subscriber to which it is owed.
+      Where brokers repair their tree the client keeps its copy, for the case that this broker is lost.
+    - `held`: so many brokers have the message that the losses that the cluster tolerates cannot destroy it; the client
+      keeps no copy any more. Only where brokers repair their tree: with a tolerance of 0 `accepted` is all there is.
     - `stored`: a repository of its reliable topic has it, as safely as `storage` says. Only of durable publications.
-    - `confirmed`: the client process of every subscriber that it was promised to said that it has it.
-    - `taken`: each of them said that its application has taken it.
-    - `refused`: the broker declined it; it was delivered to nobody.
+    - `confirmed`: the client process of every subscriber to which the message is owed said that it has the message.
+    - `taken`: each of these client processes said that its application has taken the message.
+    - `refused`: the broker declined the message; no subscriber gets it.
     """
 
     client: Publisher
@@ -69,7 +69,7 @@ class Receipt(Struct, gc=False, eq=False):
 
     @property
     def crossed(self) -> bool:
-        """Whether it is known that the message takes no part in the total order of its keys.
+        """Whether subscribers may have received the message on different sides of a `total` message on one of its keys.
 
         It was published with keys where no majority of the brokers could be reached, or crossed a `total` message while
         parts of the network came together: at some subscribers it stands before that one, at others behind it. All
@@ -78,14 +78,14 @@ class Receipt(Struct, gc=False, eq=False):
         return self.found_crossed or self.client.has_crossed(self.seq)
 
     async def accepted(self) -> "Receipt":
-        """Wait until the broker has the message. Raises `Refused` if it declined, `SessionLost` if nobody can know."""
+        """Wait until the broker has the message. Raises `Refused` if declined, `SessionLost` if it is not known."""
         await self.client.wait_accepted(self.seq)
         return self
 
     async def held(self) -> "Receipt":
-        """Wait until the loss of as many adjacent brokers as the cluster tolerates, and ours, cannot lose the message.
+        """Wait until the losses that the cluster tolerates, and the loss of this client, cannot lose the message.
 
-        Where the tolerance is 0 that is when it is accepted.
+        With a tolerance of 0 it returns when the message is accepted.
         """
         await self.client.wait_held(self.seq)
         return self
@@ -97,12 +97,12 @@ class Receipt(Struct, gc=False, eq=False):
         )
 
     async def confirmed(self, by: By = "client") -> "Receipt":
-        """Wait until everybody has the message whose matching subscription was confirmed before it was published.
+        """Wait until every subscriber has the message whose matching subscription was confirmed before the publication.
 
-        It returns on evidence alone: each of their client processes said that it has handed the message to its
-        subscription, or, `by="application"`, that the application has taken it from there. A subscriber that is away
-        is waited for, and so is a part of the network that is out of reach. Raises `NotConfirmed` if a subscriber lacks
-        it, was given up meanwhile, or if something was let go on the way: it says who and why.
+        It returns on evidence alone: the client process of each such subscriber said that it has handed the message to
+        its subscription, or, with `by="application"`, that its application has taken the message. It waits for
+        subscribers that are away, and for parts of the network that are out of reach. Raises `NotConfirmed`, with the
+        names and the reason, if a subscriber lacks the message or was given up, or if a broker let messages go.
         """
         taken = is_by_application(by)
         if not (self.is_taken if taken else self.is_confirmed):

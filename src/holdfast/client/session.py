@@ -83,7 +83,7 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
 
     @property
     def identity(self) -> str:
-        """Under which this session is in traces: its name, and a tag if others may have that name, too."""
+        """The name of this session in traces: that of the client, with a tag if other sessions may have the same."""
         return self._machine.name
 
     def __repr__(self) -> str:
@@ -93,11 +93,11 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where the broker is that has, or was last asked for, the session."""
+        """Host and port of the broker that has the session, or that was asked last."""
         return self._driver.dialled or self._book.current
 
     def waiting_for(self) -> list[str]:
-        """In words, what this client is waiting for; empty when it waits for nothing."""
+        """Sentences that say for what this client waits; an empty list if it waits for nothing."""
         return self._machine.waiting_for()
 
     # ------------------------------------------------------------------------------------------------------- publishing
@@ -109,7 +109,7 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
 
     @property
     def numbers_known(self) -> bool:
-        """Whether `next_seq` of a new session counts what was published under its name before.
+        """Whether `next_seq` of a new session counts the earlier publications under its name.
 
         A broker that has crashed knows up to where numbers were reserved: then some of them were never used.
         """
@@ -149,14 +149,15 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
         *,
         durable: bool | str | None = None,
     ) -> Receipt:
-        """Publish a message; returns at once unless too much is under way, with the receipt to ask about it.
+        """Publish a message. Returns its receipt at once, unless more than `backlog_bytes_max` is under way.
 
-        `guarantee` is `eventual`, `fifo`, `causal` (the default) or `total`. `keys` say what a `total` message is in
-        one order with; without any it is in one order with the topic's other `total` messages that have none.
-        `attributes` are what subscribers filter on. A publish that is cancelled while it waits did not happen.
+        `guarantee` is `eventual`, `fifo`, `causal` (the default) or `total`. A `total` message is in
+        one order with the messages of its topic that share one of its `keys`; without keys, with the other `total`
+        messages of the topic that have none. Filters of subscribers (`where`) are conditions on `attributes`. A
+        publish that is cancelled while it waits did not happen.
 
-        `durable` messages, and no others, are stored by repositories: `await receipt.stored()`. `True` finds the stream
-        that covers the topic, a string names it, and `None` is `True` on topics that `connect(reliable=...)` names.
+        Repositories store `durable` messages and no others: `await receipt.stored()`. `True` finds the stream that
+        covers the topic, a string names it, and `None` is `True` on topics that `connect(reliable=...)` names.
         """
         if self._home.thread != get_ident():
             self._home.check()
@@ -201,7 +202,7 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
     ) -> Receipt | None:
         """Publish many messages that differ in their payload alone; returns the receipt of the last, if there is one.
 
-        The last one is accepted when all are. If one payload is wrong those before it are published.
+        The last message is accepted when all are. If a payload is wrong, the ones before it are published all the same.
         """
         topic, _, rank, checked_keys, attributes = self.checked(topic, b"", guarantee, keys, attributes)
         if self.durables.declares(topic):
@@ -240,7 +241,7 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
 
     @property
     def backlog_bytes(self) -> int:
-        """How much the broker has not accepted yet."""
+        """Bytes of published messages that the broker has not accepted yet."""
         return self._machine.backlog_bytes + sum(batch.cost_bytes for batch in self._past.waiting)
 
     async def publish_checked(
@@ -351,7 +352,7 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
     async def flush(self) -> None:
         """Wait until everything published so far is accepted.
 
-        Raises `Refused` if the broker declined some of it and no earlier flush said so.
+        Raises `Refused` if the broker declined a message and no earlier `flush` has said so.
         """
         self._home.check()
         last = self.next_seq - 1
@@ -417,17 +418,19 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
     ) -> Opening[Subscription]:
         """Subscribe to a topic pattern, with a filter on attributes if wanted; await it, or use it with `async with`.
 
-        It returns when the subscription is confirmed by every broker concerned: whatever is published after that, by
-        anyone who knows of it, arrives.
+        It returns when every broker has confirmed the subscription: matching messages that any client publishes after
+        that arrive.
 
-        What the application does not read waits in this process, up to `slow_bytes` (16 MiB). When more waits, `slow`
-        says what happens: `"drop-oldest"` and `"drop-newest"` drop messages, with a `Gap` in their place that counts
-        them; `"disconnect"`, the default, ends the subscription with a `Gap` behind what had come if that lasts for
-        `slow_s` (30 s), or at once when four times as much waits; `"block"` lets publishers wait until it is read.
+        Messages that the application has not read yet wait in this process, up to `slow_bytes` (16 MiB). When more
+        wait, `slow` says what happens: `"drop-oldest"` and `"drop-newest"` drop messages, with a `Gap` in their place
+        that counts them; `"disconnect"`, the default, ends the subscription with a `Gap` behind the messages that had
+        arrived, if more wait for `slow_s` (30 s), or at once when four times as many bytes wait; `"block"` makes
+        publishers wait until the application reads.
 
-        A `durable` subscription has a name, and goes on where the last one of that name was: see `DurableSubscription`.
-        A new one begins at the `start` of what is stored, `live`, at a sequence number, or at a time.
-        With `ack="manual"` the application acknowledges each one (`redeliver`, `unacked_max`): `ManualSubscription`.
+        A `durable` subscription has a name, and continues where the last one of that name stopped: see
+        `DurableSubscription`. A new one begins at the `start` of the stored messages, `live`, at a sequence number, or
+        at a time. With `ack="manual"` the application acknowledges each message (`redeliver`, `unacked_max`): see
+        `ManualSubscription`.
         """
         opening = self.opening_of(pattern, where, durable, start, (slow, slow_s, slow_bytes), acks)
         opening.called = "client.subscribe(...)"
@@ -457,9 +460,9 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
         return Opening(lambda: self.subscribe_as(Subscription(self, pattern, where, slowness)))
 
     async def forget_subscription(self, name: str, pattern: str) -> None:
-        """End the durable subscription of that name to that pattern for good: nothing is kept for it any more.
+        """End the durable subscription of that name to that pattern for good: no message is kept for it any more.
 
-        Whoever subscribes under the name later begins anew; a name that is not known is no error.
+        A later subscription under the name begins anew. A name that no repository knows is no error.
         """
         name = subscription_name("forget_subscription", "name", name)
         await self.durables.forget(name, check_pattern(pattern))

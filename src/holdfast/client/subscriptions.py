@@ -78,10 +78,12 @@ class Subscription(metaclass=PublicMembers):
     """A confirmed subscription: iterate over it with `async for`.
 
     Any number of tasks may iterate over one subscription, together or one after the other; each message goes to one of
-    them. An iteration that is cancelled has taken nothing that it did not hand out. It ends after `unsubscribe`, when
-    what had arrived is read. It raises `Gap` behind what had arrived if the session is lost: what follows is missing,
-    and nothing that came before is. It raises `Gap` once, and goes on with the next iteration, where a broker let
-    something go that may be missing, and where it has dropped messages that were not read in time (`gap.dropped`).
+    them. An iteration that is cancelled has taken no message that it did not hand out. The iteration ends after
+    `unsubscribe`, when the messages that had arrived are read. It raises `Gap`
+
+    - behind the messages that had arrived, if the session is lost: no message before it is missing, all later ones are;
+    - once, and continues with the next iteration, where a broker had to let messages go that may be missing, and where
+      the subscription has dropped messages that were not read in time (`gap.dropped`).
     """
 
     _internal: ClassVar[tuple[str, ...]] = (

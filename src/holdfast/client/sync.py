@@ -154,7 +154,7 @@ class SyncClient(metaclass=PublicMembers):
         *,
         durable: bool | str | None = None,
     ) -> SyncReceipt:
-        """Publish a message; see `Client.publish`. The first durable one to a topic finds out who keeps it."""
+        """Publish a message; see `Client.publish`. The first durable message of a topic looks for its repositories."""
         self._home.check_process()
         publication = self._client.checked(topic, payload, guarantee, keys, attributes)
         durable = checked_durable(durable)

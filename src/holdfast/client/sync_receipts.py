@@ -67,7 +67,7 @@ class SyncReceipt(Struct, gc=False, eq=False):
 
     @property
     def crossed(self) -> bool:
-        """Whether it is known that the message takes no part in the total order of its keys.
+        """Whether subscribers may have received the message on different sides of a `total` message on one of its keys.
 
         See `Receipt.crossed`.
         """
@@ -90,7 +90,7 @@ class SyncReceipt(Struct, gc=False, eq=False):
         )
 
     def confirmed(self, timeout_s: float | None = None, by: By = "client") -> "SyncReceipt":
-        """Wait until everybody that the message was promised to has it; see `Receipt.confirmed`."""
+        """Wait until every subscriber to which the message is owed has it; see `Receipt.confirmed`."""
         taken, timeout_s = is_by_application(by), patience("confirmed", timeout_s)
         if not (self.is_taken if taken else self.is_confirmed):
             self._wait("taken" if taken else "confirmed", lambda: self._ask_everybody(taken), timeout_s)
@@ -136,11 +136,11 @@ class SyncDurableReceipt(SyncReceipt, gc=False, eq=False):
 
     @property
     def storage(self) -> str:
-        """How safely it is stored, and by how many repositories; empty before that."""
+        """How safely the message is stored, and by how many repositories; empty before it is stored."""
         return self.made.storage if self.made is not None else ""
 
     def stored(self, timeout_s: float | None = None) -> "SyncDurableReceipt":
-        """Wait until a repository has stored it. Raises `Refused` if the stream's owner did not register us."""
+        """Wait until a repository has stored it. Raises `Refused` if the stream's owner has not registered us."""
         self._ask("stored", lambda made: made.stored(), timeout_s)
         return self
 

@@ -130,7 +130,7 @@ class SyncSubscription(metaclass=PublicMembers):
 
 
 class SyncDurableSubscription(SyncSubscription):
-    """The blocking counterpart of `DurableSubscription`: known by its name, it goes on where the last one was."""
+    """The blocking counterpart of `DurableSubscription`: it continues where the last one under its name stopped."""
 
     _internal: ClassVar[tuple[str, ...]] = ("give_back",)
 
@@ -150,7 +150,7 @@ class SyncDurableSubscription(SyncSubscription):
 
     @property
     def position(self) -> int:
-        """The sequence number of what was fetched last, at `repository`."""
+        """The sequence number, at `repository`, of the message that was fetched last."""
         return self._durable.position
 
     async def _take(self) -> bool:

@@ -74,7 +74,7 @@ class Message(Struct, frozen=True, gc=False):
     keys: Keys = ()
     attributes: Attributes = {}
     crossed: bool = False
-    """Whether it may stand on different sides of a total message on one of its keys at different subscribers."""
+    """Whether subscribers may have received it on different sides of a `total` message that shares one of its keys."""
 
     @property
     def delivery_count(self) -> int:
@@ -86,11 +86,11 @@ class Message(Struct, frozen=True, gc=False):
         return self.delivery_count > 1
 
     def ack(self, *, cumulative: bool = False) -> Any:
-        """Say that it is done with, where the subscription was made with `ack="manual"`."""
+        """Acknowledge the message, which is finished; for subscriptions with `ack="manual"`."""
         raise self._not_manual(f"ack(cumulative={cumulative})")
 
     def nack(self, delay_s: float = 0.0) -> None:
-        """Give it back, to come again after that time, where the subscription was made with `ack="manual"`."""
+        """Give the message back, to come again after that time; for subscriptions with `ack="manual"`."""
         raise self._not_manual(f"nack(delay_s={delay_s:g})")
 
     def _not_manual(self, what: str) -> LocalMisuse:

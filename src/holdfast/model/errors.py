@@ -19,7 +19,7 @@ _NOT_PRINTED_IN_ONE_COLUMN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-
 
 
 class HoldfastError(Exception):
-    """The root: raised only through its subclasses, caught by whoever wants everything that Holdfast raises."""
+    """The base of all errors that Holdfast raises; only its subclasses are raised."""
 
 
 class WorkFailed(HoldfastError):  # noqa: N818 - it says what happened
@@ -27,7 +27,7 @@ class WorkFailed(HoldfastError):  # noqa: N818 - it says what happened
 
 
 class LocalMisuse(HoldfastError):  # noqa: N818 - whose fault it is says more than the suffix
-    """Raised when our own caller did something illegal. Nothing was changed; correct the call and repeat it."""
+    """Raised when the application called something illegally. Nothing was changed; correct the call and repeat it."""
 
 
 class PeerViolation(HoldfastError):  # noqa: N818 - the same

@@ -16,7 +16,7 @@ class LinkConfig(Struct, frozen=True):
     backlog_bytes_max: int = 4 << 20
     """Cost that may wait to be sent to a peer before its node stops taking in what would add to it."""
     away_bytes_max: int = 16 << 20
-    """Cost that is kept for a client without a connection. Nobody waits for it; beyond this its session ends."""
+    """Cost that is kept for a client without a connection. No other client waits; beyond this its session ends."""
     unacknowledged_bytes_max: int = 8 << 20
     """Cost that is sent and kept until the peer has acknowledged it, however much credit that gives: more waits."""
     ack_frames: int = 64
