@@ -294,8 +294,16 @@ class Forwarding:
             entry.waits = False
             self._route(entry, entry.came, self.map.towards(entry.came))
         if entry.batch is not None:
-            for node in [one for one in entry.targets if one in self.peers and self.peers[one].recovering]:
+            for node in [one for one in entry.targets if self._is_unsure(one)]:
                 self._look_behind(entry, entry.batch, node)
+
+    def _is_unsure(self, node: str) -> bool:
+        """Whether that destination recovers, or is failed with all that lies before it.
+
+        1. We recovered, and were guided to a node that was failed already. 2. Now we know who is behind it, and later
+        messages go there. 3. The first would wait for the failed node, and come behind them.
+        """
+        return (node in self.peers and self.peers[node].recovering) or not self.reach.hop(node)
 
     def _find_hop(self, entry: Entry, node: str, hops: dict[str, dict[str, None]]) -> None:
         """The next node on the way of a publication to one destination."""
