@@ -25,8 +25,11 @@ class Guests:
             return
         if not self.state.operational and home is None:
             self._owner.cut_off(name, f"{self.name} recovers")
-        elif not greeting.joined and home == self.name and self.state.lives.get(name) != greeting.life:
-            self.gone(name)
+        elif not greeting.joined and home == self.name:
+            if self.state.lives.get(name) != greeting.life:
+                self.gone(name)
+            # 1. We took it in, and crashed before anybody else knew. 2. It asks again: so must we tell them again.
+            self.recovery.complete[name] = None
             self._client_joins(name, greeting)
         elif home is None and greeting.joined:
             refusal = Refusal("late", f"{self.name} has no session of {name} any more")
@@ -35,9 +38,6 @@ class Guests:
         elif home is None:
             self._client_joins(name, greeting)
         else:
-            if not greeting.joined:
-                # It has yet to hear that it is known, and so has nothing to report.
-                self.recovery.complete[name] = None
             self._attached(name, peer)
 
     def _client_joins(self, name: str, greeting: Greeting) -> None:
