@@ -89,6 +89,7 @@ def test_a_frozen_broker_that_confirms_before_it_has_met_its_neighbours_again_lo
         pytest.param("oscillate", 2, 2008, id="a node that recovered took back a filter that others still wanted"),
         pytest.param("subscribing", 2, 2034, id="a join under way was not told to a node that returned"),
         pytest.param("subscribing", 1, 4024, id="a guide named a failed node, and whoever knew more waited for it"),
+        pytest.param("scatter", 2, 5018, id="a client left while its home was failed, and said goodbye to nobody"),
         pytest.param("subscribing", 1, 4034, id="a broker took a client in, crashed, and told nobody when it was back"),
     ],
 )

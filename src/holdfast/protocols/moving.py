@@ -631,6 +631,8 @@ class MovingClient(ClientNode):
         if self._node is not None and link.peer != self._broker and not self._stopping:
             self._node.refused(link)
             return
+        if self._node is not None and self._stopping:
+            self._node.leave(reason)
         if self._log is not None and not self._home and not self._stopping:
             self._begin_again(link)
             return

@@ -14,6 +14,7 @@ from typing import Protocol
 from holdfast.model.batches import Batch
 from holdfast.model.delta_messages import PART_MAX, Conf, Greeting, Multicast, RoutingPart, Status
 from holdfast.model.messages import (
+    Goodbye,
     Interest,
     Rejected,
     SessionMessage,
@@ -28,7 +29,7 @@ from holdfast.protocols.delta.passage import Entry, Passage
 from holdfast.protocols.delta.reach import Reach
 from holdfast.protocols.delta.topology import TopologyMap
 from holdfast.protocols.links import Link
-from holdfast.protocols.node import Disconnect, SetTimer
+from holdfast.protocols.node import Disconnect, Send, SetTimer
 
 SUSPECT_TIMER = "delta:"
 REFRESH_TIMER = "delta-refresh"
@@ -144,6 +145,13 @@ class ClientPassage:
             request.asked.discard(name)
         if self._hub.set_aside(key) is not None:
             self._hub.out.append(Disconnect(key, "another way"))
+
+    def leave(self, reason: str) -> None:
+        """Say goodbye to the brokers past a failed home: they forget us, and give what they have of ours to others."""
+        for peer, link in list(self._hub.links.items()):
+            if link.is_open:
+                self._hub.out += [Send(peer, Goodbye(reason)), Disconnect(peer, reason)]
+            self._hub.set_aside(peer)
 
     def closed(self, link: Link) -> bool:
         """Whether a connection that is gone leaves no other."""
