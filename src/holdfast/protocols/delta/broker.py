@@ -165,12 +165,6 @@ class DeltaBroker(EdgeBroker):
                 self._send(name, Status("operational"))
         for client in list(self.state.reports):
             self.guests.reconcile(client)
-        # Our return went ahead of what waits, under a later number. The publishers' own numbers tell its repeats.
-        for entry in [one for one in self.passage.entries.values() if one.waits]:
-            then = self.state.then.pop(entry.number, None)
-            self.passage.renew(entry)
-            if then is not None:
-                self.state.then[entry.number] = then
         # What others have guided here goes on first: a client may have published it before what it has said to us.
         self.refresh()
         parked, self.state.parked = self.state.parked, deque()
@@ -440,7 +434,9 @@ class DeltaBroker(EdgeBroker):
         for one in greeting.skipped:
             self._tell_skipped(one)
         if greeting.state == "operational" and name in self.reach.hard:
-            # It does not know yet that it was skipped; our greeting tells it.
+            # It does not know yet that it was skipped. 1. We greeted it. 2. Somebody else, who had gone past it, greeted us.
+            # 3. It greets us: our own greeting has not said it.
+            self._send(name, Status("skipped"))
             return
         if greeting.state == "joining" and name not in self.map:
             self._take_in(name, greeting.address)

@@ -136,6 +136,18 @@ class Forwarding:
             if way[0] != side:
                 entry.targets[node] = None
 
+    def resume(self) -> None:
+        """Our tables are complete again: what our clients published goes on, under the numbers that it had.
+
+        1. A message had gone on, and its confirmation was lost. 2. We were skipped, told everybody that we are back, and
+        only then sent it again, with a new number so that it did not look old. 3. Nobody further away than delta+1 from
+        its publisher could tell that it was a repeat.
+        """
+        for entry in self.passage.under_way():
+            if entry.waits and entry.batch is not None:
+                self._route(entry, entry.came, self.map.towards(entry.came))
+        self.advance_all()
+
     def _look_behind(self, entry: Entry, batch: Batch, node: str) -> None:
         """A destination recovers, and does not know who is behind it: we do.
 
@@ -266,7 +278,7 @@ class Forwarding:
     def _hops_of(self, entry: Entry) -> dict[str, dict[str, None]]:
         """The next nodes on its way, and for which destinations; settle those that nobody is left for."""
         hops: dict[str, dict[str, None]] = {}
-        if entry.waits and not self.state.operational:
+        if entry.waits and not (self.state.operational or self.state.rejoining):
             return hops
         if self.state.operational:
             self._look_up_again(entry)

@@ -27,7 +27,6 @@ class Entry:
         "change",
         "covered",
         "done",
-        "former",
         "hidden",
         "key",
         "lacking",
@@ -68,8 +67,6 @@ class Entry:
         """At a publisher: failed brokers for which somebody has stood in."""
         self.turned: set[str] = set()
         """Clients of a failed broker for which we stand in: their copy comes as if straight from the publisher."""
-        self.former: list[int] = []
-        """Its numbers before it was numbered anew."""
         self.waits = False
         """Whether it goes nowhere until its destinations were looked up again."""
 
@@ -140,22 +137,8 @@ class Passage:
         entry = self.entries[self.last] = self._keys[key] = Entry(self.last, key, batch, change, visited)
         return entry
 
-    def renew(self, entry: Entry) -> None:
-        """Number an entry anew, behind all that went ahead of it. Confirmations may still name the old number."""
-        del self.entries[entry.number]
-        self._later[entry.number] = entry
-        entry.former.append(entry.number)
-        entry.begun.clear()
-        entry.former += entry.later.values()
-        entry.later.clear()
-        self.last += 1
-        entry.number = self.last
-        self.entries[entry.number] = entry
-
     def drop(self, entry: Entry) -> None:
         self.entries.pop(entry.number, None)
-        for number in entry.former:
-            self._later.pop(number, None)
         for number in entry.later.values():
             self._later.pop(number, None)
         if self._keys.get(entry.key) is entry:

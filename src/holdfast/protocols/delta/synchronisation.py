@@ -72,6 +72,7 @@ class Synchronisation:
         self._forget_those_gone()
         self._owner.write_map()
         self.state.rejoining = True
+        self._forwarding.resume()
         self._attempts += 1
         attempt = self._attempts
 
