@@ -133,6 +133,8 @@ class DeltaBroker(EdgeBroker):
                 entry.waits = True
         for name in near:
             self.confs.forget(name)
+            # Before it knew that we recover it may have discarded what we gave it.
+            self.passage.give_again(name)
             self.peers[name].parts.clear()
             self.peers[name].told = False
             self._send(name, Status("recovering"))
