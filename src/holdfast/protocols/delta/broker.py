@@ -86,6 +86,8 @@ class DeltaBroker(EdgeBroker):
         for client, life in self.journal.clients.items():
             self.map.add((self.name, client, True, ""))
             self.state.lives[client] = life
+        for client, home in self.journal.near.items():
+            self.map.add((home, client, True, ""))
 
     def start(self, now: float) -> Effects:
         self._now = now
@@ -116,7 +118,8 @@ class DeltaBroker(EdgeBroker):
         self._enter(Phase.JOINING)
         self.recovery.begin()
         self.reach.doubt([name for name in self.peers if self.state.is_there(name)])
-        own = self.map.guests.get(self.name, {})
+        there = [one for one in self.map.homes if one in self.peers and self.peers[one].greeted]
+        own = {*self.map.guests.get(self.name, {}), *there}
         for pattern, where in self.filters.table.distinct():
             for node in self.filters.table.sources(pattern, where):
                 if node not in own:
@@ -138,9 +141,7 @@ class DeltaBroker(EdgeBroker):
             self.peers[name].parts.clear()
             self.peers[name].told = False
             self._send(name, Status("recovering"))
-        for client in own:
-            if client in self.peers and self.peers[client].greeted:
-                self.recovery.complete[client] = None
+        self.recovery.complete.update(dict.fromkeys(there))
         self.refresh()
 
     def cut_off(self, peer: str, reason: str) -> None:
@@ -499,6 +500,7 @@ class DeltaBroker(EdgeBroker):
 
     def forget_node(self, name: str) -> None:
         self.map.remove(name)
+        self.hub.out += self.journal.erase_client(name)
         self.reach.back(name)
         self.state.lives.pop(name, None)
         self.state.owed.discard(name)
@@ -538,6 +540,9 @@ class DeltaBroker(EdgeBroker):
 
     def write_map(self) -> None:
         self.hub.out += self.journal.write_map(self.map.places(clients=False))
+        for client, home in self.map.homes.items():
+            if home != self.name and client not in self.map.marked:
+                self.hub.out += self.journal.write_near(client, home)
 
     # ------------------------------------------------------------------------------------------------------- passage
 
@@ -574,6 +579,8 @@ class DeltaBroker(EdgeBroker):
             self.map.marked.discard(change.node)
             if not change.client:
                 self.write_map()
+            elif self.map.homes.get(change.node) == change.parent != self.name:
+                self.hub.out += self.journal.write_near(change.node, change.parent)
         elif change.what == "l":
             self.forget_node(change.node)
             if not change.client:

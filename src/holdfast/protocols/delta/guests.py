@@ -83,7 +83,6 @@ class Guests:
             self.filters.table.remove(pattern, where, name)
             self._forwarding.originate(self._forwarding.change("u", name, pattern, where), came, None)
         self._forwarding.originate(self._forwarding.change("l", name, parent=home, client=True), came, None)
-        self.hub.out += self.journal.erase_client(name)
         self._owner.forget_node(name)
 
     def returned(self, client: str) -> None:

@@ -1,4 +1,4 @@
-"""What a delta broker has on its disk: how often it has lived, the links around it, and its own clients.
+"""What a delta broker has on its disk: how often it has lived, the links around it, and the clients at their ends.
 
 That is all that recovery needs (4.6; the paper assumes that the map can be restored). Filters and messages come back
 from the neighbours.
@@ -12,6 +12,7 @@ from holdfast.protocols.node import Effects, Persist
 LIFE_KEY = "delta life"
 MAP_KEY = "delta map"
 CLIENT_KEY = "delta client "
+NEAR_KEY = "delta near "
 
 _encode = msgspec.msgpack.Encoder().encode
 _places = msgspec.msgpack.Decoder(list[Place])
@@ -24,6 +25,9 @@ class Journal:
         self.life = 0
         self.places: list[Place] | None = None
         self.clients: dict[str, int] = {}
+        """Its own, each with the life that it had when it joined."""
+        self.near: dict[str, str] = {}
+        """Those of brokers nearby, each with its home."""
 
     def restore(self, pairs: dict[str, bytes]) -> None:
         self.life = int(pairs.get(LIFE_KEY, b"0"))
@@ -32,6 +36,8 @@ class Journal:
         for key, value in pairs.items():
             if key.startswith(CLIENT_KEY):
                 self.clients[key.removeprefix(CLIENT_KEY)] = int(value)
+            elif key.startswith(NEAR_KEY):
+                self.near[key.removeprefix(NEAR_KEY)] = value.decode()
 
     def begin_life(self) -> Effects:
         self.life += 1
@@ -49,5 +55,16 @@ class Journal:
         self.clients[client] = life
         return [Persist(CLIENT_KEY + client, str(life).encode())]
 
+    def write_near(self, client: str, home: str) -> Effects:
+        if self.near.get(client) == home:
+            return []
+        self.near[client] = home
+        return [Persist(NEAR_KEY + client, home.encode())]
+
     def erase_client(self, client: str) -> Effects:
-        return [Persist(CLIENT_KEY + client, b"")] if self.clients.pop(client, None) is not None else []
+        found: Effects = []
+        if self.clients.pop(client, None) is not None:
+            found.append(Persist(CLIENT_KEY + client, b""))
+        if self.near.pop(client, None) is not None:
+            found.append(Persist(NEAR_KEY + client, b""))
+        return found

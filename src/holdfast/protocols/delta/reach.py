@@ -78,6 +78,12 @@ class Reach:
             return [root]
         return [one for behind in self._map.beyond(root) for one in self.nearest(behind)]
 
+    def passed(self, root: str) -> list[str]:
+        """The brokers there that are held failed, up to the nearest others."""
+        if root not in self.failed:
+            return []
+        return [root, *(one for behind in self._map.beyond(root) for one in self.passed(behind))]
+
     def is_blocked(self, root: str) -> bool:
         """Whether so many are failed there in a row that it is not known who is behind them."""
         if root not in self.failed:

@@ -33,6 +33,8 @@ class Synchronisation:
             if root in recovery.complete or self.reach.is_blocked(root):
                 continue
             peers = self.reach.nearest(root)
+            if self._waits_for_clients(root, peers):
+                continue
             if not peers:
                 ended.append(root)
             elif all(recovery.has_part(one) for one in peers):
@@ -42,12 +44,24 @@ class Synchronisation:
                 self._finish_direction(root, [])
             self._finish_clients()
 
+    def _waits_for_clients(self, root: str, peers: list[str]) -> bool:
+        """Whether a client of a failed broker there has yet to say what it wants, and nobody else may know.
+
+        1. All brokers of a part of the tree fail, and forget. 2. Some return; the home of a client does not. 3. They
+        would be operational without its filters.
+        """
+        if any(one in self.peers and not self.peers[one].recovering for one in peers):
+            return False
+        clients = [one for broker in self.reach.passed(root) for one in self.map.guests.get(broker, ())]
+        return any(one not in self.recovery.complete and one not in self.reach.failed for one in clients)
+
     def _finish_direction(self, root: str, peers: list[str]) -> None:
         entries, changes = self.recovery.finish(root, peers)
         if not peers:
             entries = [*self.recovery.heard, *self.recovery.before]
         else:
             self._drop_but(root, entries)
+            self._forget_clients_but(root, peers)
         for pattern, where, node in entries:
             if self.map.towards(node) == root:
                 self.filters.apply("s", pattern, where, node)
@@ -59,8 +73,18 @@ class Synchronisation:
         told, table = set(entries), self.filters.table
         for pattern, where in table.distinct():
             for node in table.sources(pattern, where):
+                if node in self.recovery.complete and node in self.map.homes:
+                    continue
                 if self.map.towards(node) == root and (pattern, where, node) not in told:
                     table.remove(pattern, where, node)
+
+    def _forget_clients_but(self, root: str, peers: list[str]) -> None:
+        """Forget clients in that direction of whom nobody there knows any more: they have left meanwhile."""
+        links = [link for one in peers for link in self.recovery.parts[one].links]
+        told = {child for _, child, client, _ in links if client}
+        for name in list(self.map.homes):
+            if name not in told and name not in self.peers and self.map.towards(name) == root:
+                self._owner.forget_node(name)
 
     def _finish_clients(self) -> None:
         own = list(self.map.guests.get(self.name, ()))
@@ -89,7 +113,6 @@ class Synchronisation:
             return
         for name in [*self.map.neighbours(self.name), *self.map.guests.get(self.name, ())]:
             if name not in told and name not in self.peers:
-                self.hub.out += self.journal.erase_client(name)
                 self._owner.forget_node(name)
 
     def on_recovering(self, name: str, peer: Peer) -> None:
