@@ -88,6 +88,7 @@ class DeltaBroker(EdgeBroker):
             self.state.lives[client] = life
         for client, home in self.journal.near.items():
             self.map.add((home, client, True, ""))
+            self.recovery.remembered.add(client)
 
     def start(self, now: float) -> Effects:
         self._now = now
@@ -142,6 +143,7 @@ class DeltaBroker(EdgeBroker):
             self.peers[name].told = False
             self._send(name, Status("recovering"))
         self.recovery.complete.update(dict.fromkeys(there))
+        self.recovery.remembered = {one for one, home in self.map.homes.items() if home != self.name} - {*there}
         self.refresh()
 
     def cut_off(self, peer: str, reason: str) -> None:
@@ -441,8 +443,10 @@ class DeltaBroker(EdgeBroker):
             # 3. It greets us: our own greeting has not said it.
             self._send(name, Status("skipped"))
             return
-        if greeting.state == "joining" and name not in self.map:
+        # A newcomer that is known but says so was taken in by us before we crashed: nobody else may have heard of it.
+        if greeting.state == "joining" and (name not in self.map or self.map.parent_of(name) == self.name):
             self._take_in(name, greeting.address)
+            self.refresh()
             return
         peer.greeted = True
         peer.recovering = greeting.state != "operational"

@@ -194,6 +194,7 @@ class Forwarding:
                 known = self._known_already_but(entry, change)
                 self.filters.apply(change.what, change.pattern, change.where, change.node)
         elif change.what == "j":
+            self.recovery.remembered.discard(change.node)
             if self.map.add((change.parent, change.node, change.client, change.address)):
                 self.map.marked.add(change.node)
         elif change.what == "r" and change.client:

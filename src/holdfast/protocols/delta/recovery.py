@@ -36,6 +36,8 @@ class Recovery:
         """What was known before, for directions in which nobody is left."""
         self.links: dict[Place, None] = {}
         self._log: dict[str, list[Change]] = {}
+        self.remembered: set[str] = set()
+        """Clients nearby that were there before, and of which nothing was heard since."""
 
     def take(self, peer: str, part: RoutingPart) -> bool:
         """Whether that was the last of it."""

@@ -82,8 +82,8 @@ class Synchronisation:
         """Forget clients in that direction of whom nobody there knows any more: they have left meanwhile."""
         links = [link for one in peers for link in self.recovery.parts[one].links]
         told = {child for _, child, client, _ in links if client}
-        for name in list(self.map.homes):
-            if name not in told and name not in self.peers and self.map.towards(name) == root:
+        for name in sorted(self.recovery.remembered - told):
+            if name not in self.peers and self.map.towards(name) == root:
                 self._owner.forget_node(name)
 
     def _finish_clients(self) -> None:
