@@ -6,11 +6,15 @@ from msgspec.structs import replace
 from holdfast.model.batches import Batch
 from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.model.guarantees import EVENTUAL
-from holdfast.model.site_messages import Establish, Notification, Retransmission, StreamState
+from holdfast.model.messages import SessionMessage
+from holdfast.model.site_messages import Establish, Notification, Retransmission, StateRequest, StreamState
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.sesdad import SesdadBroker, SiteClient
+from holdfast.protocols.sesdad.government import Government
 from holdfast.protocols.sesdad.holdback import HoldBack
+from holdfast.protocols.sesdad.peers import Peers
 from holdfast.protocols.sesdad.publications import Publications
+from holdfast.protocols.sesdad.state_transfer import Memories
 from holdfast.simulation.faults import (
     Attach,
     Crash,
@@ -148,6 +152,29 @@ def test_a_broker_that_returns_knows_all_numbers_before_it_serves():
     assert lanes == [61, 61, 61]
 
 
+def begins(seed: int, replicas: int = 3) -> bool:
+    """Whether a site serves its clients whose first broker dies while all hear of each other for the first time."""
+    network = NetworkConfig(latency=Exponential(10.0, 1.0))
+    sim = Simulation("a", "sesdad", seed, replicas=replicas, network=network)
+    sim.at(0.0, Subscribe("ann@a", "orders"))
+    sim.at(0.04 + 0.002 * (seed % 20), Crash("a.1"))
+    publish(sim, 1)
+    try:
+        sim.run_until_quiet(20)
+    except NotQuiet:
+        return False
+    return sim.delivered("ann") == [b"0"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_broker_that_dies_while_its_site_begins_leaves_nobody_behind(seed: int):
+    assert begins(seed)
+
+
+def test_a_site_of_five_begins_without_one_that_has_said_that_it_knows_nothing():
+    assert begins(15, replicas=5)
+
+
 def test_a_site_without_a_majority_waits_and_loses_nothing():
     sim = world()
     payloads = publish(sim, 40, every_s=0.05)
@@ -258,6 +285,34 @@ def test_what_came_before_its_beginning_is_acknowledged_when_the_beginning_is_kn
 def test_a_broker_that_tells_nothing_of_a_gap_that_a_beginning_closes_is_caught(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Publications, "begun", lambda _self, _publisher: None)
     assert not begins_early(2)
+
+
+def test_a_newcomer_that_waits_for_as_many_memories_as_one_that_returns_is_caught(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Memories, "suffice", lambda self, losses_max: len(self.remembering()) > losses_max)
+    assert not all(begins(seed) for seed in range(4))
+
+
+def test_brokers_that_do_not_ask_again_one_that_knew_nothing_are_caught(monkeypatch: pytest.MonkeyPatch):
+    tell = Peers.tell
+
+    def tell_serving(self: Peers, peer: str, message: SessionMessage) -> None:
+        if not isinstance(message, StateRequest) or self.is_serving():
+            tell(self, peer, message)
+
+    monkeypatch.setattr(Peers, "tell", tell_serving)
+    assert not all(begins(seed) for seed in range(4))
+
+
+def test_a_broker_that_follows_a_lost_one_and_does_not_notice_is_caught(monkeypatch: pytest.MonkeyPatch):
+    take_over, follow = Government.check_leader, Government.leader_changed
+
+    def follow_blindly(self: Government) -> None:
+        monkeypatch.setattr(self, "check_leader", lambda: None)
+        follow(self)
+        monkeypatch.setattr(self, "check_leader", lambda: take_over(self))
+
+    monkeypatch.setattr(Government, "leader_changed", follow_blindly)
+    assert not begins(18)
 
 
 class NoSuccessor(SesdadBroker):

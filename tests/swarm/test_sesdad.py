@@ -34,6 +34,8 @@ FOUND: tuple[tuple[int, FailureClass], ...] = (
     (901179, "names"),  # A publisher was told a beginning that was not the one in force.
     (910256, "storm"),  # A broker yielded to an epoch that it had heard of before, and did not tell its later state.
     (901392, "majority"),  # What was kept for a client that had gone came back with another broker's state.
+    (910056, "crash"),  # The site began without a broker that had not heard from one that died; that waited for two.
+    (910093, "names"),  # A broker that had answered without a memory had one by now, and nobody asked it.
 )
 
 

@@ -207,6 +207,8 @@ class SiteState(Struct, frozen=True, array_like=True, tag=119):
     done: Annotated[tuple[tuple[Text, Counter], ...], Meta(max_length=ENTRIES_MAX)] = ()
     placed: MarkList = ()
     """With agreement on every message: what has a place and is not processed, in its order, by its last numbers."""
+    founding: bool = False
+    """The site began with the receiver's word that it knows nothing, and the session has not ended since."""
 
 
 class StreamState(Struct, frozen=True, array_like=True, tag=120):

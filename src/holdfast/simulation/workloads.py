@@ -79,9 +79,13 @@ BROKERS_MAX = 31
 BROKERS_DENSE_MIN = 4
 BROKERS_BUSHY = 14
 """Larger trees with a broker that has most of the others below it take too long to come up on the slowest networks."""
-SITES_MAX = 4
-"""Of three brokers each; of five half as many."""
+SITES_MAX = {1: 8, 3: 4, 5: 2}
+"""By the brokers of a site."""
+LONE_SITES = 0.15
+"""How often a site has one broker, where that one does not die."""
 CLIENTS_MAX = 10
+LONE: tuple[FailureClass | None, ...] = (None, "freeze", "cut", "majority")
+"""What a site of one broker survives, by waiting."""
 LIMIT_S = 120.0
 BEGIN_SOON_S = (0.2, 1.0, 2.0)
 ABSENCES_TOO = 0.7
@@ -231,10 +235,10 @@ class _Author:
         if self.failure == NAMES:
             self.failure = background_of(protocol, trouble.tolerance, stream(seed, "background"))
         self.hasty = self.info.grows and self.failure is not None
-        self.replicas = stream(seed, "sites").choice((3, 3, 3, 5)) if self.info.sited else 1
+        self.replicas = self._replicas() if self.info.sited else 1
         shape = stream(seed, "shape")
         if self.info.sited:
-            brokers_max = min(brokers_max, SITES_MAX if self.replicas == 3 else SITES_MAX // 2)
+            brokers_max = min(brokers_max, SITES_MAX[self.replicas])
         kinds: tuple[Kind, ...] = ("mixed", "mixed", "crowded", "tangled")
         self.kind: Kind = shape.choice(kinds) if brokers_max >= BROKERS_DENSE_MIN else "mixed"
         plant = bushy_tree if trouble.degree_max else random_tree
@@ -270,6 +274,12 @@ class _Author:
         if self.failure in RETURNING_CLASSES or self.hasty:
             self.span_s = shape.choice((0.1, 1.0, 2.5 if self.hasty else 4.0))
         self.entries: list[Timed] = []
+
+    def _replicas(self) -> int:
+        """Brokers of a site: mostly three, sometimes five, or one where nobody is to die."""
+        if self.failure in LONE and stream(self.seed, "lone sites").random() < LONE_SITES:
+            return 1
+        return stream(self.seed, "sites").choice((3, 3, 3, 5))
 
     def _share(self) -> float | None:
         """How many of the messages are total ones, where it is asked for: then the other guarantees share the rest."""

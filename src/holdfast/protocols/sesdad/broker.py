@@ -308,7 +308,6 @@ class SesdadBroker(EdgeBroker):
         self.missing.lost(peer)
         self.receipts.lost(peer)
         if not self._is_serving():
-            self.memories.answered.pop(peer, None)
             return
         self.traffic.disowned(peer)
         if self.sites.is_member(peer):
@@ -336,7 +335,8 @@ class SesdadBroker(EdgeBroker):
             self.peers.tell(member, SiteState(True, 0, 0, 0))
             self.peers.tell(member, StateEnd())
             return
-        for part in told(self.traffic, self.designation, self.publications.placed()):
+        founding = member in self.memories.newcomers
+        for part in told(self.traffic, self.designation, self.publications.placed(), founding):
             self.peers.tell(member, part)
 
     def _on_state_end(self, peer: str, _: StateEnd) -> None:
@@ -359,10 +359,9 @@ class SesdadBroker(EdgeBroker):
             self._caught_up()
 
     def _serve_if_told(self) -> None:
-        """Serve when f + 1 others have told what they remember, or all others have answered."""
-        members = [name for name in self.sites.others if name in self.memories.answered]
-        remembering = [name for name in members if self.memories.answered[name]]
-        if len(remembering) <= self.sites.own.losses_max and len(members) < len(self.sites.others):
+        """Serve when enough others have told what they remember, or all others have answered."""
+        remembering, every = self.memories.remembering(), len(self.sites.others)
+        if not self.memories.suffice(self.sites.own.losses_max) and len(self.memories.answered) < every:
             return
         self._enter(Phase.SERVING)
         for stream in self.traffic.streams.values():
@@ -371,6 +370,7 @@ class SesdadBroker(EdgeBroker):
         if not remembering:
             # The others find the same, if they have not yet.
             self.peers.blank.clear()
+            self.memories.newcomers.update(self.sites.others)
             self.designation.found()
         elif self.designation.leader == self.name:
             self.designation.take_over()
@@ -406,6 +406,9 @@ class SesdadBroker(EdgeBroker):
             self.publications.on_marks(peer, message)
             return
         self._member_serves(peer)
+        if self.phase is Phase.JOINING and self.memories.answered.get(peer) is False:
+            # It knew nothing when it answered, and serves now: the site has begun without us.
+            self.peers.tell(peer, StateRequest())
         self.designation.note(peer, message.established)
         if message.established > self.designation.established:
             self.government.behind()

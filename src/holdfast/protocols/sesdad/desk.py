@@ -56,7 +56,7 @@ class Desk:
         """A broker passes the request of a client on; `version` is the last state that changed the routing table."""
         key = (change.subscriber, change.token)
         if change.token <= routes.done.get(change.subscriber, 0):
-            self._waiters.append(Waiter(version, relay, change))
+            self._wait(Waiter(version, relay, change))
         elif key in self._asked:
             self._asked[key][relay] = None
         else:
@@ -68,7 +68,7 @@ class Desk:
         token = message.epoch << EPOCH_BITS | message.number
         last = Change("n", message.site, token)
         if token <= routes.done.get(message.site, 0):
-            self._waiters.append(Waiter(version, relay, last))
+            self._wait(Waiter(version, relay, last))
             return
         key = (message.site, token)
         if key in self._asked:
@@ -88,6 +88,11 @@ class Desk:
             return [change]
         before, wanted = set(routes.table.interests(message.site)), set(message.wanted)
         return _changes_of(message, sorted(wanted - before), sorted(before - wanted), change.token)
+
+    def _wait(self, waiter: Waiter) -> None:
+        """A request that comes again at every beat waits once for each broker that brings it."""
+        if all((one.relay, one.change) != (waiter.relay, waiter.change) for one in self._waiters):
+            self._waiters.append(waiter)
 
     def in_force(self, changes: tuple[Change, ...], version: int) -> None:
         """These changes are in force here."""

@@ -87,7 +87,7 @@ class Government:
             self._heard(peer, message)
 
     def leader_changed(self) -> None:
-        """Say again to the designated broker what the last one has not answered."""
+        """Say again to the designated broker what the last one has not answered; it may be lost already."""
         if self.designation.leader != self._peers.name:
             self._early.clear()
         self.to_leader(Attendance(tuple(self._peers.subscribers())))
@@ -96,6 +96,9 @@ class Government:
         for _, announce in list(self._announces.values()):
             self.to_leader(announce)
         self._publications.ask_again()
+        # 1. Broker 1 begins epoch 3, and dies. 2. Broker 2, which takes it for lost, begins epoch 1. 3. Broker 3 yields
+        # to the later one: broker 2 learns that broker 1 is designated, after it has found broker 1 lost.
+        self.check_leader()
 
     def say_again(self) -> None:
         """Say once more what was not answered for a while: requests are known by their numbers."""

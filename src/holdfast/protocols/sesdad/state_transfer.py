@@ -2,7 +2,12 @@
 
 A broker that begins, without memory, serves nobody before it has heard from f + 1 others that have theirs: whatever
 was processed anywhere in the site, one of them knows. If every other broker of the site is there and none has any
-memory, the site begins. One that was out of reach for a while keeps what it knows, and is told the rest likewise.
+memory, the site begins. A broker that was there then and has not served yet needs f others with a memory, since it has
+vouched for nothing: f + 1 of the others have what was processed, and of any f of them one is among these. Without it:
+1. Brokers 1, 2 and 3 begin, and 3 hears so of 1 and 2 first. 2. Broker 1 dies before it has told 2, which waits for
+two memories, and 3 has the only one.
+
+One that was out of reach for a while keeps what it knows, and is told the rest likewise.
 
 Numbers of lanes are a function of what was processed, so that of two accounts of a stream the one that goes further
 is right, and the other one has nothing to add but what it keeps.
@@ -33,6 +38,10 @@ class Memories:
         self._accounts: dict[str, Account] = {}
         self.answered: dict[str, bool] = {}
         """While we have no memory ourselves: who has answered, and whether it has any."""
+        self.witnesses: set[str] = set()
+        """Those of them with a memory that say that we were there when the site began, without one."""
+        self.newcomers: set[str] = set()
+        """The brokers with whose word that they know nothing the site began, as long as their sessions last."""
 
     def on_site_state(self, peer: str, message: SiteState) -> None:
         self._accounts[peer] = Account(message)
@@ -53,13 +62,32 @@ class Memories:
         account = self._account_of(peer)
         del self._accounts[peer]
         self.answered[peer] = not account.state.blank
+        if account.state.founding:
+            self.witnesses.add(peer)
         return account
 
+    def remembering(self) -> list[str]:
+        """Those with a memory that have told it."""
+        return [peer for peer, remembers in self.answered.items() if remembers]
+
+    def suffice(self, losses_max: int) -> bool:
+        """Whether one of those that have told knows whatever was processed anywhere in the site."""
+        remembering = self.remembering()
+        needed = losses_max if remembering and self.witnesses.issuperset(remembering) else losses_max + 1
+        return len(remembering) >= needed
+
     def lost(self, peer: str) -> None:
+        """A broker is lost: its memory is with it, for all we know. That it had none when we began stays true."""
         self._accounts.pop(peer, None)
+        if self.answered.get(peer):
+            del self.answered[peer]
+        self.witnesses.discard(peer)
+        self.newcomers.discard(peer)
 
 
-def told(traffic: Traffic, designation: Designation, placed: tuple[Mark, ...] = ()) -> list[SessionMessage]:
+def told(
+    traffic: Traffic, designation: Designation, placed: tuple[Mark, ...] = (), founding: bool = False
+) -> list[SessionMessage]:
     """All that this broker knows."""
     routes = traffic.routes
     state = SiteState(
@@ -70,6 +98,7 @@ def told(traffic: Traffic, designation: Designation, placed: tuple[Mark, ...] = 
         tuple(routes.entries()),
         tuple(sorted(routes.done.items())),
         placed,
+        founding,
     )
     parts: list[SessionMessage] = [state]
     for (source, publisher), stream in traffic.streams.items():
