@@ -42,12 +42,17 @@ async def broker_here(name: str = "b0", **settings: Any) -> AsyncIterator[Broker
     broker = BrokerProcess(BrokerSettings(name=name, **{"port": 0, "link": QUICK, **settings}))
     serving = asyncio.ensure_future(broker.serve())
     try:
-        await until(lambda: broker.port != 0 or serving.done(), f"{name} listens")
+        await until(lambda: serving.done() or _listens(broker), f"{name} listens")
         yield broker
     finally:
         broker.stop("the test is over")
         broker.stop("and does not wait")
         await serving
+
+
+def _listens(broker: BrokerProcess) -> bool:
+    """The port for peers comes first, the one for health a moment later."""
+    return broker.port != 0 and (broker.health_port != 0 or broker.settings.health_port is None)
 
 
 @asynccontextmanager
