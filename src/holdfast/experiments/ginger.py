@@ -5,8 +5,7 @@ tree, with its latencies. All faults of a trial happen at once, in the middle of
 they are the root's children, one after the other (5.4.1), and for figure 5.3 they are chosen so that the brokers that
 an orphan asks are dead, too, which takes a higher tolerance.
 
-Beyond the thesis: everything is repeated at an interval of a second. At 50 ms our publishers have more to say than one
-total batch under way at a time lets through, so the averages there measure a queue that grows as long as a trial lasts.
+Beyond the thesis: everything is repeated at an interval of a second, where messages hardly ever meet.
 """
 
 from collections.abc import Iterator, Sequence
