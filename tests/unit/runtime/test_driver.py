@@ -181,6 +181,29 @@ def test_a_connection_that_cannot_be_made_is_reported_down():
     holdfast.run(story())
 
 
+class FakeDialler(FakeNode):
+    """It also wants to hear where nobody listens."""
+
+    def nobody_listens(self, peer: str, now: float) -> Effects:  # noqa: ARG002
+        return self._note(f"nobody at {peer}")
+
+
+def test_a_port_that_refuses_is_told_apart_from_a_peer_that_cannot_be_reached():
+    async def story():
+        node = FakeDialler("near", {"start": [Connect("gone"), Connect("cut"), Connect("nowhere")]})
+        places: dict[str, Address] = {"gone": ("127.0.0.1", 1), "cut": ("127.0.0.1", 1)}
+        driver = Driver(node, places.get, limits=ConnectionLimits(connect_s=0.05))
+        driver.cut("cut")
+        driver.start()
+        for peer in ("gone", "cut", "nowhere"):
+            await node.has(f"down {peer}")
+        await driver.close()
+        assert [what for what in told(node) if what.startswith("nobody")] == ["nobody at gone"]
+        assert told(node).index("nobody at gone") < told(node).index("down gone")
+
+    holdfast.run(story())
+
+
 def test_a_wish_for_a_connection_that_is_taken_back_is_not_answered():
     async def story():
         answers: dict[str, Effects] = {"start": [Connect("far"), Disconnect("far", "no"), SetTimer("t", 0.02)]}
