@@ -113,8 +113,12 @@ class HealingTurning(Turning):
         return self._interests.is_news(topic)
 
     def _is_open(self, hop: str) -> bool:
-        """Not a neighbour that was lost, and that may have turned what went up to it: what is behind that waits."""
-        return hop in self._healer.log.flows and not self.hushed
+        """Not a neighbour that was lost, and that may have turned what went up to it: what is behind that waits.
+
+        1. 3 loses its parent, 0, to which c3#23 went up, and is the root of its part. 0 begins anew, and comes to 3.
+        2. c3#24 goes up behind c3#23, to "0": that is a child of 3 now, which sends it up again, to 3, and both wait.
+        """
+        return hop == self._healer.parent and hop in self._healer.log.flows and not self.hushed
 
     def _pass_up(self, hop: str, batch: Batch) -> None:
         record = self._healer.log.find((batch.publisher, batch.first))
