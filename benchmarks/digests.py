@@ -1,6 +1,6 @@
 """Digests of random runs: whether a change of the sources left every message of every run as it was.
 
-    python benchmarks/digests.py --write FILE [--seeds 24] [--only narada,locamu]
+    python benchmarks/digests.py --write FILE [--seeds 24] [--only narada,locamu] [--tolerances 2]
     python benchmarks/digests.py --against FILE
 
 A digest is that of everything that happened in one run in virtual time: every row of its trace, or, for reliable
@@ -21,7 +21,7 @@ import msgspec
 from holdfast.model.errors import HoldfastError
 from holdfast.model.trace import encode_line
 from holdfast.protocols.registry import PROTOCOLS
-from holdfast.simulation.failures import MOVING, FailureClass, classes_for, tolerance_min
+from holdfast.simulation.failures import MOVING, classes_for, tolerance_min
 from holdfast.simulation.reliable.author import RELIABLE_CLASSES, ReliableClass
 from holdfast.simulation.reliable.swarm import PROTOCOL as NARADA
 from holdfast.simulation.reliable.swarm import run_reliable
@@ -29,6 +29,8 @@ from holdfast.simulation.reliable.world import ReliableWorld
 from holdfast.simulation.workloads import CALM, Trouble, random_scenario
 
 SEEDS = 24
+REPAIRING, DEGREE_MAX = "ginger", 3
+"""The protocol whose brokers take a tolerance, and how many neighbours they keep where brokers are moved."""
 DIGEST_CHARACTERS = 16
 BROKEN = (HoldfastError, AssertionError, LookupError, TypeError, ValueError, AttributeError)
 """What ends a run early; a run that ends like that has a digest, too."""
@@ -82,13 +84,20 @@ def broker_digest(seed: int, protocol: str, trouble: Trouble) -> str:
     return found.hexdigest()[:DIGEST_CHARACTERS]
 
 
-def kinds(protocol: str) -> Iterator[FailureClass | None]:
-    """The classes of failures of a broker protocol that take no further settings, and none."""
-    yield None
-    yield from (one for one in classes_for(protocol) if one not in MOVING)
+def troubles(protocol: str, tolerances: list[int]) -> Iterator[tuple[str, Trouble]]:
+    """What befalls the brokers of a protocol, by name: every class at the least tolerance that it takes, and at these."""
+    yield "calm", CALM
+    for kind in classes_for(protocol):
+        if kind in MOVING and protocol != REPAIRING:
+            continue
+        least, degree_max = tolerance_min(protocol, kind), DEGREE_MAX if kind in MOVING else 0
+        yield kind, Trouble(failure=kind, tolerance=least, degree_max=degree_max)
+        for tolerance in tolerances if protocol == REPAIRING else ():
+            if tolerance > least:
+                yield f"{kind}:{tolerance}", Trouble(failure=kind, tolerance=tolerance, degree_max=degree_max)
 
 
-def runs(protocols: list[str], seeds: int) -> Iterator[tuple[str, Callable[[], str]]]:
+def runs(protocols: list[str], seeds: int, tolerances: list[int]) -> Iterator[tuple[str, Callable[[], str]]]:
     """The name of each run, and how its digest is found."""
     for protocol in protocols:
         if protocol == NARADA:
@@ -96,10 +105,9 @@ def runs(protocols: list[str], seeds: int) -> Iterator[tuple[str, Callable[[], s
                 for seed in range(seeds):
                     yield f"{protocol} {failure} {seed}", partial(reliable_digest, seed, failure)
             continue
-        for kind in kinds(protocol):
-            trouble = CALM if kind is None else Trouble(failure=kind, tolerance=tolerance_min(protocol, kind))
+        for kind, trouble in troubles(protocol, tolerances):
             for seed in range(seeds):
-                yield f"{protocol} {kind or 'calm'} {seed}", partial(broker_digest, seed, protocol, trouble)
+                yield f"{protocol} {kind} {seed}", partial(broker_digest, seed, protocol, trouble)
 
 
 def main() -> None:
@@ -108,11 +116,14 @@ def main() -> None:
     parser.add_argument("--against", type=Path)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--only", default="", help="Protocols, separated by commas.")
+    parser.add_argument("--tolerances", default="", help="Of ginger, besides the least of each class.")
     arguments = parser.parse_args()
     known = _read(arguments.against) if arguments.against else None
     protocols = [one for one in arguments.only.split(",") if one] or [NARADA, *PROTOCOLS]
+    tolerances = [int(one) for one in arguments.tolerances.split(",") if one]
     began = perf_counter()
-    found = {name: digest() for name, digest in runs(protocols, arguments.seeds) if known is None or name in known}
+    made = runs(protocols, arguments.seeds, tolerances)
+    found = {name: digest() for name, digest in made if known is None or name in known}
     differing = [name for name, digest in found.items() if known is not None and known[name] != digest]
     if arguments.write:
         arguments.write.write_text("".join(f"{name} {digest}\n" for name, digest in found.items()))
