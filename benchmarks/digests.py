@@ -85,7 +85,7 @@ def broker_digest(seed: int, protocol: str, trouble: Trouble) -> str:
 
 
 def troubles(protocol: str, tolerances: list[int]) -> Iterator[tuple[str, Trouble]]:
-    """What befalls the brokers of a protocol, by name: every class at the least tolerance that it takes, and at these."""
+    """What befalls the brokers of a protocol: every class at the least tolerance that it takes, and at these."""
     yield "calm", CALM
     for kind in classes_for(protocol):
         if kind in MOVING and protocol != REPAIRING:

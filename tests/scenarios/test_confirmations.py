@@ -11,6 +11,7 @@ from tests.scenarios.repairs import BOOT_S, at, finish, listen, run_until, say, 
 from tests.scenarios.test_holes import announce
 from tests.scenarios.test_honesty import Forgetful, Telling
 from tests.scenarios.test_partitions import parted
+from tests.support.parts import with_parts
 
 tolerances = pytest.mark.parametrize("tolerance", [0, 1, 2])
 
@@ -44,9 +45,9 @@ def test_what_everybody_has_is_confirmed(tolerance: int):
     assert (confirmed(sim, "p"), doubts(sim, "p")) == (2, [])
 
 
-@pytest.mark.parametrize("make", [Forgetful, Telling])
-def test_a_subscriber_that_lacks_it_is_named_whether_it_was_told_or_not(make: type[Forgetful]):
-    sim = tree("A-B B-C", make=make)
+@pytest.mark.parametrize("kind", [Forgetful, Telling])
+def test_a_subscriber_that_lacks_it_is_named_whether_it_was_told_or_not(kind: type[Forgetful]):
+    sim = tree("A-B B-C", make=with_parts(passage=kind))
     listen(sim, b_B="t", c_C="t")
     say(sim, 1.0, "p@A", "t:1")
     say(sim, 1.5, "p", "t:2")
@@ -54,7 +55,7 @@ def test_a_subscriber_that_lacks_it_is_named_whether_it_was_told_or_not(make: ty
     say(sim, 2.0, "p", "t:3")
     ask(sim, 4.0, "p")
     sim.run_until_quiet(60)
-    assert confirmed(sim, "p") == (0 if make is Telling else 1)
+    assert confirmed(sim, "p") == (0 if kind is Telling else 1)
     assert doubts(sim, "p")[0].startswith("c has not got it")
 
 

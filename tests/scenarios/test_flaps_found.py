@@ -7,50 +7,49 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.protocols.ginger import ShapingBroker
 from holdfast.protocols.ginger.flush import Flush
-from holdfast.protocols.node import Effects
+from holdfast.protocols.ginger.intake import Intake
+from holdfast.protocols.ginger.late_sessions import LateSessions
+from holdfast.protocols.ginger.suspicion import Suspicion
 from holdfast.simulation.scenarios import load_scenario
 from holdfast.simulation.workloads import judge
+from tests.support.parts import MakeBroker, with_parts
 
 FOUND = Path(__file__).with_name("found")
 
 
-class SaysNothingOfSessions(ShapingBroker):
+class SaysNothingOfSessions(LateSessions):
     """Gives sessions up that were away, and does not say so to their clients, which may be elsewhere."""
 
-    def settle(self, now: float) -> Effects:
+    def settle(self, now: float) -> None:
         self._dropped_for.clear()
-        return super().settle(now)
+        super().settle(now)
 
 
-class AccountsForNobody(ShapingBroker):
+class AccountsForNobody(Intake):
     """Does not remember what was wanted behind a lost broker, by nodes that have not come."""
 
     def _account_for(self, flush: Flush) -> None:
         pass
 
 
-class StrikesOutTheLiving(ShapingBroker):
+class StrikesOutTheLiving(Suspicion):
     """Takes the death of an earlier epoch for that of the neighbour that is here today."""
 
     def suspect(self, name: str, epoch: int, reason: str) -> None:
-        if name in self.census.below and not self.view.is_gone(name, epoch):
-            self.census.lose(name)
-            self._recount()
+        if not self._view.is_gone(name, epoch):
+            self._broker.majority.lose(name)
         super().suspect(name, epoch, reason)
 
 
-LEFT_OUT: list[tuple[str, type[ShapingBroker], str]] = [
-    ("client-below-another", SaysNothingOfSessions, "silent losses"),
-    ("wanted-by-nobody-who-came", AccountsForNobody, "false confirmations"),
-    ("dead-in-an-earlier-epoch", StrikesOutTheLiving, "NotQuiet"),
+LEFT_OUT: list[tuple[str, MakeBroker, str]] = [
+    ("client-below-another", with_parts(late_sessions=SaysNothingOfSessions), "silent losses"),
+    ("wanted-by-nobody-who-came", with_parts(intake=AccountsForNobody), "false confirmations"),
+    ("dead-in-an-earlier-epoch", with_parts(suspicion=StrikesOutTheLiving), "NotQuiet"),
 ]
 
 
 @pytest.mark.parametrize(("name", "make", "complaint"), LEFT_OUT, ids=[name for name, *_ in LEFT_OUT])
-def test_a_schedule_that_was_found_breaks_without_the_rule_that_it_needs(
-    name: str, make: type[ShapingBroker], complaint: str
-):
+def test_a_schedule_that_was_found_breaks_without_the_rule_that_it_needs(name: str, make: MakeBroker, complaint: str):
     outcome = judge(load_scenario(FOUND / f"{name}.toml"), name, make=make)
     assert complaint in outcome.error

@@ -4,23 +4,26 @@ import pytest
 
 from holdfast.model.batches import Batch
 from holdfast.model.messages import Confirm, ConfirmAck
-from holdfast.protocols.ginger import GingerBroker, ShapingBroker
+from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger.passage import Passage
 from holdfast.protocols.records import Record
 from holdfast.simulation import faults
 from holdfast.simulation.checkers.honesty import complaints
+from holdfast.simulation.world import BrokerFactory
 from tests.scenarios.repairs import BOOT_S, listen, say, tree
+from tests.support.parts import with_parts
 
 
-class Forgetful(ShapingBroker):
+class Forgetful(Passage):
     """Broker C loses, once, what it should hand to its client c: a planted silent loss."""
 
     tells = False
 
-    def _deliver_record(self, client: str, record: Record, parts: list[Batch]) -> None:
+    def deliver_record(self, client: str, record: Record, parts: list[Batch]) -> None:
         if client != "c" or record.batch.payloads != b"2":
-            super()._deliver_record(client, record, parts)
+            super().deliver_record(client, record, parts)
         elif self.tells:
-            self.holes.announce("a test let it go", towards=["c"])
+            self._broker.holes.announce("a test let it go", towards=["c"])
 
 
 class Telling(Forgetful):
@@ -39,7 +42,7 @@ class Flattering(ShapingBroker):
             super()._on_confirm(peer, confirm)
 
 
-def told(make: type[GingerBroker]) -> list[str]:
+def told(make: BrokerFactory) -> list[str]:
     sim = tree("A-B B-C", make=make)
     listen(sim, b_B="t", c_C="t")
     say(sim, 1.0, "p@A", "t:1")
@@ -54,10 +57,10 @@ def told(make: type[GingerBroker]) -> list[str]:
     ("make", "found"),
     [
         (ShapingBroker, []),
-        (Forgetful, ["1 silent losses"]),
-        (Telling, []),
+        (with_parts(passage=Forgetful), ["1 silent losses"]),
+        (with_parts(passage=Telling), []),
         (Flattering, ["2 false confirmations", "p#2 on 't' was confirmed"]),
     ],
 )
-def test_what_was_planted_is_found_and_nothing_else(make: type[GingerBroker], found: list[str]):
+def test_what_was_planted_is_found_and_nothing_else(make: BrokerFactory, found: list[str]):
     assert told(make) == found

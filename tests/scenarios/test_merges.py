@@ -9,15 +9,19 @@ from msgspec.structs import replace
 
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger import PartitionBroker
+from holdfast.protocols.ginger import ShapingBroker
 from holdfast.protocols.ginger.absences import Absence
 from holdfast.protocols.ginger.flush import Flush
+from holdfast.protocols.ginger.intake import Intake
+from holdfast.protocols.ginger.rejoin import Rejoin
+from holdfast.protocols.ginger.reunion import Reunion
 from holdfast.protocols.links import Link
 from holdfast.simulation.checkers.honesty import complaints, silent_losses
 from holdfast.simulation.faults import Crash, Cut, Fault, Heal, Part, Recover, Unsubscribe, When
 from holdfast.simulation.world import Simulation
 from tests.scenarios.repairs import BOOT_S, SEEDS, at, finish, got, listen, reported, run_until, say
 from tests.scenarios.test_partitions import parted
+from tests.support.parts import MakeBroker, with_parts
 
 some_seeds = pytest.mark.parametrize("seed", SEEDS[:3])
 AGAIN: dict[str, Fault] = {"cut": Cut("B", "C"), "part": Part(("A", "B"))}
@@ -33,7 +37,7 @@ def mixed(sim: Simulation, begin_s: int, end_s: int) -> int:
     return 3 * (end_s - begin_s)
 
 
-def parted_and_whole_again(seed: int, make: type[PartitionBroker] = PartitionBroker) -> tuple[Simulation, int]:
+def parted_and_whole_again(seed: int, make: MakeBroker = ShapingBroker) -> tuple[Simulation, int]:
     sim = parted(seed=seed, make=make)
     listen(sim, a_A="t", b_B="t", c_C="t", e_E="t")
     at(sim, 2.0, Part(("A", "B")))
@@ -56,7 +60,7 @@ def one_tree(sim: Simulation) -> None:
 def nobody_is_missed(sim: Simulation, *brokers: str) -> None:
     for name in brokers or sim.tree:
         node = sim.node(name)
-        assert isinstance(node, PartitionBroker)
+        assert isinstance(node, ShapingBroker)
         assert node.status()["absent"] == [], name
 
 
@@ -139,7 +143,7 @@ def test_whoever_keeps_too_much_lets_go_of_it_and_the_other_side_is_told(seed: i
         # B, which has lost no parent, is more patient than C.
         run_until(sim, 1.0)
         keeper = sim.node("B")
-        assert isinstance(keeper, PartitionBroker)
+        assert isinstance(keeper, ShapingBroker)
         keeper.config = replace(keeper.config, absent_s=300.0)
     one_tree(sim)
     assert complaints(sim.events) == []
@@ -181,16 +185,16 @@ def give_up(sim: Simulation, time_s: float, broker: str, peer: str) -> None:
     def act(_: object) -> None:
         host = sim.host(broker)
         node = host.node
-        assert isinstance(node, PartitionBroker)
+        assert isinstance(node, ShapingBroker)
         node.settle(host.now)  # So that it knows the time.
         [epoch] = [one.epoch for one in node.view.near() if one.name == peer]
-        node.suspect(peer, epoch, "a test says so")
+        node.suspicion.suspect(peer, epoch, "a test says so")
         host.enter(node.hub.take())
 
     sim.kernel.at(BOOT_S + time_s, lambda _: sim.host(broker).when_free(act))
 
 
-def two_trees(make: type[PartitionBroker]) -> Simulation:
+def two_trees(make: MakeBroker) -> Simulation:
     """A and B give each other up, though both live: two roots that miss nobody."""
     sim = parted("A-B B-C", make=make)
     listen(sim, a_A="t", c_C="t")
@@ -205,7 +209,7 @@ def two_trees(make: type[PartitionBroker]) -> Simulation:
 
 
 def test_two_trees_that_miss_nobody_find_each_other():
-    sim = two_trees(PartitionBroker)
+    sim = two_trees(ShapingBroker)
     one_tree(sim)
     assert sorted(got(sim, "a")) == sorted(got(sim, "c")) == ["1", "2"]
     assert complaints(sim.events) == []
@@ -288,18 +292,18 @@ def test_a_part_that_has_found_the_broker_it_looked_for_says_so_and_takes_others
 # ------------------------------------------------------------------------------------------- each rule is necessary
 
 
-class LetsGoAtOnce(PartitionBroker):
+class LetsGoAtOnce(Rejoin):
     """Lets go of its diary when it asks to be taken back, not when it is."""
 
-    def _join(self, link: Link) -> None:
-        absence = self.absences.of_parent()
-        super()._join(link)
+    def join(self, link: Link) -> None:
+        absence = self._absences.of_parent()
+        super().join(link)
         if absence is not None and self._returning_from:
-            self.absences.let_go(absence)
+            self._absences.let_go(absence)
             absence.whole = True
 
 
-class AsksNoStray(PartitionBroker):
+class AsksNoStray(Reunion):
     """Does not care that it counts too few brokers."""
 
     def _is_short(self) -> bool:
@@ -313,7 +317,7 @@ class GoesOnWithoutItsHeir(AsksNoStray):
         pass
 
 
-class SaysNothing(PartitionBroker):
+class SaysNothing(Intake):
     """Tells nobody of a hole."""
 
     def _tell_of_holes(self, flush: Flush, absence: Absence | None) -> None:
@@ -321,7 +325,7 @@ class SaysNothing(PartitionBroker):
 
 
 def test_a_diary_that_is_let_go_at_the_join_is_missed():
-    sim, count = parted_and_whole_again(1, LetsGoAtOnce)
+    sim, count = parted_and_whole_again(1, with_parts(rejoin=LetsGoAtOnce))
     at(sim, HEAL_S, When("C", "Join", Cut("B", "C"), 1, 5.0))
     at(sim, HEAL_S + 9.0, Heal())
     run_until(sim, 60.0)
@@ -329,7 +333,7 @@ def test_a_diary_that_is_let_go_at_the_join_is_missed():
 
 
 def test_a_search_that_dies_with_its_root_leaves_two_trees():
-    sim = parted(seed=1, make=GoesOnWithoutItsHeir)
+    sim = parted(seed=1, make=with_parts(reunion=GoesOnWithoutItsHeir))
     listen(sim, a_A="t", e_E="t")
     at(sim, 2.0, Part(("A", "B")))
     at(sim, 12.0, Crash("C"))
@@ -339,7 +343,7 @@ def test_a_search_that_dies_with_its_root_leaves_two_trees():
 
 
 def test_a_hole_that_nobody_tells_of_is_a_silent_loss():
-    sim, _ = parted_and_whole_again(1, SaysNothing)
+    sim, _ = parted_and_whole_again(1, with_parts(intake=SaysNothing))
     at(sim, HEAL_S, When("C", "Join", Crash("B"), 1, 5.0))
     one_tree(sim)
     assert silent_losses(sim.events)
@@ -369,4 +373,4 @@ def test_total_batches_that_a_broken_merge_had_yet_to_pass_on_are_handed_over_ag
 
 
 def test_a_root_that_does_not_ask_the_brokers_it_gave_up_stays_alone():
-    assert any("several roots" in one for one in two_trees(AsksNoStray).unrepaired())
+    assert any("several roots" in one for one in two_trees(with_parts(reunion=AsksNoStray)).unrepaired())

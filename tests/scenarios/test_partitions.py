@@ -4,12 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
-from holdfast.protocols.ginger import PartitionBroker
+from holdfast.protocols.ginger import ShapingBroker
 from holdfast.simulation.faults import Attach, Command, Crash, Heal, Part, Recover, Subscribe, When
 from holdfast.simulation.latencies import Constant
 from holdfast.simulation.network import LinkSettings, NetworkConfig
 from holdfast.simulation.world import Simulation
 from tests.scenarios.repairs import SEEDS, at, finish, got, listen, reported, run_until, say, slow
+from tests.support.parts import MakeBroker
 
 LINK = LinkConfig(heartbeat_s=0.3, silence_s=1.5)
 CHAIN = "A-B B-C C-D D-E"
@@ -25,7 +26,7 @@ def parted(
     seed: int = 0,
     broker: BrokerConfig | None = None,
     client: ClientConfig | None = None,
-    make: type[PartitionBroker] = PartitionBroker,
+    make: MakeBroker = ShapingBroker,
     link: LinkConfig = LINK,
     links: tuple[LinkSettings, ...] = (),
 ) -> Simulation:
@@ -38,7 +39,7 @@ def parted(
         broker=replace(broker, link=link, join_s=1.0, brokers=len({*edges.replace("-", " ").split()})),
         client=replace(client or ClientConfig("*"), link=LINK),
         tolerance=1,
-        check_invariants=make is PartitionBroker,
+        check_invariants=make is ShapingBroker,
     )
 
 

@@ -2,16 +2,20 @@
 
 import pytest
 
-from holdfast.protocols.ginger import PartitionBroker
+from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger.diaries import Diaries
+from holdfast.protocols.ginger.passage import Passage
+from holdfast.protocols.ginger.reunion import Reunion
 from holdfast.protocols.records import Record
 from holdfast.simulation.checkers import Verdict
 from holdfast.simulation.faults import Heal, Part, Subscribe
 from holdfast.simulation.world import Simulation
 from tests.scenarios.repairs import at, listen, say
 from tests.scenarios.test_partitions import parted
+from tests.support.parts import MakeBroker, with_parts
 
 
-class Ruling(PartitionBroker):
+class Ruling(ShapingBroker):
     """Orders total messages in every part, however small."""
 
     @property
@@ -19,28 +23,28 @@ class Ruling(PartitionBroker):
         return True
 
 
-class Oblivious(PartitionBroker):
+class Oblivious(Passage):
     """Writes nothing down for those who are out of reach."""
 
-    def _note(self, record: Record) -> None:
+    def note(self, record: Record) -> None:
         """Nothing."""
 
 
-class Incurious(PartitionBroker):
+class Incurious(Diaries):
     """Asks its own side for nothing that the others may come to want."""
 
-    def _ask_for_all(self) -> None:
+    def ask_for_all(self) -> None:
         """Nothing."""
 
 
-class Settled(PartitionBroker):
+class Settled(Reunion):
     """Never looks for those whom it has lost."""
 
     def _seek(self, now: float) -> None:
         """Nothing."""
 
 
-def judged(make: type[PartitionBroker]) -> tuple[Simulation, Verdict]:
+def judged(make: MakeBroker) -> tuple[Simulation, Verdict]:
     """Both sides publish while the network is parted, weak and total; what is wrong when it is whole again?
 
     Nobody around A wanted v before: its top may be on either side.
@@ -62,19 +66,25 @@ def judged(make: type[PartitionBroker]) -> tuple[Simulation, Verdict]:
 
 
 def test_with_all_rules_nothing_is_wrong():
-    sim, verdict = judged(PartitionBroker)
+    sim, verdict = judged(ShapingBroker)
     assert verdict.ok
     assert sim.unrepaired() == []
 
 
 @pytest.mark.parametrize(
-    ("make", "fault"), [(Ruling, "total"), (Oblivious, "lost"), (Incurious, "lost"), (Settled, "lost")]
+    ("make", "fault"),
+    [
+        (Ruling, "total"),
+        (with_parts(passage=Oblivious), "lost"),
+        (with_parts(diaries=Incurious), "lost"),
+        (with_parts(reunion=Settled), "lost"),
+    ],
 )
-def test_without_one_of_them_the_checkers_see_it(make: type[PartitionBroker], fault: str):
+def test_without_one_of_them_the_checkers_see_it(make: MakeBroker, fault: str):
     _, verdict = judged(make)
     assert verdict.faults[fault] > 0
 
 
 def test_who_never_looks_for_the_others_leaves_two_trees():
-    sim, _ = judged(Settled)
+    sim, _ = judged(with_parts(reunion=Settled))
     assert any("several roots" in one for one in sim.unrepaired())

@@ -7,13 +7,15 @@ complains of. A scenario that these survived would prove nothing.
 from holdfast.model.errors import HoldfastError
 from holdfast.model.messages import Join, Twig
 from holdfast.protocols.client_log import HERE, ClientLog
-from holdfast.protocols.ginger import HealingBroker
 from holdfast.protocols.ginger.flush import Flush
+from holdfast.protocols.ginger.rejoin import Rejoin
+from holdfast.protocols.ginger.repairs import Repairs
 from holdfast.protocols.links import Link
 from holdfast.protocols.moving import MovingClient
 from holdfast.simulation.faults import Crash, Freeze, Publish, When
 from holdfast.simulation.world import Simulation
 from tests.scenarios.repairs import SEEDS, at, finish, got, listen, run_until, say, slow, tree
+from tests.support.parts import with_parts
 
 FAMILY = "P-B B-C1 B-C2"
 
@@ -26,33 +28,33 @@ def goes_wrong(sim: Simulation) -> bool:
     return False
 
 
-class Claimant(HealingBroker):
+class Claimant(Rejoin):
     """4: whoever loses its root and has got no answer yet is the root, whatever the others think."""
 
-    def _orphaned(self, old: str) -> None:
-        self.view.next_contact = lambda: None  # type: ignore[method-assign]
-        super()._orphaned(old)
+    def orphaned(self, old: str) -> None:
+        self._view.next_contact = lambda: None  # type: ignore[method-assign]
+        super().orphaned(old)
 
 
 def test_4_without_seniority_every_sibling_is_a_root():
-    sim = tree("0-1 0-2 0-3", make=Claimant)
+    sim = tree("0-1 0-2 0-3", make=with_parts(rejoin=Claimant))
     listen(sim, a_1="t", b_2="t", c_3="t")
     at(sim, 2.0, Crash("0"))
     say(sim, 2.01, "a", "t:x")
     assert goes_wrong(sim)
 
 
-class Forgetful(HealingBroker):
+class Forgetful(Repairs):
     """5, 6: the catch-up finds nothing, because the map is empty, the id was evicted, or the client is not known."""
 
-    def _on_join(self, link: Link, join: Join) -> None:
-        self._ahead_of[link.peer] = []
-        super()._on_join(link, join)
+    def on_join(self, link: Link, join: Join) -> None:
+        self.ahead_of[link.peer] = []
+        super().on_join(link, join)
 
 
 def test_5_and_6_a_catch_up_that_finds_nothing_loses_what_was_under_way():
     def story(seed: int) -> Simulation:
-        sim = tree(FAMILY, slow("B", "P"), make=Forgetful, seed=seed)
+        sim = tree(FAMILY, slow("B", "P"), make=with_parts(repairs=Forgetful), seed=seed)
         listen(sim, p_P="t", c_C2="u")
         say(sim, 2.0, "w@C1", "t:1", "u:2", "t:3")
         at(sim, 2.02, Crash("B"))
@@ -61,17 +63,17 @@ def test_5_and_6_a_catch_up_that_finds_nothing_loses_what_was_under_way():
     assert any(goes_wrong(story(seed)) for seed in SEEDS)
 
 
-class Hasty(HealingBroker):
+class Hasty(Repairs):
     """7: each child is caught up with when it comes, on its own."""
 
-    def _expect(self, flush: Flush, twigs: tuple[Twig, ...]) -> None:
-        super()._expect(flush, twigs)
+    def expect(self, flush: Flush, twigs: tuple[Twig, ...]) -> None:
+        super().expect(flush, twigs)
         flush.waiting.clear()
 
 
 def test_7_catching_up_with_one_child_at_a_time_shows_the_effect_before_its_cause():
     def story(seed: int) -> Simulation:
-        sim = tree(FAMILY, slow("B", "P"), slow("C1", "P", 200), make=Hasty, seed=seed)
+        sim = tree(FAMILY, slow("B", "P"), slow("C1", "P", 200), make=with_parts(repairs=Hasty), seed=seed)
         listen(sim, p_P="T1 T2", c_C2="T2")
         say(sim, 2.0, "w@C1", "T1:k", "T2:m")
         at(sim, 2.03, Crash("B"))

@@ -65,7 +65,7 @@ def alive(sim: Simulation) -> dict[str, ShapingBroker]:
 
 
 def degrees(sim: Simulation) -> dict[str, int]:
-    return {name: node.degree for name, node in alive(sim).items()}
+    return {name: node.shape.degree for name, node in alive(sim).items()}
 
 
 def told(sim: Simulation, event: str) -> list[tuple[str, str]]:

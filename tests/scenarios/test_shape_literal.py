@@ -8,39 +8,41 @@ from holdfast.model.messages import Move
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger import ShapingBroker
 from holdfast.protocols.ginger.departures import Departure
-from holdfast.protocols.ginger.warding import Ward
+from holdfast.protocols.ginger.shape import Shape
+from holdfast.protocols.ginger.wards import Ward, Wards
 from holdfast.simulation.faults import Publish as Say
 from holdfast.simulation.faults import Subscribe
 from holdfast.simulation.latencies import Uniform
 from holdfast.simulation.network import NetworkConfig
 from holdfast.simulation.world import BrokerFactory, Simulation
+from tests.support.parts import with_parts
 
 BEGIN_S = 3.0
 SEEDS = range(10)
 
 
-class TellsNoInterests(ShapingBroker):
+class TellsNoInterests(Shape):
     """The new parent is not sent what the child wants before it has asked for it itself."""
 
     def _freeze_link(self, departure: Departure) -> None:
         super()._freeze_link(departure)
-        self.interests.take_back(departure.lent, departure.target)
+        self._interests.take_back(departure.lent, departure.target)
         departure.lent = set()
 
 
-class ForgetsWhatCrosses(ShapingBroker):
+class ForgetsWhatCrosses(Wards):
     """What the new parent had passed up, and the old one had not taken yet, is nobody's to hand over."""
 
     def _owe_what_crosses(self, parent: str, move: Move) -> None:
         """Nothing crosses."""
 
 
-class KeepsNothing(ShapingBroker):
+class KeepsNothing(Wards):
     """The new parent begins with what comes next, not with what it has kept."""
 
     def _take_ward_in(self, ward: Ward) -> None:
-        self.log.unlink(ward.name)
-        self.log.link(ward.name)
+        self._log.unlink(ward.name)
+        self._log.link(ward.name)
         super()._take_ward_in(ward)
 
 
@@ -82,6 +84,8 @@ def test_with_every_rule_nothing_is_broken():
     assert moves > 1
 
 
-@pytest.mark.parametrize("make", [TellsNoInterests, ForgetsWhatCrosses, KeepsNothing])
+@pytest.mark.parametrize(
+    "make", [with_parts(shape=TellsNoInterests), with_parts(wards=ForgetsWhatCrosses), with_parts(wards=KeepsNothing)]
+)
 def test_without_one_of_them_something_is(make: BrokerFactory):
     assert any(is_broken(make, seed) for seed in SEEDS)

@@ -78,7 +78,7 @@ def test_a_client_that_lies_about_its_epoch_and_leaves_a_repair_does_not_end_the
     stage.broker.receive("mallory", Goodbye("enough"), 1.1)
     stage.broker.timer("join:1", 5.0)
     stage.broker.settle(5.0)
-    assert not stage.broker._flushes
+    assert not stage.broker.repairs.flushes
     assert "mallory" not in stage.broker.hub.links
 
 
@@ -88,7 +88,7 @@ def test_a_client_that_leaves_in_the_midst_of_a_repair_is_not_waited_for():
     stage.says("mallory", join("mallory", 3, old="1"))
     stage.broker.receive("mallory", Goodbye("enough"), 1.1)
     stage.broker.timer("join:1", 5.0)
-    assert not stage.broker._flushes
+    assert not stage.broker.repairs.flushes
 
 
 @pytest.mark.parametrize(

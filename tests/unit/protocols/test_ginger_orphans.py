@@ -26,7 +26,7 @@ def joined() -> ShapingBroker:
 
 def test_a_death_that_was_heard_of_before_the_link_was_opened_is_told_when_it_is():
     broker = joined()
-    broker.suspect("9", 3, "somebody says so")
+    broker.suspicion.suspect("9", 3, "somebody says so")
     views = [one for one in told(broker.receive("0", Data(1, OPENED), 0.1)) if isinstance(one, View)]
     assert [view.dead for view in views] == [(("9", 3),)]
 

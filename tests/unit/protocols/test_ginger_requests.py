@@ -5,7 +5,7 @@ from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Data, Join, Open, Turned, Twig, Unstable, Upward, Welcome
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger.expecting import THE_ABSENT
+from holdfast.protocols.ginger.diaries import THE_ABSENT
 from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.ginger.shaping import ShapingBroker
 from holdfast.protocols.interests import ALL
@@ -78,7 +78,7 @@ def test_only_a_broker_can_show_what_the_lost_one_had_released_itself():
 def test_everything_is_asked_for_until_the_lost_broker_that_is_back_is_let_in():
     broker = ShapingBroker(BrokerConfig("0", tolerance=1), 7)
     broker.start(0.0)
-    broker._begin_repair("1", (Twig("c1", "client", 1, ""),), silent=True)
-    assert broker._is_expected("1")
-    broker._ask_for_less()
+    broker.repairs.begin_repair("1", (Twig("c1", "client", 1, ""),), silent=True)
+    assert broker.repairs.is_expected("1")
+    broker.diaries.ask_for_less()
     assert THE_ABSENT in broker.interests.table.sources(*ALL)

@@ -2,12 +2,10 @@
 
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.broker import GingerBroker
-from holdfast.protocols.ginger.healing import HealingBroker
 from holdfast.protocols.ginger.locks import LockingBroker
-from holdfast.protocols.ginger.partitions import PartitionBroker
 from holdfast.protocols.ginger.shaping import ShapingBroker
 
-__all__ = ["GingerBroker", "HealingBroker", "LockingBroker", "PartitionBroker", "ShapingBroker", "make_ginger"]
+__all__ = ["GingerBroker", "LockingBroker", "ShapingBroker", "make_ginger"]
 
 
 def make_ginger(config: BrokerConfig, incarnation: int) -> GingerBroker:

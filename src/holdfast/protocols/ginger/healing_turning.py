@@ -25,7 +25,6 @@ class HealingOwner(TurningOwner, Protocol):
     """What healing asks of its broker besides."""
 
     log: StabilityLog
-    settling: bool
 
     def is_done(self, publisher: str, seq: int) -> bool:
         """Whether that message was passed on, here or elsewhere."""
@@ -48,6 +47,11 @@ class HealingOwner(TurningOwner, Protocol):
         ...
 
     @property
+    def settling(self) -> bool:
+        """Whether a repair is just being settled: nothing turns meanwhile."""
+        ...
+
+    @property
     def serves_total(self) -> bool:
         """Whether this part of the tree may order total batches."""
         ...
@@ -62,7 +66,7 @@ class HealingTurning(Turning):
         super().__init__(owner, interests, send)
         self._healer = owner
         self.hushed = False
-        """Whether this broker is being moved, so that nothing new climbs (see `relocating`)."""
+        """Whether this broker is being moved, so that nothing new climbs (see `relocation`)."""
 
     # ------------------------------------------------------------------------------------------------- the climb
 

@@ -21,7 +21,7 @@ from enum import Enum
 
 from holdfast.model.messages import Refusal, Seek
 from holdfast.protocols.ginger.absences import Absence
-from holdfast.protocols.ginger.expecting import SUSPECT_TIMER
+from holdfast.protocols.ginger.suspicion import SUSPECT_TIMER
 from holdfast.protocols.hub import Hub
 from holdfast.protocols.links import LinkState
 from holdfast.protocols.node import CancelTimer, Disconnect

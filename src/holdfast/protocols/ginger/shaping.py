@@ -1,456 +1,426 @@
-"""A broker that keeps to a number of neighbours: children beyond that are moved below others, make before break.
+"""A Ginger broker that survives the loss of its neighbours (docs/repair.md; docs/papers/ginger.md, 1 to 11).
 
-The problem: after a repair, or many joins, one broker may have more neighbours than it can serve well. The idea: it
-moves one child at a time below another child of its own. P decides, C is moved, S is the new parent:
+The problem: a broker dies having passed some messages to some of its neighbours. The idea: its former neighbours
+settle that among themselves before the new links carry anything else. Its children, brokers and clients alike, join its
+parent with what they keep (`rejoin`, `stability`); the parent merges, hands to each what it lacks, and opens the
+links (`intake`). Only those links wait; everything else flows on. If the coordinator dies in the middle, nothing
+special happens: what was joined is unstable traffic like any other, and its holders join the next contact.
 
-    P -> C  ask       C connects to S, and tells those below it that S may become its parent
-    C -> P  ready
-    P -> C  freeze    the link P-C carries nothing more, in either direction
-    P -> S  adopt     in the same instant: all that C wants is sent to S from now on, and S keeps it for C
-    C -> P  frozen    the last that C has passed is before it
-    C -> P  drained   and P is, too: everything that went over the link is stable, no cut and no question crosses it
-    P -> S  commit    S is C's parent from here on: S -> C `Open`, and all that was kept
-    S -> P  committed
+Every node keeps its records until they are K-stable and knows the tree K+1 hops around (`treeview`), K being the
+tolerance: that many adjacent brokers may be lost before a repair has ended.
 
-What C gets is gapless and in order: all of P's stream up to `freeze`; then, from S, what P has passed to S behind
-`adopt`, and what S has passed to P that P had not taken when it froze the link (`position`). What C sends goes to P up
-to `frozen`, and to S after `Open`; all of the former has reached S, as far as S wants it, before `commit` has. Total
-batches do not start on what C wants meanwhile, so no cut ever sees the link move.
+A link begins with `Join` and `Open`, for newcomers and for repairs alike. A broker that is suspected is dead in its
+epoch: it is refused ever after, and comes back as a newcomer under a later one.
 
-Until `commit` is sent, P may take everything back (`cancel`, `thaw`): the link was slow for a while. From then on S
-decides, and says so. Whoever is lost meanwhile:
-- C, before `commit`: P repairs that. After it: whoever of P and S the loss belongs to; P waits until S has said so.
-- P: S drops C, if it has not heard `commit`. C asks S whether it is S's child, and joins P's repair if it is not.
-- S: P thaws C. After `commit`, C may have heard `Open`: then it joins the repair of S, and otherwise says `thawed`.
+The broker owns its parts, each with its own state, and says which of them a message, a timer or the end of a session
+goes to:
 
-A child is moved only below one that comes before it in the line of succession: whoever finds itself first in that line
-then has no parent who is alive, moved or not (`treeview`).
+    passage         the way of a batch, and the log       repairs        those that are expected, and that have come
+    majority        total order in a parted network       intake         a repair is settled, and they are let in
+    neighbourhood   what each peer is, and what is told   rejoin         this broker turns to another parent
+    suspicion       losses, and what follows from them    diaries        those that are missed, and what they lack
+    self_doubt      after a sleep                         late_sessions  clients that may still come
+    reunion         the search for those out of reach     wards, relocation, shape   moves
 """
 
+from collections.abc import Iterable
+from typing import ClassVar
+
+from msgspec.structs import replace
+
+from holdfast.model.batches import Batch
 from holdfast.model.messages import (
-    Confirm,
-    ConfirmAck,
+    Census,
     Counted,
+    Found,
+    Frame,
     Hello,
+    Interests,
     Join,
+    Levels,
+    Merged,
     Move,
+    Numbers,
+    Open,
+    Pong,
     Publish,
+    Refusal,
+    Seek,
     SessionMessage,
-    Subscribe,
-    SubscribeAck,
-    Twig,
-    Unsubscribe,
-    UnsubscribeAck,
+    Sought,
+    Unstable,
     View,
     ViewAck,
 )
-from holdfast.model.terms import Contact
+from holdfast.protocols.border import Border, Place
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger.departures import Departure, Moves
-from holdfast.protocols.ginger.relocating import OUTBOX_MAX, RelocatingBroker
+from holdfast.protocols.edges import Phase
+from holdfast.protocols.farewells import Farewells
+from holdfast.protocols.ginger.absences import Absences
+from holdfast.protocols.ginger.border import HEALING_BORDER
+from holdfast.protocols.ginger.broker import GingerBroker
+from holdfast.protocols.ginger.diaries import Diaries
+from holdfast.protocols.ginger.healing_turning import HealingTurning
+from holdfast.protocols.ginger.intake import Intake
+from holdfast.protocols.ginger.late_clients import LateClients
+from holdfast.protocols.ginger.late_sessions import LateSessions
+from holdfast.protocols.ginger.majority import Majority
+from holdfast.protocols.ginger.neighbourhood import Neighbourhood
+from holdfast.protocols.ginger.passage import Passage
+from holdfast.protocols.ginger.rejoin import Rejoin
+from holdfast.protocols.ginger.relocation import Relocation
+from holdfast.protocols.ginger.repairs import JOIN_TIMER, Repairs
+from holdfast.protocols.ginger.reunion import SEEK_TIMER, Reunion
+from holdfast.protocols.ginger.self_doubt import SelfDoubt
+from holdfast.protocols.ginger.shape import Shape
+from holdfast.protocols.ginger.suspicion import SUSPECT_TIMER, Suspicion
+from holdfast.protocols.ginger.wards import Wards
+from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
-from holdfast.protocols.node import CancelTimer, Effects, Report, SetTimer
-from holdfast.protocols.parents import Candidate, rank
+from holdfast.protocols.node import Disconnect, Effects, Report, Restart, Send, SetTimer
+from holdfast.protocols.stability import SURVEY_TIMER, StabilityLog
+from holdfast.protocols.treeview import TreeView
+from holdfast.protocols.wanted_parts import wanted_by
+from holdfast.protocols.watchdog import Watchdog
 
-SHAPE_TIMER = "shape"
-MOVE_TIMER = "move"
-PAUSE_MAX_S = 30.0
-"""The pause doubles with every move that was given up, up to this."""
-SEARCH_S, ROUNDS_MAX = 2.0, 10
-"""So long, and so often, a quiet moment is waited for while nothing is frozen."""
-FREEZE_ROUND_TRIPS = 12
-BUSY_S = 0.02
-"""How long a mover that was busy is left alone."""
-SUPERSEDED = (Publish, View, ViewAck, Counted, Confirm, ConfirmAck, SubscribeAck, UnsubscribeAck)
-"""What may lie in the outbox at the end of a move: the new parent says the same, or is asked for it again."""
+CHECKED_AT_THE_BORDER = frozenset((Join, Unstable, Numbers, Interests, View, Open))
 
 
-class ShapingBroker(RelocatingBroker):
-    """One broker of a tree whose brokers have no more neighbours than they should."""
+class ShapingBroker(GingerBroker):
+    """One broker of a tree that repairs itself."""
+
+    border: ClassVar[Border] = HEALING_BORDER
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
-        self._departure: Departure | None = None
-        self._departed: set[str] = set()
-        """Former children whose old connection has yet to close."""
-        self.moves = Moves()
-        self._pause_s = config.move_pause_s
-        self._shape_set = False
+        self.hub.tolerance = config.tolerance
+        self.log: StabilityLog = StabilityLog(config.tolerance)
+        self.healing_turning: HealingTurning = HealingTurning(self, self.interests, self._send)
+        self.turning = self.healing_turning
+        self.view: TreeView = TreeView(config.name, incarnation, config.address, config.tolerance + 1, self._send)
+        self.absences: Absences = Absences(config.absent_bytes_max)
+        self.late: LateClients = LateClients(config.link.away_bytes_max, config.session_keep_s)
+        self.farewells: Farewells = Farewells(config.session_keep_s)
+        self.watchdog: Watchdog = Watchdog(config.link.silence_s)
+        self.passage: Passage = Passage(self)
+        self.neighbourhood: Neighbourhood = Neighbourhood(self)
+        self.suspicion: Suspicion = Suspicion(self)
+        self.self_doubt: SelfDoubt = SelfDoubt(self)
+        self.repairs: Repairs = Repairs(self)
+        self.intake: Intake = Intake(self)
+        self.rejoin: Rejoin = Rejoin(self)
+        self.diaries: Diaries = Diaries(self)
+        self.late_sessions: LateSessions = LateSessions(self)
+        self.majority: Majority = Majority(self)
+        self.reunion: Reunion = Reunion(self)
+        self.wards: Wards = Wards(self)
+        self.relocation: Relocation = Relocation(self)
+        self.shape: Shape = Shape(self)
+
+    # ------------------------------------------------------------------------------------------- what parts may ask
 
     @property
-    def _is_moving(self) -> bool:
-        return super()._is_moving or self._departure is not None
-
-    # ------------------------------------------------------------------------------------------------------- deciding
-
-    def _child_brokers(self) -> list[str]:
-        """In the line of succession."""
-        children = [one for one in self._children() if one in self.view.children and not self._is_ward(one)]
-        line = {contact.name: place for place, contact in enumerate(self.view.senior)} if self.parent is None else {}
-        order = {name: place for place, name in enumerate(self.view.children)}
-        return sorted(children, key=lambda name: (line.get(name, len(line)), order[name]))
+    def is_calm(self) -> bool:
+        """Whether nothing is going on around here that a move could get in the way of."""
+        busy = self.repairs.are_under_way or self.rejoin.is_under_way or self.intake.settling or len(self.absences)
+        return self.phase is Phase.SERVING and not busy
 
     @property
-    def degree(self) -> int:
-        """How many brokers are neighbours of this one."""
-        return len(self._child_brokers()) + (self.parent is not None)
+    def is_moving(self) -> bool:
+        """Whether this broker takes part in a move already."""
+        return self.wards.is_busy or self.relocation.is_busy or self.shape.is_busy
+
+    def enter(self, phase: Phase) -> None:
+        """From now on the broker is in that phase."""
+        self._enter(phase)
+
+    def session_over(self, client: str) -> None:
+        """A session of ours has ended for good."""
+        self._session_over(client)
+
+    def forget_questions(self, client: str) -> None:
+        """Nobody waits any more for answers about what that client has published."""
+        self._early_questions.pop(client, None)
+
+    def begin_anew(self, reason: str) -> None:
+        """This broker was suspected and is alive: nobody may hear from this epoch any more."""
+        self.phase = Phase.GONE
+        self.hub.abandon("this broker was given up and begins anew")
+        self.hub.out.append(Report("excluded", detail=reason))
+        self.hub.out.append(Restart(reason))
+
+    # ------------------------------------------------------------------------------------------ the turning's owner
 
     @property
-    def _has_too_many(self) -> bool:
-        return 0 < self.config.degree_max < self.degree
+    def serves_total(self) -> bool:
+        return self.majority.census.majority
 
-    def _brokers_below(self, child: str) -> int:
-        return sum(twig.kind == "broker" for twig in self.view.children[child].twigs)
+    @property
+    def settling(self) -> bool:
+        return self.intake.settling
 
-    def _candidate(self, name: str, mover: str) -> Candidate:
-        table, link = self.interests.table, self.hub.links[name]
-        return Candidate(
-            name,
-            round_trip_s=self._round_trip_s.get(name, 0.0),
-            common_topics=len({*table.interests(name)} & {*table.interests(mover)}),
-            degree=self._brokers_below(name) + 1,
-            backlog_bytes=link.backlog_bytes,
-        )
+    def is_done(self, publisher: str, seq: int) -> bool:
+        return self.passage.is_done(publisher, seq)
 
-    def _choose(self) -> tuple[str, str] | None:
-        """Whom to move below whom: first who has the fewest below it, then the most junior.
+    def note_done(self, publisher: str, seq: int) -> None:
+        self.passage.note_done(publisher, seq)
 
-        After every move that was given up another one is tried.
-        """
-        children = [name for name in self._child_brokers() if name in self.hub.links and self.hub.links[name].is_open]
-        movers = sorted(children[:0:-1], key=self._brokers_below)
-        skip = self.moves.given_up % len(movers) if movers else 0
-        for mover in movers[skip:] + movers[:skip]:
-            before = children[: children.index(mover)]
-            found = rank([self._candidate(name, mover) for name in before], self.config.degree_max)
-            if found:
-                return mover, found[0].name
-        return None
+    def unsettled(self, topic: str) -> bool:
+        return self.repairs.unsettled(topic) or self.rejoin.unsettled(topic)
 
-    def settle(self, now: float) -> Effects:
+    def in_doubt(self, topic: str) -> bool:
+        return any(absence.missing and absence.doubt.is_wanted(topic) for absence in self.absences)
+
+    def in_transit(self, topic: str) -> bool:
+        return self.wards.wants(topic) or self.shape.moves_for(topic)
+
+    def spread_turned(self, batch: Batch, came_from: str) -> None:  # noqa: ARG002
+        self.passage.turn(self.majority.turning(batch))
+
+    # ------------------------------------------------------------------------------------------------- entry points
+
+    def start(self, now: float) -> Effects:
         self._now = now
-        if self._departure is not None:
-            self._pursue(self._departure)
-        elif not self._shape_set and self._has_too_many:
-            self._shape_set = True
-            self.hub.out.append(SetTimer(SHAPE_TIMER, self._pause_s))
-        return super().settle(now)
+        effects = super().start(now)
+        if self.parent is None:
+            self.majority.recount()
+        return effects + self.hub.take()
+
+    def receive(self, peer: str, frame: Frame, now: float) -> Effects:
+        if isinstance(frame, Pong):
+            self.neighbourhood.on_pong(frame.number, now)
+        return super().receive(peer, frame, now)
 
     def timer(self, name: str, now: float) -> Effects:
-        if name == SHAPE_TIMER:
-            self._now, self._shape_set = now, False
-            if self._has_too_many and self._is_calm and not self._is_moving:
-                self._begin_move()
-        elif name == MOVE_TIMER:
-            self._now = now
-            self._move_overdue()
-        else:
+        self._now = now
+        if name == SURVEY_TIMER:
+            self.passage.surveyed()
+            return []
+        if name == SEEK_TIMER:
+            self.reunion.tick(now)
+        elif name.startswith(SUSPECT_TIMER):
+            self.suspicion.suspect_lost(name)
+        elif name.startswith(JOIN_TIMER):
+            self.repairs.join_overdue(name.removeprefix(JOIN_TIMER))
+        elif not self.shape.timer(name):
+            if name == BEAT_TIMER:
+                self._beat(now)
             return super().timer(name, now)
         return self.hub.take()
 
-    def _move_overdue(self) -> None:
-        """A frozen link must not stay so; as long as nothing is, a quiet moment may be waited for."""
-        departure = self._departure
-        if departure is None or departure.committed:
-            return
-        departure.rounds += 1
-        if departure.froze or departure.rounds > ROUNDS_MAX:
-            self._give_move_up("it took too long")
+    def _beat(self, now: float) -> None:
+        self.reunion.beat()
+        self.self_doubt.check_sleep(now)
+        self.diaries.forget_unaccounted()
+        for reason in self.watchdog.look(self.waiting_for(), now):
+            self.hub.out.append(Report("stuck", detail=f"waits for {reason}"))
+        self.neighbourhood.write_down_tree()
+        self.farewells.expire(now)
+
+    def peer_down(self, peer: str, now: float) -> Effects:
+        self._now = now
+        if self.reunion.search.is_asking(peer):
+            self.reunion.unheard()
+        elif self.self_doubt.is_probed(peer):
+            self.self_doubt.drop_probe(peer)
         else:
-            self.hub.out.append(SetTimer(MOVE_TIMER, SEARCH_S))
+            self.neighbourhood.unreachable(peer)
+            return super().peer_down(peer, now)
+        return self.hub.take()
 
-    def _begin_move(self) -> None:
-        chosen = self._choose()
-        if chosen is None:
+    def nobody_listens(self, peer: str, now: float) -> Effects:
+        """See `node.Dialler`."""
+        self._now = now
+        self.reunion.nobody_listens(peer)
+        return self.hub.take()
+
+    def settle(self, now: float) -> Effects:
+        self._now = now
+        self.shape.settle()
+        self.relocation.settle()
+        self.neighbourhood.settle()
+        self.late_sessions.settle(now)
+        if self.phase is not Phase.GONE:
+            self.passage.settle(now)
+        return super().settle(now)
+
+    # --------------------------------------------------------------------------------------------------- sessions
+
+    def admit(self, hello: Hello) -> Refusal | None:
+        if self.neighbourhood.is_over(hello):
+            return self.names.refusal(hello.node) or self.neighbourhood.farewell(hello)
+        return super().admit(hello)
+
+    def _is_broker(self, name: str) -> bool:
+        return super()._is_broker(name) or self.view.knows_broker(name)
+
+    def _greeted(self, peer: str, hello: Hello) -> Effects | None:
+        self.shape.greeted(peer, hello)
+        answer = self.reunion.greeted(peer)
+        if answer is None and self.neighbourhood.is_over(hello):
+            # Whatever it wants to resume: it has to hear that it was given up, not that its session is unknown.
+            refusal = self.names.refusal(hello.node) or self.neighbourhood.farewell(hello)
+            answer = [Send(peer, refusal), Disconnect(peer, refusal.reason)]
+        elif answer is None and not hello.resume:
+            self.repairs.forget_visit(peer, hello.session)
+        return answer
+
+    def link_opened(self, link: Link, fresh: bool) -> None:
+        peer = link.peer
+        if self.relocation.link_opened(link, fresh) or self.reunion.link_opened(link):
             return
-        mover, target = chosen
-        self.moves.begun += 1
-        self._departure = Departure(self.moves.begun, mover, target)
-        twig = self.view.children[target]
-        contact = Contact(twig.name, twig.epoch, twig.address)
-        self._send(mover, Move("ask", self.moves.begun, mover, contact=contact))
-        self.hub.out.append(SetTimer(MOVE_TIMER, SEARCH_S))
-        self.hub.out.append(Report("move_start", peer=mover, detail=f"below {target}"))
-
-    # --------------------------------------------------------------------------------------------------------- a move
-
-    def _pursue(self, departure: Departure) -> None:
-        """Go on with the move as far as it can go now."""
-        if departure.committed:
+        if self.self_doubt.is_probed(peer):
+            self.self_doubt.end_probe(peer)
             return
-        if not self._is_calm:
-            self._give_move_up("something else has to be repaired first")
-        elif len(self._outbox) > OUTBOX_MAX:
-            self._give_move_up("too much is waiting")
-        elif not departure.froze:
-            if departure.ready and self._now >= departure.not_before and self._is_quiet(departure.mover):
-                self._freeze_link(departure)
-        elif departure.is_frozen and departure.drained and departure.adopted and self._may_commit(departure):
-            departure.committed = True
-            size = self.census.below.get(departure.mover, 0)
-            self._send(departure.target, Move("commit", departure.serial, departure.mover, size=size))
+        self._detached_at.pop(peer, None)
+        self.self_doubt.is_back(peer)
+        self.hub.out.append(Report("attach" if fresh else "resume", peer=peer))
+        self.log.say_again(peer)
+        if link.kind == "broker":
+            self.neighbourhood.measure(peer)
+        if fresh and link.dialler:
+            self.neighbourhood.opens(peer)
+            self.rejoin.join(link)
+        elif fresh:
+            self.repairs.ahead_of[peer] = []
 
-    def _freeze_s(self, mover: str) -> float:
-        """How long a link may be frozen: what went over it becomes stable within a few round trips."""
-        return self.config.move_s + FREEZE_ROUND_TRIPS * self._round_trip_s.get(mover, 0.0)
+    def link_closed(self, link: Link) -> None:
+        if self.relocation.link_closed(link) or self.reunion.search.is_asking(link.peer):
+            return
+        super().link_closed(link)
+        if link.kind == "broker":
+            self.hub.out.append(SetTimer(SUSPECT_TIMER + link.peer, self.neighbourhood.patience_s(link.peer)))
+            self.self_doubt.lost_connection(link.peer)
 
-    def _is_quiet(self, mover: str) -> bool:
-        """Whether nothing is under way between us that waits for an answer."""
-        waiting = self.interests.waiting.get(mover, 0) or self.confirmations.awaits(mover)
-        return not waiting and not self.healing_turning.involves(mover) and not self._is_asked_for(mover)
+    def link_refused(self, link: Link, refusal: Refusal) -> None:
+        if self.relocation.link_refused(link, refusal) or self.reunion.link_refused(link, refusal):
+            return
+        super().link_refused(link, refusal)
+        if refusal.code == "excluded":
+            self.begin_anew(refusal.reason)
+        elif refusal.code == "unknown-session":
+            self.suspicion.suspect(link.peer, self.neighbourhood.epoch_of(link), refusal.reason)
+        elif refusal.code == "moved" and link.peer == self.rejoin.fenced:
+            self.view.avoided.add(link.peer)
+            self.hub.set_aside(link.peer)
+            self.rejoin.orphaned(link.peer)
+        elif link.peer == self.parent and self.hub.links.get(link.peer) is link:
+            # It may still know us by an epoch that is over: it will learn.
+            self.hub.restore(link)
 
-    def _is_asked_for(self, mover: str) -> bool:
-        """Whether a total batch is under way that has to cross the link: nothing behind it would become stable."""
-        wants = self.interests.table.wants
-        return any(
-            record.pending and (record.concerns(mover) or wants(mover, record.batch.topic))
-            for record in self.log.records()
-        )
+    def link_ended(self, link: Link, reason: str) -> None:
+        over = self.shape.link_ended(link, reason) or self.relocation.link_ended(link)
+        if over or self.reunion.link_ended(link.peer):
+            return
+        self._detached_at.pop(link.peer, None)
+        self.repairs.ahead_of.pop(link.peer, None)
+        self.slow_readers.forget(link.peer)
+        self.allowances.forget(link.peer)
+        self.hub.out.append(Report("end", peer=link.peer, detail=reason))
+        if self.phase is Phase.LEAVING:
+            return
+        if link.kind == "broker":
+            self.suspicion.suspect(link.peer, self.neighbourhood.epoch_of(link), reason)
+        elif self.neighbourhood.has_joined(link.peer):
+            if not link.is_open and any(isinstance(item.message, Publish) for item in (*link.sent, *link.waiting)):
+                self.late_sessions.drop(link.peer)
+            self.neighbourhood.client_ended(link.peer, link.session)
 
-    def _freeze_link(self, departure: Departure) -> None:
-        mover, target = departure.mover, departure.target
-        departure.twig = self.view.children[mover]
-        departure.interests = tuple(self.interests.table.interests(mover))
-        self.hub.send(mover, Move("freeze", departure.serial, mover))
-        departure.base = self._freeze(mover)
-        departure.lent = self.interests.lend(departure.interests, target)
-        position = self.log.flows[target].received
-        adopt = Move("adopt", departure.serial, mover, None, departure.twig, departure.interests, position)
-        self._send(target, adopt)
-        self.hub.out.append(SetTimer(MOVE_TIMER, self._freeze_s(mover)))
+    def link_levels(self, link: Link, levels: Levels) -> None:
+        self.log.on_levels(link.peer, levels)
 
-    def _may_commit(self, departure: Departure) -> bool:
-        mover = departure.mover
-        superseded = all(isinstance(message, SUPERSEDED) for message in self._outbox)
-        return superseded and not self.interests.waiting.get(mover, 0) and self._is_drained(mover, departure.base)
+    # ---------------------------------------------------------------------------------------------------- messages
+
+    def _place_of(self, link: Link) -> Place:
+        return self.neighbourhood.place_of(link)
+
+    def _cross_border(self, link: Link, message: SessionMessage) -> None:
+        super()._cross_border(link, message)
+        if type(message) in CHECKED_AT_THE_BORDER:
+            self.neighbourhood.check_contents(link, message)
+
+    def link_message(self, link: Link, message: SessionMessage) -> None:
+        peer = link.peer
+        if isinstance(message, Unstable | Numbers | Interests):
+            self.hub.consumed(link, message)
+            self.repairs.hears(peer, message)
+        elif isinstance(message, Join):
+            self.hub.consumed(link, message)
+            wanted = wanted_by(message, self.repairs.ahead_of.get(peer, ()))
+            joining = message if wanted is message.interests else replace(message, interests=wanted)
+            self.repairs.on_join(link, joining)
+        elif isinstance(message, Open | View | ViewAck) and link.kind == "broker":
+            self.hub.consumed(link, message)
+            self.neighbourhood.on_tree(peer, message)
+        elif isinstance(message, Seek | Found | Census | Counted) and link.kind == "broker":
+            self.hub.consumed(link, message)
+            self._on_parting(link, message)
+        else:
+            super().link_message(link, message)
+
+    def _on_parting(self, link: Link, message: Seek | Found | Census | Counted) -> None:
+        if isinstance(message, Seek):
+            self.reunion.on_seek(link, message)
+        elif isinstance(message, Found):
+            self.reunion.on_found(link)
+        elif isinstance(message, Census):
+            self.majority.on_census(link.peer, message)
+        else:
+            self.majority.on_counted(link.peer, message)
 
     def _handle(self, link: Link, message: SessionMessage) -> None:
         super()._handle(link, message)
-        departure = self._departure
-        if departure is None or not departure.froze or link.peer != departure.target:
-            return
-        # What the new parent wants itself it keeps, whatever becomes of the move; what the mover wants it gets.
-        if isinstance(message, Subscribe):
-            departure.lent.discard((message.pattern, message.where))
-        elif isinstance(message, Unsubscribe) and (message.pattern, message.where) in departure.interests:
-            departure.lent |= self.interests.lend([(message.pattern, message.where)], departure.target)
+        if isinstance(message, Publish):
+            self.rejoin.handled(link.peer)
+        self.shape.handled(link.peer, message)
 
-    def _on_move(self, peer: str, move: Move) -> None:
-        departure = self._departure
-        if departure is None or move.serial != departure.serial or peer not in (departure.mover, departure.target):
-            super()._on_move(peer, move)
-        elif peer == departure.mover:
-            self._on_step_of_mover(departure, move)
-        elif move.step == "adopted":
-            departure.adopted = True
-        elif move.step == "committed":
-            self._let_go(departure)
-        elif move.step == "declined":
-            self._declined(departure, peer)
+    def _handle_from_neighbour(self, peer: str, message: SessionMessage) -> None:
+        if isinstance(message, Merged):
+            self.majority.merged(peer)
+        elif isinstance(message, Sought):
+            self.reunion.on_sought(message)
+        elif not isinstance(message, Move):
+            super()._handle_from_neighbour(peer, message)
+        elif not (self.shape.on_move(peer, message) or self.relocation.on_move(peer, message)):
+            self.wards.on_move(peer, message)
 
-    def _on_step_of_mover(self, departure: Departure, move: Move) -> None:
-        if move.step == "ready":
-            departure.ready = True
-        elif move.step == "frozen":
-            departure.is_frozen = True
-        elif move.step == "drained":
-            departure.drained = True
-        elif move.step == "declined" and not departure.committed:
-            if departure.froze:
-                self._try_again(departure)
-            else:
-                self._declined(departure, departure.mover)
-        elif move.step == "thawed" and departure.stranded:
-            self._regain(departure)
+    def _send(self, peer: str, message: SessionMessage) -> None:
+        """What is said to a parent that has not opened the link yet is worked out anew when it does."""
+        if not self.relocation.holds_back(peer, message) and self.neighbourhood.is_neighbour(peer):
+            super()._send(peer, message)
 
-    def _try_again(self, departure: Departure) -> None:
-        """The mover was busy: the link is not frozen on its side."""
-        self._take_back(departure, say=True)
-        departure.twig, departure.adopted = None, False
-        departure.not_before = self._now + BUSY_S
-        self.turning.pump()
+    def _told_of_holes(self) -> Iterable[str]:
+        """Not those at the door: nothing else travels on their links before `Open`, and then they are told."""
+        return [peer for peer in self.hub.links if self.neighbourhood.is_here(peer)]
 
-    def _take_back(self, departure: Departure, say: bool) -> None:
-        self._unfreeze(say)
-        self.interests.take_back(departure.lent, departure.target)
-        self._send(departure.target, Move("cancel", departure.serial, departure.mover))
+    # -------------------------------------------------------------------------------------------------- the data path
 
-    def _declined(self, departure: Departure, peer: str) -> None:
-        departure.committed = False
-        loss = departure.loss
-        self._give_move_up(f"{peer} declined")
-        if loss is not None:
-            super()._lose_neighbour(*loss)
-        elif departure.mover in self.interests.neighbours and departure.mover not in self.hub.links:
-            epoch = departure.twig.epoch if departure.twig is not None else 0
-            self.suspect(departure.mover, epoch, "its connection is gone")
-        self._hear_held(departure)
+    def _accepted(self, client: str, message: Publish) -> Publish | None:
+        taken = super()._accepted(client, message)
+        return None if taken is None else self.majority.accepted(client, taken)
 
-    # ------------------------------------------------------------------------------------------------- how a move ends
+    def _pass_on(self, message: Publish, arrived_from: str) -> None:
+        self.passage.pass_on(self.majority.marked(message, arrived_from), arrived_from)
 
-    def _give_move_up(self, reason: str) -> None:
-        """As if nothing had been: the mover stays our child, and its link was merely slow."""
-        departure, self._departure = self._departure, None
-        if departure is None:
-            return
-        alive = departure.mover in self.hub.links and departure.loss is None
-        if alive:
-            self.hub.send(departure.mover, Move("thaw", departure.serial, departure.mover))
-        if departure.froze:
-            self._take_back(departure, alive)
-        self.moves.given_up += 1
-        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
-        self.hub.out += [CancelTimer(MOVE_TIMER), Report("move_given_up", peer=departure.mover, detail=reason)]
-        self.turning.pump()
+    def _highest(self, publisher: str) -> int:
+        return max(super()._highest(publisher), self.passage.highest(publisher))
 
-    def _let_go(self, departure: Departure) -> None:
-        """The new parent has it."""
-        mover, target = departure.mover, departure.target
-        self._departure = None
-        self._unfreeze(say=False)
-        twig = self.view.children.pop(mover, None) or departure.twig
-        self.interests.replace(mover, {})
-        self.healing_turning.replace(mover)
-        self.confirmations.replace(mover, (), self.interests.table.wants)
-        self.log.unlink(mover)
-        self.view.give_up_on(mover)
-        self._detached_at.pop(mover, None)
-        self._departed.add(mover)
-        if twig is not None:
-            self._put_below(target, twig)
-            self._disown(twig)
-        size = self.census.below.pop(mover, 0)
-        if size and target in self.census.below:
-            self.census.below[target] += size
-        self.moves.done += 1
-        self._pause_s = self.config.move_pause_s
-        self.hub.out += [CancelTimer(MOVE_TIMER), Report("move_end", peer=mover, detail=f"below {target}")]
-        self._tell(self.view.hops - 2)
-        self.view.settle()
-        self.turning.pump()
-        self._tick()
-        self._hear_held(departure)
+    def _sees_everybody(self) -> bool:
+        under_repair = self.rejoin.fenced or any(flush.key for flush in self.repairs.flushes)
+        return self.serves_total and not under_repair
 
-    def _put_below(self, target: str, mover: Twig) -> None:
-        """So that it is expected here if the new parent dies before it has said itself who is below it."""
-        above = self.view.children.get(target)
-        if above is not None and all(twig.name != mover.name for twig in above.twigs):
-            twigs = (*above.twigs, mover)
-            self.view.children[target] = Twig(above.name, above.kind, above.epoch, above.address, twigs)
-
-    def _regain(self, departure: Departure) -> None:
-        """The new parent died before it had the mover: that is our child as before."""
-        self._departure = None
-        self.moves.given_up += 1
-        self._unfreeze(say=True)
-        self.interests.take_back(departure.lent, departure.target)
-        for flush in self._flushes:
-            flush.waiting.pop(departure.mover, None)
-        self.hub.out.append(Report("move_given_up", peer=departure.mover, detail=f"{departure.target} is lost"))
-        self.turning.pump()
-        self._tick()
-
-    # ------------------------------------------------------------------------------------------------ losing somebody
-
-    def in_transit(self, topic: str) -> bool:
-        departure, wants = self._departure, self.interests.table.wants
-        moves = departure is not None and departure.froze and wants(departure.mover, topic)
-        return super().in_transit(topic) or moves
-
-    def _matters(self, peer: str) -> bool:
-        departure = self._departure
-        decided = departure is not None and departure.committed and departure.mover == peer
-        return super()._matters(peer) and not decided
-
-    def link_ended(self, link: Link, reason: str) -> None:
-        if self._has_left(link.peer):
-            self.hub.out.append(Report("end", peer=link.peer, detail=reason))
-        else:
-            super().link_ended(link, reason)
-
-    def suspect(self, name: str, epoch: int, reason: str) -> None:
-        departure = self._departure
-        if departure is None or name not in (departure.mover, departure.target) or self.view.is_gone(name, epoch):
-            super().suspect(name, epoch, reason)
-        elif name == departure.mover:
-            if departure.stranded:
-                # Whoever was below it is expected in the place of the new parent.
-                self._let_go(departure)
-            super().suspect(name, epoch, reason)
-        elif departure.committed:
-            self._strand(departure, epoch, reason)
-        else:
-            self._give_move_up(f"{name} is lost")
-            super().suspect(name, epoch, reason)
-
-    def _strand(self, departure: Departure, epoch: int, reason: str) -> None:
-        """The new parent is dead: only the mover knows whether it had been taken in."""
-        mover, loss = departure.mover, departure.loss
-        departure.stranded = True
-        if loss is not None:
-            self._put_below(departure.target, departure.twig or self.view.children[mover])
-            self._let_go(departure)
-        super().suspect(departure.target, epoch, reason)
-        if self._departure is not departure or departure.twig is None:
-            return
-        for flush in self._flushes:
-            if flush.key == departure.target:
-                flush.waiting[mover] = departure.twig
-                flush.known[mover] = departure.twig.twigs
-        if mover in self.hub.links:
-            # Our own side thaws when it answers: if it has left already, this session is over.
-            self.hub.send(mover, Move("thaw", departure.serial, mover))
-
-    def _lose_neighbour(self, name: str, below: tuple[Twig, ...], silent: bool, contact: tuple[Contact, ...]) -> None:
-        departure = self._departure
-        if departure is None or departure.mover != name:
-            super()._lose_neighbour(name, below, silent, contact)
-        elif departure.committed:
-            departure.loss = (name, below, silent, contact)
-        else:
-            departure.loss = (name, below, silent, contact)
-            self._give_move_up("it is lost")
-            super()._lose_neighbour(name, below, silent, contact)
-
-    def _has_left(self, peer: str) -> bool:
-        """Whether that child was handed over, as far as we know: its old session is good for nothing new."""
-        departure = self._departure
-        decided = departure is not None and departure.committed and peer == departure.mover
-        return decided or (peer in self._departed and peer not in self.interests.neighbours)
-
-    def _greeted(self, peer: str, hello: Hello) -> Effects | None:
-        if not hello.resume and self._has_left(peer):
-            # It has been taken in and has lost that parent: this is no longer the session that we had.
-            self.hub.set_aside(peer)
-        return super()._greeted(peer, hello)
-
-    def _on_join(self, link: Link, join: Join) -> None:
-        departure = self._departure
-        if departure is not None and link.peer == departure.mover:
-            self._let_go(departure)
-            self._not_ours.pop(link.peer, None)
-        elif departure is not None and departure.loss is not None and departure.mover in dict(join.dead):
-            departure.held.append((link, join, self._ahead_of.pop(link.peer, [])))
-            return
-        self._departed.discard(link.peer)
-        super()._on_join(link, join)
-
-    def _hear_held(self, departure: Departure) -> None:
-        held, departure.held = departure.held, []
-        for link, join, ahead in held:
-            if self.hub.links.get(link.peer) is link:
-                self._ahead_of[link.peer] = ahead
-                self._on_join(link, join)
-
-    # ----------------------------------------------------------------------------------------------------- inspection
+    # -------------------------------------------------------------------------------------------------- inspection
 
     def status(self) -> dict[str, object]:
-        counts = {"done": self.moves.done, "given_up": self.moves.given_up}
-        return {**super().status(), "degree": self.degree, "degree_max": self.config.degree_max, "moves": counts}
+        kept: dict[str, object] = {"kept": len(self.log), "kept_bytes": self.log.bytes, "late": self.late.status()}
+        absent = {"absent": self.absences.missing()}
+        return {**super().status(), **kept, **self.majority.status(), **absent, **self.shape.status()}
+
+    def check_invariants(self) -> None:
+        super().check_invariants()
+        self.log.check_invariants()
 
     def waiting_for(self) -> list[str]:
-        reasons, departure = super().waiting_for(), self._departure
-        if departure is not None:
-            whom = f"{departure.target} to take it" if departure.committed else "their link to fall silent"
-            reasons.append(f"{departure.mover} to be moved below {departure.target}: {whom}")
-        return reasons
+        reasons = [*super().waiting_for(), *self.repairs.waiting_for(), *self.rejoin.waiting_for()]
+        reasons += [*self.majority.waiting_for(), *self.reunion.waiting_for()]
+        return [*reasons, *self.relocation.waiting_for(), *self.shape.waiting_for()]

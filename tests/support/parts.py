@@ -1,0 +1,22 @@
+"""Brokers one of whose parts is of another kind: a mutant takes a single rule away."""
+
+from collections.abc import Callable
+
+from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.ginger import ShapingBroker
+
+MakeBroker = Callable[[BrokerConfig, int], ShapingBroker]
+
+
+def with_parts(**kinds: type) -> MakeBroker:
+    """Make brokers whose parts of these names are of these kinds, with the state of the parts that they replace."""
+
+    def make(config: BrokerConfig, incarnation: int) -> ShapingBroker:
+        broker = ShapingBroker(config, incarnation)
+        for name, kind in kinds.items():
+            part = getattr(broker, name)
+            assert issubclass(kind, type(part)), f"{kind.__name__} is no {type(part).__name__}"
+            part.__class__ = kind
+        return broker
+
+    return make
