@@ -1,7 +1,7 @@
 """How the scripted repairs are set up and judged: a tree with exact latencies, a timetable, and an end in peace."""
 
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
-from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger import RepairingBroker
 from holdfast.protocols.moving import MovingClient
 from holdfast.simulation.checkers.honesty import complaints
 from holdfast.simulation.faults import Command, Publish, Subscribe
@@ -27,13 +27,13 @@ def tree(
     *links: LinkSettings,
     tolerance: int = 1,
     seed: int = 0,
-    make: BrokerFactory = ShapingBroker,
+    make: BrokerFactory = RepairingBroker,
     client: ClientFactory = MovingClient,
     silence_s: float = LinkConfig().silence_s,
 ) -> Simulation:
     network = NetworkConfig(latency=Constant(LINK_MS), client_latency=Constant(0.1), links=links)
     link = LinkConfig(silence_s=silence_s)
-    literal = make is not ShapingBroker or client is not MovingClient
+    literal = make is not RepairingBroker or client is not MovingClient
     return Simulation(
         edges,
         make,

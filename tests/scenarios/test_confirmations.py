@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger import GingerBroker, ShapingBroker
+from holdfast.protocols.ginger import GingerBroker, RepairingBroker
 from holdfast.simulation import faults
 from holdfast.simulation.faults import Attach, Crash, Cut, Freeze, Heal, Part, Publish, Subscribe
 from holdfast.simulation.world import Simulation
@@ -17,7 +17,7 @@ tolerances = pytest.mark.parametrize("tolerance", [0, 1, 2])
 
 
 def planted(edges: str, tolerance: int, broker: BrokerConfig | None = None) -> Simulation:
-    make = ShapingBroker if tolerance else GingerBroker
+    make = RepairingBroker if tolerance else GingerBroker
     return Simulation(edges, make, broker=broker, tolerance=tolerance, check_invariants=True)
 
 
@@ -47,7 +47,7 @@ def test_what_everybody_has_is_confirmed(tolerance: int):
 
 @pytest.mark.parametrize("kind", [Forgetful, Telling])
 def test_a_subscriber_that_lacks_it_is_named_whether_it_was_told_or_not(kind: type[Forgetful]):
-    sim = tree("A-B B-C", make=with_parts(passage=kind))
+    sim = tree("A-B B-C", make=with_parts(data_path=kind))
     listen(sim, b_B="t", c_C="t")
     say(sim, 1.0, "p@A", "t:1")
     say(sim, 1.5, "p", "t:2")
@@ -78,7 +78,7 @@ def test_a_subscriber_that_was_given_up_is_named_and_only_in_receipts_of_what_wa
 
 
 def test_those_who_did_not_come_to_a_repair_are_named():
-    sim = tree("A-B B-C", make=ShapingBroker)
+    sim = tree("A-B B-C", make=RepairingBroker)
     listen(sim, c_C="t", d_C="t")
     at(sim, 1.0, Freeze("c"))
     at(sim, 1.2, Crash("C"))
@@ -130,7 +130,7 @@ def test_a_subscription_that_was_confirmed_after_the_publish_is_not_owed(toleran
 
 
 def test_nothing_is_confirmed_across_a_hole_and_what_comes_after_it_is():
-    sim = tree("A-B B-C", make=ShapingBroker)
+    sim = tree("A-B B-C", make=RepairingBroker)
     listen(sim, c_C="t")
     say(sim, 1.0, "p@A", "t:1")
     announce(sim, 2.0, "B")
@@ -143,7 +143,7 @@ def test_nothing_is_confirmed_across_a_hole_and_what_comes_after_it_is():
 
 
 def test_a_hole_while_a_question_waits_makes_its_answer_indefinite():
-    sim = tree("A-B B-C", make=ShapingBroker)
+    sim = tree("A-B B-C", make=RepairingBroker)
     listen(sim, c_C="t")
     at(sim, 1.0, Cut("C", "c"))
     say(sim, 1.5, "p@A", "t:1")
@@ -170,7 +170,7 @@ def test_the_application_is_waited_for_if_that_is_asked(tolerance: int):
 
 
 def test_an_application_that_took_it_at_another_broker_is_asked_there():
-    sim = tree("A-B B-C", make=ShapingBroker)
+    sim = tree("A-B B-C", make=RepairingBroker)
     listen(sim, c_C="t")
     sim.client("c").consume_s = 12.0
     say(sim, 1.0, "p@A", "t:1")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.protocols.ginger.admissions import Admissions
 from holdfast.protocols.ginger.flush import Flush
-from holdfast.protocols.ginger.intake import Intake
 from holdfast.protocols.ginger.late_sessions import LateSessions
 from holdfast.protocols.ginger.suspicion import Suspicion
 from holdfast.simulation.scenarios import load_scenario
@@ -26,7 +26,7 @@ class SaysNothingOfSessions(LateSessions):
         super().settle(now)
 
 
-class AccountsForNobody(Intake):
+class AccountsForNobody(Admissions):
     """Does not remember what was wanted behind a lost broker, by nodes that have not come."""
 
     def _account_for(self, flush: Flush) -> None:
@@ -44,7 +44,7 @@ class StrikesOutTheLiving(Suspicion):
 
 LEFT_OUT: list[tuple[str, MakeBroker, str]] = [
     ("client-below-another", with_parts(late_sessions=SaysNothingOfSessions), "silent losses"),
-    ("wanted-by-nobody-who-came", with_parts(intake=AccountsForNobody), "false confirmations"),
+    ("wanted-by-nobody-who-came", with_parts(admissions=AccountsForNobody), "false confirmations"),
     ("dead-in-an-earlier-epoch", with_parts(suspicion=StrikesOutTheLiving), "NotQuiet"),
 ]
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 import pytest
 
 from holdfast.protocols.edges import EdgeBroker
-from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger import RepairingBroker
 from holdfast.simulation.faults import Attach, Crash, Heal, Part, Subscribe, When
 from holdfast.simulation.world import Simulation
 from tests.scenarios.repairs import BOOT_S, SEEDS, at, finish, got, listen, run_until, say, tree
@@ -36,7 +36,7 @@ def story(sim: Simulation, client: str) -> list[str]:
 
 @pytest.mark.parametrize("tolerance", [0, 1, 2])
 def test_a_hole_stands_in_every_stream_between_what_was_published_before_and_after_it(tolerance: int):
-    sim = tree("A-B B-C B-D", tolerance=tolerance, make=ShapingBroker) if tolerance else Simulation("A-B B-C B-D")
+    sim = tree("A-B B-C B-D", tolerance=tolerance, make=RepairingBroker) if tolerance else Simulation("A-B B-C B-D")
     listen(sim, a_A="t", c_C="t", d_D="t")
     say(sim, 1.0, "p@A", "t:1")
     announce(sim, 1.1, "A")
@@ -49,7 +49,7 @@ def test_a_hole_stands_in_every_stream_between_what_was_published_before_and_aft
 
 
 def test_one_direction_alone_may_be_concerned():
-    sim = tree("A-B B-C B-D", make=ShapingBroker)
+    sim = tree("A-B B-C B-D", make=RepairingBroker)
     listen(sim, a_A="t", b_B="t", c_C="t", d_D="t")
     announce(sim, 1.0, "B", towards=["C"])
     finish(sim)
@@ -59,7 +59,7 @@ def test_one_direction_alone_may_be_concerned():
 @seeds
 @pytest.mark.parametrize("kind", ["Hole", "Data"])
 def test_a_notice_is_not_lost_with_the_broker_that_was_to_pass_it_on(seed: int, kind: str):
-    sim = tree("A-B B-C C-D", seed=seed, make=ShapingBroker)
+    sim = tree("A-B B-C C-D", seed=seed, make=RepairingBroker)
     listen(sim, a_A="t", d_D="t", c_C="t")
     at(sim, 1.0, When("B", kind, Crash("B"), 1, within_s=0.2))
     announce(sim, 1.0, "A")
@@ -72,7 +72,7 @@ def test_a_notice_is_not_lost_with_the_broker_that_was_to_pass_it_on(seed: int, 
 
 @seeds
 def test_two_adjacent_brokers_that_die_do_not_take_it_along(seed: int):
-    sim = tree("A-B B-C C-D D-E", tolerance=2, seed=seed, make=ShapingBroker)
+    sim = tree("A-B B-C C-D D-E", tolerance=2, seed=seed, make=RepairingBroker)
     listen(sim, a_A="t", d_D="t", e_E="t")
     at(sim, 1.0, When("C", "Hole", Crash("C"), 1))
     at(sim, 1.0, When("B", "Hole", Crash("B"), 1))
@@ -100,7 +100,7 @@ def test_those_who_were_out_of_reach_are_told_when_they_are_back(seed: int):
 
 
 def test_a_client_that_came_later_is_not_told_of_holes_before_it_when_it_moves():
-    sim = tree("A-B B-C", make=ShapingBroker)
+    sim = tree("A-B B-C", make=RepairingBroker)
     listen(sim, a_A="t")
     announce(sim, 1.0, "A")
     at(sim, 2.0, Attach("c@C"))
@@ -115,7 +115,7 @@ def test_a_client_that_came_later_is_not_told_of_holes_before_it_when_it_moves()
 
 @seeds
 def test_a_client_whose_broker_dies_with_the_notice_is_told_by_the_next(seed: int):
-    sim = tree("A-B B-C", seed=seed, make=ShapingBroker)
+    sim = tree("A-B B-C", seed=seed, make=RepairingBroker)
     listen(sim, c_C="t")
     at(sim, 1.0, When("C", "Hole", Crash("C"), 1, within_s=0.2))
     announce(sim, 1.0, "A")

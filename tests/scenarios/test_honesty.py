@@ -4,8 +4,8 @@ import pytest
 
 from holdfast.model.batches import Batch
 from holdfast.model.messages import Confirm, ConfirmAck
-from holdfast.protocols.ginger import ShapingBroker
-from holdfast.protocols.ginger.passage import Passage
+from holdfast.protocols.ginger import RepairingBroker
+from holdfast.protocols.ginger.data_path import DataPath
 from holdfast.protocols.records import Record
 from holdfast.simulation import faults
 from holdfast.simulation.checkers.honesty import complaints
@@ -14,7 +14,7 @@ from tests.scenarios.repairs import BOOT_S, listen, say, tree
 from tests.support.parts import with_parts
 
 
-class Forgetful(Passage):
+class Forgetful(DataPath):
     """Broker C loses, once, what it should hand to its client c: a planted silent loss."""
 
     tells = False
@@ -32,7 +32,7 @@ class Telling(Forgetful):
     tells = True
 
 
-class Flattering(ShapingBroker):
+class Flattering(RepairingBroker):
     """Broker A says that everybody has it, without asking anybody: a planted false confirmation."""
 
     def _on_confirm(self, peer: str, confirm: Confirm) -> None:
@@ -56,9 +56,9 @@ def told(make: BrokerFactory) -> list[str]:
 @pytest.mark.parametrize(
     ("make", "found"),
     [
-        (ShapingBroker, []),
-        (with_parts(passage=Forgetful), ["1 silent losses"]),
-        (with_parts(passage=Telling), []),
+        (RepairingBroker, []),
+        (with_parts(data_path=Forgetful), ["1 silent losses"]),
+        (with_parts(data_path=Telling), []),
         (Flattering, ["2 false confirmations", "p#2 on 't' was confirmed"]),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.protocols.config import BrokerConfig, LinkConfig
-from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger import RepairingBroker
 from holdfast.simulation.faults import Confirm, Crash, Freeze, Recover, Thaw
 from holdfast.simulation.world import Simulation
 from tests.scenarios.repairs import BOOT_S, SEEDS, at, finish, got, listen, reported, run_until, say, slow, tree
@@ -13,7 +13,7 @@ seeds = pytest.mark.parametrize("seed", SEEDS)
 
 def status(sim: Simulation, broker: str) -> dict[str, object]:
     node = sim.node(broker)
-    assert isinstance(node, ShapingBroker)
+    assert isinstance(node, RepairingBroker)
     return node.status()
 
 
@@ -111,7 +111,7 @@ def test_the_lost_broker_may_be_back_before_its_late_client():
 
 def bounded(keep_s: float, bytes_max: int) -> Simulation:
     broker = BrokerConfig("*", link=LinkConfig(away_bytes_max=bytes_max), session_keep_s=keep_s)
-    sim = Simulation("P-B B-C", ShapingBroker, 7, broker=broker, tolerance=1, check_invariants=True)
+    sim = Simulation("P-B B-C", RepairingBroker, 7, broker=broker, tolerance=1, check_invariants=True)
     listen(sim, c1_B="t", c2_C="t")
     at(sim, 1.0, Freeze("c1"))
     at(sim, 1.02, Crash("B"))

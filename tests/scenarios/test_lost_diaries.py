@@ -6,11 +6,11 @@ Each story is told twice: as it goes, and with the rule that it needs left out.
 import pytest
 from msgspec.structs import replace
 
-from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger import RepairingBroker
 from holdfast.protocols.ginger.absences import Absence, OwnHistory
+from holdfast.protocols.ginger.admissions import Admissions
 from holdfast.protocols.ginger.diaries import Diaries
 from holdfast.protocols.ginger.flush import Flush, own_history
-from holdfast.protocols.ginger.intake import Intake
 from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.ginger.repairs import Repairs
 from holdfast.protocols.last_numbers import Ahead
@@ -32,7 +32,7 @@ class ForgetsTheOtherDiary(Diaries):
         pass
 
 
-class RemembersTheFirstLoss(Intake):
+class RemembersTheFirstLoss(Admissions):
     """Takes the second loss of a broker, which was back meanwhile, for the first one."""
 
     def _no_longer_repaired(self, joiner: Joiner) -> None:
@@ -69,7 +69,7 @@ def clients_come_alone(seed: int, make: MakeBroker) -> Simulation:
 
 @some_seeds
 def test_subscribers_are_told_if_clients_come_from_out_of_reach_without_their_broker(seed: int):
-    sim = clients_come_alone(seed, ShapingBroker)
+    sim = clients_come_alone(seed, RepairingBroker)
     assert len(got(sim, "c")) < 13
     assert sim.client("c").gaps
     assert complaints(sim.events) == []
@@ -83,7 +83,7 @@ def make_patient(sim: Simulation, broker: str) -> None:
     """That broker waits for five seconds for nodes that it expects to join it."""
     run_until(sim, 1.0)
     node = sim.node(broker)
-    assert isinstance(node, ShapingBroker)
+    assert isinstance(node, RepairingBroker)
     node.config = replace(node.config, join_s=5.0)
 
 
@@ -105,7 +105,7 @@ def lost_a_second_time(seed: int, make: MakeBroker) -> Simulation:
 
 @some_seeds
 def test_a_client_of_a_broker_that_is_lost_a_second_time_is_not_late(seed: int):
-    sim = lost_a_second_time(seed, ShapingBroker)
+    sim = lost_a_second_time(seed, RepairingBroker)
     assert sim.failures() == []
     assert got(sim, "b") == got(sim, "e") == ["1"]
     assert not sim.client("b").gaps
@@ -114,13 +114,13 @@ def test_a_client_of_a_broker_that_is_lost_a_second_time_is_not_late(seed: int):
 def test_a_first_loss_that_is_remembered_ends_the_session_of_a_client_that_is_not_late():
     assert any(
         "messages are missing" in one
-        for one in lost_a_second_time(0, with_parts(intake=RemembersTheFirstLoss)).failures()
+        for one in lost_a_second_time(0, with_parts(admissions=RemembersTheFirstLoss)).failures()
     )
 
 
 def test_a_client_that_is_refused_takes_its_publications_along_and_subscribers_are_told():
-    refuses_and_tells = with_parts(intake=RemembersTheFirstLoss)
-    refuses_silently = with_parts(intake=RemembersTheFirstLoss, repairs=DiscardsWithoutAWord)
+    refuses_and_tells = with_parts(admissions=RemembersTheFirstLoss)
+    refuses_silently = with_parts(admissions=RemembersTheFirstLoss, repairs=DiscardsWithoutAWord)
     told, silent = (lost_a_second_time(0, make) for make in (refuses_and_tells, refuses_silently))
     assert got(told, "b") == got(silent, "b") == []
     assert told.client("b").gaps
@@ -141,7 +141,7 @@ def an_heir_comes_while_the_loss_is_repaired(seed: int, make: MakeBroker) -> Sim
 
 @some_seeds
 def test_the_heir_of_a_part_is_handed_total_batches_that_were_released_without_the_part(seed: int):
-    sim = an_heir_comes_while_the_loss_is_repaired(seed, ShapingBroker)
+    sim = an_heir_comes_while_the_loss_is_repaired(seed, RepairingBroker)
     assert got(sim, "a") == got(sim, "e") == ["1"]
     assert complaints(sim.events) == []
 
@@ -159,7 +159,7 @@ def the_keeper_dies_and_the_part_comes_to_its_parent(make: MakeBroker) -> Simula
 
 
 def test_nodes_that_come_with_the_root_of_their_part_are_not_given_up():
-    sim = the_keeper_dies_and_the_part_comes_to_its_parent(ShapingBroker)
+    sim = the_keeper_dies_and_the_part_comes_to_its_parent(RepairingBroker)
     assert reported(sim, "merge") == ["A"]
     assert not reported(sim, "excluded")
     assert reported(
@@ -183,12 +183,12 @@ def an_heir_is_asked_for_something_new(make: MakeBroker) -> Simulation:
 
 
 def test_an_heir_is_handed_what_its_part_came_to_want_while_the_loss_of_the_root_was_repaired():
-    sim = an_heir_is_asked_for_something_new(ShapingBroker)
+    sim = an_heir_is_asked_for_something_new(RepairingBroker)
     assert got(sim, "e") == [str(tenth) for tenth in range(62, 80, 2)]
     assert complaints(sim.events) == []
 
 
-class LooksOnlyAtTheLink(Intake):
+class LooksOnlyAtTheLink(Admissions):
     """Hands to a part what the lost broker had wanted, not what the part came to want since."""
 
     def _own_side(self, flush: Flush) -> OwnHistory:
@@ -196,4 +196,4 @@ class LooksOnlyAtTheLink(Intake):
 
 
 def test_a_part_that_came_to_want_something_else_loses_it_if_the_diary_is_not_looked_at():
-    assert silent_losses(an_heir_is_asked_for_something_new(with_parts(intake=LooksOnlyAtTheLink)).events)
+    assert silent_losses(an_heir_is_asked_for_something_new(with_parts(admissions=LooksOnlyAtTheLink)).events)

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger import RepairingBroker
 from holdfast.protocols.ginger.absences import Absence
+from holdfast.protocols.ginger.admissions import Admissions
 from holdfast.protocols.ginger.flush import Flush
-from holdfast.protocols.ginger.intake import Intake
 from holdfast.protocols.ginger.rejoin import Rejoin
 from holdfast.protocols.ginger.reunion import Reunion
 from holdfast.protocols.links import Link
@@ -37,7 +37,7 @@ def mixed(sim: Simulation, begin_s: int, end_s: int) -> int:
     return 3 * (end_s - begin_s)
 
 
-def parted_and_whole_again(seed: int, make: MakeBroker = ShapingBroker) -> tuple[Simulation, int]:
+def parted_and_whole_again(seed: int, make: MakeBroker = RepairingBroker) -> tuple[Simulation, int]:
     sim = parted(seed=seed, make=make)
     listen(sim, a_A="t", b_B="t", c_C="t", e_E="t")
     at(sim, 2.0, Part(("A", "B")))
@@ -60,7 +60,7 @@ def one_tree(sim: Simulation) -> None:
 def nobody_is_missed(sim: Simulation, *brokers: str) -> None:
     for name in brokers or sim.tree:
         node = sim.node(name)
-        assert isinstance(node, ShapingBroker)
+        assert isinstance(node, RepairingBroker)
         assert node.status()["absent"] == [], name
 
 
@@ -143,7 +143,7 @@ def test_whoever_keeps_too_much_lets_go_of_it_and_the_other_side_is_told(seed: i
         # B, which has lost no parent, is more patient than C.
         run_until(sim, 1.0)
         keeper = sim.node("B")
-        assert isinstance(keeper, ShapingBroker)
+        assert isinstance(keeper, RepairingBroker)
         keeper.config = replace(keeper.config, absent_s=300.0)
     one_tree(sim)
     assert complaints(sim.events) == []
@@ -185,7 +185,7 @@ def give_up(sim: Simulation, time_s: float, broker: str, peer: str) -> None:
     def act(_: object) -> None:
         host = sim.host(broker)
         node = host.node
-        assert isinstance(node, ShapingBroker)
+        assert isinstance(node, RepairingBroker)
         node.settle(host.now)  # So that it knows the time.
         [epoch] = [one.epoch for one in node.view.near() if one.name == peer]
         node.suspicion.suspect(peer, epoch, "a test says so")
@@ -209,7 +209,7 @@ def two_trees(make: MakeBroker) -> Simulation:
 
 
 def test_two_trees_that_miss_nobody_find_each_other():
-    sim = two_trees(ShapingBroker)
+    sim = two_trees(RepairingBroker)
     one_tree(sim)
     assert sorted(got(sim, "a")) == sorted(got(sim, "c")) == ["1", "2"]
     assert complaints(sim.events) == []
@@ -317,7 +317,7 @@ class GoesOnWithoutItsHeir(AsksNoStray):
         pass
 
 
-class SaysNothing(Intake):
+class SaysNothing(Admissions):
     """Tells nobody of a hole."""
 
     def _tell_of_holes(self, flush: Flush, absence: Absence | None) -> None:
@@ -343,7 +343,7 @@ def test_a_search_that_dies_with_its_root_leaves_two_trees():
 
 
 def test_a_hole_that_nobody_tells_of_is_a_silent_loss():
-    sim, _ = parted_and_whole_again(1, with_parts(intake=SaysNothing))
+    sim, _ = parted_and_whole_again(1, with_parts(admissions=SaysNothing))
     at(sim, HEAL_S, When("C", "Join", Crash("B"), 1, 5.0))
     one_tree(sim)
     assert silent_losses(sim.events)

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
-from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger import RepairingBroker
 from holdfast.simulation.faults import Attach, Command, Crash, Heal, Part, Recover, Subscribe, When
 from holdfast.simulation.latencies import Constant
 from holdfast.simulation.network import LinkSettings, NetworkConfig
@@ -26,7 +26,7 @@ def parted(
     seed: int = 0,
     broker: BrokerConfig | None = None,
     client: ClientConfig | None = None,
-    make: MakeBroker = ShapingBroker,
+    make: MakeBroker = RepairingBroker,
     link: LinkConfig = LINK,
     links: tuple[LinkSettings, ...] = (),
 ) -> Simulation:
@@ -39,7 +39,7 @@ def parted(
         broker=replace(broker, link=link, join_s=1.0, brokers=len({*edges.replace("-", " ").split()})),
         client=replace(client or ClientConfig("*"), link=LINK),
         tolerance=1,
-        check_invariants=make is ShapingBroker,
+        check_invariants=make is RepairingBroker,
     )
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger import RepairingBroker
+from holdfast.protocols.ginger.data_path import DataPath
 from holdfast.protocols.ginger.diaries import Diaries
-from holdfast.protocols.ginger.passage import Passage
 from holdfast.protocols.ginger.reunion import Reunion
 from holdfast.protocols.records import Record
 from holdfast.simulation.checkers import Verdict
@@ -15,7 +15,7 @@ from tests.scenarios.test_partitions import parted
 from tests.support.parts import MakeBroker, with_parts
 
 
-class Ruling(ShapingBroker):
+class Ruling(RepairingBroker):
     """Orders total messages in every part, however small."""
 
     @property
@@ -23,7 +23,7 @@ class Ruling(ShapingBroker):
         return True
 
 
-class Oblivious(Passage):
+class Oblivious(DataPath):
     """Writes nothing down for those who are out of reach."""
 
     def note(self, record: Record) -> None:
@@ -66,7 +66,7 @@ def judged(make: MakeBroker) -> tuple[Simulation, Verdict]:
 
 
 def test_with_all_rules_nothing_is_wrong():
-    sim, verdict = judged(ShapingBroker)
+    sim, verdict = judged(RepairingBroker)
     assert verdict.ok
     assert sim.unrepaired() == []
 
@@ -75,7 +75,7 @@ def test_with_all_rules_nothing_is_wrong():
     ("make", "fault"),
     [
         (Ruling, "total"),
-        (with_parts(passage=Oblivious), "lost"),
+        (with_parts(data_path=Oblivious), "lost"),
         (with_parts(diaries=Incurious), "lost"),
         (with_parts(reunion=Settled), "lost"),
     ],

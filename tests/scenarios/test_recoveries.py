@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
 from holdfast.protocols.durable import kept_in
-from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger import RepairingBroker
 from holdfast.simulation.disk import DiskConfig
 from holdfast.simulation.faults import Attach, Crash, Detach, Recover, Subscribe
 from holdfast.simulation.latencies import Constant
@@ -19,7 +19,7 @@ seeds = pytest.mark.parametrize("seed", SEEDS[:4])
 def remembering(edges: str, seed: int = 0, durable: bool = True, write_ms: float = 0.2) -> Simulation:
     return Simulation(
         edges,
-        ShapingBroker,
+        RepairingBroker,
         seed,
         network=NetworkConfig(latency=Constant(2.0), client_latency=Constant(0.1)),
         disk=DiskConfig(write_ms=write_ms),

@@ -6,7 +6,7 @@ from holdfast.model.messages import Data, Join, SessionMessage, View
 from holdfast.model.wire import encode
 from holdfast.protocols import given_up, last_numbers
 from holdfast.protocols.config import BrokerConfig, LinkConfig
-from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger import RepairingBroker
 from holdfast.protocols.links import Link
 from holdfast.simulation.faults import Attach, Crash, Detach, Subscribe
 from holdfast.simulation.latencies import Constant
@@ -20,7 +20,7 @@ KEEP_S = 3.0
 WAVE = 12
 
 
-class Weigher(ShapingBroker):
+class Weigher(RepairingBroker):
     """A broker that weighs what others tell it of the tree."""
 
     bytes_max = 0

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
-from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger import RepairingBroker
 from holdfast.simulation.faults import Crash, Cut, Heal, Publish, Subscribe, Unsubscribe, When
 from holdfast.simulation.latencies import Uniform
 from holdfast.simulation.network import NetworkConfig
@@ -59,13 +59,13 @@ def finish(sim: Simulation) -> None:
     assert (sim.failures(), sim.unrepaired()) == ([], [])
 
 
-def alive(sim: Simulation) -> dict[str, ShapingBroker]:
+def alive(sim: Simulation) -> dict[str, RepairingBroker]:
     nodes = {name: sim.node(name) for name in sim.tree if sim.network.hosts[name].up}
-    return {name: node for name, node in nodes.items() if isinstance(node, ShapingBroker)}
+    return {name: node for name, node in nodes.items() if isinstance(node, RepairingBroker)}
 
 
 def degrees(sim: Simulation) -> dict[str, int]:
-    return {name: node.shape.degree for name, node in alive(sim).items()}
+    return {name: node.tree_shape.degree for name, node in alive(sim).items()}
 
 
 def told(sim: Simulation, event: str) -> list[tuple[str, str]]:

@@ -6,9 +6,9 @@ import pytest
 
 from holdfast.model.messages import Move
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger import ShapingBroker
-from holdfast.protocols.ginger.departures import Departure
-from holdfast.protocols.ginger.shape import Shape
+from holdfast.protocols.ginger import RepairingBroker
+from holdfast.protocols.ginger.departure import Departure
+from holdfast.protocols.ginger.tree_shape import TreeShape
 from holdfast.protocols.ginger.wards import Ward, Wards
 from holdfast.simulation.faults import Publish as Say
 from holdfast.simulation.faults import Subscribe
@@ -21,7 +21,7 @@ BEGIN_S = 3.0
 SEEDS = range(10)
 
 
-class TellsNoInterests(Shape):
+class TellsNoInterests(TreeShape):
     """The new parent is not sent what the child wants before it has asked for it itself."""
 
     def _freeze_link(self, departure: Departure) -> None:
@@ -78,14 +78,15 @@ def is_broken(make: BrokerFactory, seed: int) -> bool:
 def test_with_every_rule_nothing_is_broken():
     moves = 0
     for seed in SEEDS:
-        sim = lively(ShapingBroker, seed)
+        sim = lively(RepairingBroker, seed)
         assert sim.check().ok, str(sim.check())
         moves += sum(report.event == "move_end" for _, _, report in sim.reports)
     assert moves > 1
 
 
 @pytest.mark.parametrize(
-    "make", [with_parts(shape=TellsNoInterests), with_parts(wards=ForgetsWhatCrosses), with_parts(wards=KeepsNothing)]
+    "make",
+    [with_parts(tree_shape=TellsNoInterests), with_parts(wards=ForgetsWhatCrosses), with_parts(wards=KeepsNothing)],
 )
 def test_without_one_of_them_something_is(make: BrokerFactory):
     assert any(is_broken(make, seed) for seed in SEEDS)

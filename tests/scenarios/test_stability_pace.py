@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger import RepairingBroker
 from holdfast.simulation.faults import Publish, Subscribe
 from holdfast.simulation.world import Simulation
 
@@ -13,7 +13,7 @@ LINKS = 4
 
 def kept(sim: Simulation, broker: str) -> object:
     node = sim.node(broker)
-    assert isinstance(node, ShapingBroker)
+    assert isinstance(node, RepairingBroker)
     return node.status()["kept"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.model.name_messages import Named, Recall
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger import GingerBroker, ShapingBroker
+from holdfast.protocols.ginger import GingerBroker, RepairingBroker
 from holdfast.protocols.names import NameBook
 from holdfast.simulation.workloads import Trouble, judge, random_scenario
 from holdfast.simulation.world import BrokerFactory
@@ -73,11 +73,11 @@ class Deaf(_Without, GingerBroker):
     book = DeafBook
 
 
-class Silent(_Without, ShapingBroker):
+class Silent(_Without, RepairingBroker):
     book = SilentBook
 
 
-class Sure(ShapingBroker):
+class Sure(RepairingBroker):
     """Whatever it hears, it takes the numbers of a name for certain."""
 
     def _recalled(self, source: str, asked: Recall, last: int, certain: bool) -> None:  # noqa: ARG002

@@ -208,7 +208,7 @@ class Turned(Struct, frozen=True, array_like=True, tag=39, gc=False):
     last: Seq
 
 
-# ---- the tree: views, joins and repairs (Ginger, chapter 4; see protocols.ginger.healing)
+# ---- the tree: views, joins and repairs (Ginger, chapter 4; see protocols.ginger.repairing_broker)
 
 Kind = Literal["broker", "client"]
 
@@ -373,7 +373,7 @@ Step = Literal["ask", "ready", "freeze", "frozen", "drained", "thaw", "thawed", 
 class Move(Struct, frozen=True, array_like=True, tag=50):
     """One step of moving the broker `name`, a child of the one that decides, below another child of it.
 
-    `serial` is that one's number of the attempt. What the other fields say is told in `protocols.ginger.shaping`.
+    `serial` is that one's number of the attempt. What the other fields say is told in `protocols.ginger.tree_shape`.
     """
 
     step: Step

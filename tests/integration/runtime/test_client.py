@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.protocols.config import LinkConfig
-from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger import RepairingBroker
 from tests.integration.support_brokers import QUICK, address_of, broker_here, chain_here, until
 
 SMALL_WINDOW = LinkConfig(window_bytes=1 << 16, backlog_bytes_max=1 << 18, redial_s=0.005)
@@ -161,7 +161,7 @@ def test_a_publisher_waits_while_a_subscriber_does_not_read_and_memory_stays_bou
             held_bytes = bound_bytes + 2 * SMALL_WINDOW.backlog_bytes_max + 3 * SMALL_WINDOW.window_bytes
             assert published * 1000 <= held_bytes + 4 * (1 << 16)
             # So does what brokers keep for a repair: nothing that a subscriber does not take piles up there.
-            logs = [broker.node.log for broker in brokers if isinstance(broker.node, ShapingBroker)]
+            logs = [broker.node.log for broker in brokers if isinstance(broker.node, RepairingBroker)]
             assert len(logs) == (2 if tolerance else 0)
             assert all(log.bytes <= held_bytes + 4 * (1 << 16) for log in logs)
             numbers = [(await inbox.get(10)).seq for _ in range(5000)]

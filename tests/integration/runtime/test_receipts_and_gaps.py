@@ -11,7 +11,7 @@ import holdfast
 from holdfast.model.batches import Batch
 from holdfast.model.trace import Event
 from holdfast.protocols.edges import EdgeBroker
-from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger import RepairingBroker
 from holdfast.protocols.records import Record
 from holdfast.runtime.broker import BrokerProcess
 from tests.integration.support_brokers import address_of, broker_here, chain_here, serving_child
@@ -218,14 +218,14 @@ def test_a_receipt_of_what_a_subscriber_lacks_is_indefinite_and_names_it():
 def forget(broker: BrokerProcess, payload: bytes) -> None:
     """Let that broker forget to hand this message to its clients."""
     node = broker.node
-    assert isinstance(node, ShapingBroker)
-    deliver = node.passage.deliver_record
+    assert isinstance(node, RepairingBroker)
+    deliver = node.data_path.deliver_record
 
     def deliver_others(client: str, record: Record, parts: list[Batch]) -> None:
         if record.batch.payloads != payload:
             deliver(client, record, parts)
 
-    node.passage.deliver_record = deliver_others  # type: ignore[method-assign]
+    node.data_path.deliver_record = deliver_others  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("tolerance", [0, 1])

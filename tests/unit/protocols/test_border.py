@@ -25,7 +25,7 @@ from holdfast.model.messages import (
 from holdfast.model.terms import Contact
 from holdfast.protocols.comparators.cbcast import CbcastBroker
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger.shaping import ShapingBroker
+from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 from holdfast.protocols.node import Effects, Report, Send
 
 BATCH = make_batch("mallory", 1, "a", 1, [b"x"])
@@ -35,7 +35,7 @@ class Stage:
     """A root that repairs trees, and peers that say to it what they like."""
 
     def __init__(self) -> None:
-        self.broker = ShapingBroker(BrokerConfig("0", tolerance=1), 7)
+        self.broker = RepairingBroker(BrokerConfig("0", tolerance=1), 7)
         self.broker.start(0.0)
         self._said: dict[str, int] = {}
 

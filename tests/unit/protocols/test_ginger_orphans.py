@@ -3,7 +3,7 @@
 from holdfast.model.messages import Data, Join, Open, SessionMessage, Upward, View, Welcome
 from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger.shaping import ShapingBroker
+from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 from holdfast.protocols.node import Effects, Send
 
 WELCOME = Welcome("0", 0, 1 << 20, 0, "ginger", (0, 1, 2, 3), 1 << 20, 1)
@@ -15,9 +15,9 @@ def told(effects: Effects) -> list[SessionMessage]:
     return [frame.message for frame in frames if isinstance(frame, Data)]
 
 
-def joined() -> ShapingBroker:
+def joined() -> RepairingBroker:
     """1, which has asked 0 to take it in."""
-    broker = ShapingBroker(BrokerConfig("1", parent="0", tolerance=1), 5)
+    broker = RepairingBroker(BrokerConfig("1", parent="0", tolerance=1), 5)
     broker.start(0.0)
     broker.peer_up("0", 0.0)
     assert any(isinstance(one, Join) and not one.dead for one in told(broker.receive("0", WELCOME, 0.0)))

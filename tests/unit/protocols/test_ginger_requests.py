@@ -7,7 +7,7 @@ from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.ginger.diaries import THE_ABSENT
 from holdfast.protocols.ginger.joiners import Joiner
-from holdfast.protocols.ginger.shaping import ShapingBroker
+from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 from holdfast.protocols.interests import ALL
 
 WELCOME = Welcome("0", 0, 1 << 20, 0, "ginger", (0, 1, 2, 3), 1 << 20, 1)
@@ -18,9 +18,9 @@ def asked(first: int, count: int) -> Batch:
     return make_batch("c2", first, "t", TOTAL, [b"x"] * count, [("k",)] * count)
 
 
-def child() -> ShapingBroker:
+def child() -> RepairingBroker:
     """1, below 0, behind which the topic is wanted."""
-    broker = ShapingBroker(BrokerConfig("1", parent="0", tolerance=1), 5)
+    broker = RepairingBroker(BrokerConfig("1", parent="0", tolerance=1), 5)
     broker.start(0.0)
     broker.peer_up("0", 0.0)
     broker.receive("0", WELCOME, 0.0)
@@ -76,7 +76,7 @@ def test_only_a_broker_can_show_what_the_lost_one_had_released_itself():
 
 
 def test_everything_is_asked_for_until_the_lost_broker_that_is_back_is_let_in():
-    broker = ShapingBroker(BrokerConfig("0", tolerance=1), 7)
+    broker = RepairingBroker(BrokerConfig("0", tolerance=1), 7)
     broker.start(0.0)
     broker.repairs.begin_repair("1", (Twig("c1", "client", 1, ""),), silent=True)
     assert broker.repairs.is_expected("1")

@@ -15,7 +15,7 @@ from holdfast.model.messages import (
     Twig,
 )
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger.shaping import ShapingBroker
+from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 from holdfast.protocols.given_up import REMEMBERED_S
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.node import Send
@@ -28,7 +28,7 @@ class Broker:
     """A root, spoken to by raw peers."""
 
     def __init__(self, tolerance: int = 1) -> None:
-        self.machine = ShapingBroker(BrokerConfig("0", tolerance=tolerance), 7)
+        self.machine = RepairingBroker(BrokerConfig("0", tolerance=tolerance), 7)
         self.machine.start(0.0)
         self.now = 0.0
         self._epochs = count(100)

@@ -2,19 +2,19 @@
 
 from holdfast.model.messages import WIRE_VERSION, Data, Hello, Join, Move, Refusal, SessionMessage, Twig, Welcome
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger.shaping import ShapingBroker
+from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 from holdfast.protocols.node import Send
 
 EPOCH = 5
 
 
-def root() -> ShapingBroker:
-    broker = ShapingBroker(BrokerConfig("0", tolerance=1), 7)
+def root() -> RepairingBroker:
+    broker = RepairingBroker(BrokerConfig("0", tolerance=1), 7)
     broker.start(0.0)
     return broker
 
 
-def greet(broker: ShapingBroker, resume: bool = False, received: int = 0) -> Welcome | Refusal:
+def greet(broker: RepairingBroker, resume: bool = False, received: int = 0) -> Welcome | Refusal:
     """1 says hello; what it is answered."""
     broker.peer_up("1", 0.0)
     hello = Hello(WIRE_VERSION, "1", "broker", "holdfast", EPOCH, resume, received, 1 << 20)
@@ -22,7 +22,7 @@ def greet(broker: ShapingBroker, resume: bool = False, received: int = 0) -> Wel
     return next(frame for frame in frames if isinstance(frame, Welcome | Refusal))
 
 
-def say(broker: ShapingBroker, message: SessionMessage) -> None:
+def say(broker: RepairingBroker, message: SessionMessage) -> None:
     broker.receive("1", Data(1, message), 0.0)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.model.messages import Frame
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
-from holdfast.protocols.ginger import ShapingBroker, make_ginger
+from holdfast.protocols.ginger import RepairingBroker, make_ginger
 from holdfast.protocols.moving import MovingClient
 from holdfast.protocols.node import Connect, Effects, Send
 
@@ -71,7 +71,7 @@ def test_one_more_client_costs_as_many_frames_with_a_hundred_others_as_with_ten(
 def test_one_more_client_of_a_root_is_found_stable_without_a_look_at_the_others():
     crowd = Crowd(tolerance=1)
     broker = crowd.broker
-    assert isinstance(broker, ShapingBroker)
+    assert isinstance(broker, RepairingBroker)
     visits = []
     for _ in range(100):
         before = broker.log.visits

@@ -1,7 +1,7 @@
 """What a lost broker has passed on before what."""
 
 from holdfast.protocols.ginger.merge import Contribution, Flag
-from holdfast.protocols.ginger.passing import PassingOrder
+from holdfast.protocols.ginger.passing_order import PassingOrder
 
 A, B, C, D = ("p", 1), ("q", 1), ("r", 1), ("s", 1)
 

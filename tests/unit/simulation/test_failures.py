@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.model.errors import ConfigError
 from holdfast.protocols.config import BrokerConfig
-from holdfast.protocols.ginger import ShapingBroker
+from holdfast.protocols.ginger import RepairingBroker
 from holdfast.protocols.node import BrokerNode, Effects, Restart
 from holdfast.simulation.failures import FAILURE_CLASSES, MOVING, TOLERANCE_MIN, FailureClass
 from holdfast.simulation.faults import Attach, Crash, Cut, Freeze, Join, Publish, Recover, Stop, Subscribe, When
@@ -16,7 +16,7 @@ from holdfast.simulation.workloads import Trouble, random_scenario, replay_comma
 from holdfast.simulation.world import Simulation
 
 
-class Doubtful(ShapingBroker):
+class Doubtful(RepairingBroker):
     """A broker that takes itself for given up when it is asked to."""
 
     def timer(self, name: str, now: float) -> Effects:
@@ -26,7 +26,7 @@ class Doubtful(ShapingBroker):
 class Maker:
     """Makes brokers and notes each: its name, the parent that it is told of, its incarnation."""
 
-    def __init__(self, make: Callable[[BrokerConfig, int], BrokerNode] = ShapingBroker) -> None:
+    def __init__(self, make: Callable[[BrokerConfig, int], BrokerNode] = RepairingBroker) -> None:
         self.make = make
         self.made: list[tuple[str, str | None, int]] = []
 

@@ -70,15 +70,6 @@ class GingerBroker(EdgeBroker):
         self._early_questions: dict[str, deque[tuple[Link, Confirm]]] = {}
         """Of clients, about messages that have not turned."""
 
-    @property
-    def now(self) -> float:
-        """The time of the entry point that is under way."""
-        return self._now
-
-    def send(self, peer: str, message: SessionMessage) -> None:
-        """To a session that is over nothing needs to be said."""
-        self._send(peer, message)
-
     # -------------------------------------------------------------------------------------------- entry points
 
     def start(self, now: float) -> Effects:

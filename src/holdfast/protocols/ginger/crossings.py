@@ -20,7 +20,7 @@ Where a majority lives on without the broker that has released a batch, weaker m
 2. 1 is the root of a majority. c5#1, on the same key, turns there and is delivered.
 3. 1 joins 0 again, and gets c6#1, which stands before c5#1 at 0.
 So a weaker message that passes where the top of its topic may be out of reach takes no part in the total order of its
-keys (`PartitionBroker._may_cross`).
+keys (`majority`).
 """
 
 from collections.abc import Iterable

@@ -21,7 +21,7 @@ from holdfast.protocols.interests import ALL
 from holdfast.protocols.node import Report
 
 if TYPE_CHECKING:
-    from holdfast.protocols.ginger.shaping import ShapingBroker
+    from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 
 THE_ABSENT = "(the absent)"
 """Who asks for everything, in the place of those who may be out of reach."""
@@ -30,7 +30,7 @@ THE_ABSENT = "(the absent)"
 class Diaries:
     """The absences at one broker, from their beginning to their end."""
 
-    def __init__(self, broker: "ShapingBroker") -> None:
+    def __init__(self, broker: "RepairingBroker") -> None:
         self._broker = broker
         self._hub = broker.hub
         self._interests = broker.interests

@@ -15,7 +15,7 @@ from holdfast.protocols.ginger.absences import OwnHistory
 from holdfast.protocols.ginger.joiners import Joiner, last_of
 from holdfast.protocols.ginger.late_clients import LateCase
 from holdfast.protocols.ginger.merge import Contribution, Flag, History, Merge, conflict
-from holdfast.protocols.ginger.passing import PassingOrder
+from holdfast.protocols.ginger.passing_order import PassingOrder
 from holdfast.protocols.records import Record, RecordId
 from holdfast.protocols.stability import StabilityLog
 

@@ -17,13 +17,13 @@ from holdfast.protocols.last_numbers import Ahead, put_together
 from holdfast.protocols.node import Report
 
 if TYPE_CHECKING:
-    from holdfast.protocols.ginger.shaping import ShapingBroker
+    from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 
 
 class LateSessions:
     """The clients that one broker waits for, after it has repaired the loss of theirs."""
 
-    def __init__(self, broker: "ShapingBroker") -> None:
+    def __init__(self, broker: "RepairingBroker") -> None:
         self._broker = broker
         self._hub = broker.hub
         self._log = broker.log
@@ -48,7 +48,7 @@ class LateSessions:
             return any(peer not in (name, case.stand_in) for peer in self._interests.table.takers(batch))
 
         account = Account(*put_together(ahead, join.processed))
-        if case.contradicts(account, self._broker.passage.processed, is_wanted):
+        if case.contradicts(account, self._broker.data_path.processed, is_wanted):
             self._give_up_late(case, name)
             return None
         return case
@@ -85,7 +85,7 @@ class LateSessions:
         """What was processed since the repair that these clients have missed."""
         for name in joined:
             account = Account(joined[name].records, joined[name].join.processed)
-            for batch in case.crossed(account, self._broker.passage.processed):
+            for batch in case.crossed(account, self._broker.data_path.processed):
                 self._hub.out.append(Report("crossed", batch=batch))
         for name in joined:
             for batch, number, parts in self.missed(case, name):
@@ -95,7 +95,7 @@ class LateSessions:
                     record.number = number
                 else:
                     self._log.append_again(record)
-                self._broker.passage.deliver_record(name, record, parts)
+                self._broker.data_path.deliver_record(name, record, parts)
 
     def missed(self, case: LateCase, client: str) -> list[tuple[Batch, int, list[Batch]]]:
         """What was processed since the repair and what that client wants of it."""

@@ -18,13 +18,13 @@ from holdfast.protocols.node import Report
 from holdfast.protocols.records import Record
 
 if TYPE_CHECKING:
-    from holdfast.protocols.ginger.shaping import ShapingBroker
+    from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 
 
 class Majority:
     """Whether total messages may be ordered in this part of the tree, and which weaker ones have crossed them."""
 
-    def __init__(self, broker: "ShapingBroker") -> None:
+    def __init__(self, broker: "RepairingBroker") -> None:
         self._broker, self._crossed, self._log = broker, broker.crossed, broker.log
         self._hub = broker.hub
         self._interests = broker.interests
@@ -49,7 +49,7 @@ class Majority:
 
     def recount(self) -> None:
         """The tree around this broker has changed: ask how many brokers there are."""
-        self.census.recount(self._broker.parent, self._broker.neighbourhood.children())
+        self.census.recount(self._broker.parent, self._broker.neighbours.children())
         self._verdict()
 
     def lose(self, name: str) -> None:
@@ -62,13 +62,13 @@ class Majority:
     def on_census(self, peer: str, message: Census) -> None:
         """A neighbour has counted the brokers below it."""
         if peer in self._interests.neighbours:
-            self.census.on_census(peer, message, self._broker.parent, self._broker.neighbourhood.children())
+            self.census.on_census(peer, message, self._broker.parent, self._broker.neighbours.children())
             self._verdict()
 
     def on_counted(self, peer: str, message: Counted) -> None:
         """The root has counted all, says the parent."""
         if peer == self._broker.parent:
-            self.census.on_counted(message, self._broker.neighbourhood.children())
+            self.census.on_counted(message, self._broker.neighbours.children())
             self._verdict()
 
     def _verdict(self) -> None:
@@ -155,7 +155,7 @@ class Majority:
     def marked(self, message: Publish, arrived_from: str) -> Publish:
         """A message that passes, marked if it has crossed a total one."""
         batch, broker = message.batch, self._broker
-        if batch.guarantee == TOTAL and not broker.passage.is_processed(batch.publisher, batch.last):
+        if batch.guarantee == TOTAL and not broker.data_path.is_processed(batch.publisher, batch.last):
             settling = bool(broker.rejoin.hold) and arrived_from == broker.parent
             if settling or self._apart:
                 for crossed in self._crossings.of(batch, arrived_from, settling):

@@ -30,7 +30,7 @@ from holdfast.protocols.records import Record
 from holdfast.protocols.wanted_parts import ahead_of_join, at_most, doubtful
 
 if TYPE_CHECKING:
-    from holdfast.protocols.ginger.shaping import ShapingBroker
+    from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 
 REPAIRED = "repair_end"
 """The report of a broker that has a new parent because it lost its old one."""
@@ -39,7 +39,7 @@ REPAIRED = "repair_end"
 class Rejoin:
     """The joining side of a repair."""
 
-    def __init__(self, broker: "ShapingBroker") -> None:
+    def __init__(self, broker: "RepairingBroker") -> None:
         self._broker = broker
         self._log = broker.log
         self._hub = broker.hub
@@ -165,8 +165,8 @@ class Rejoin:
             self._hub.send(peer, Unstable(_flag(record, peer), record.batch, after, max(record.number, 0)))
         self._fence_base, self._fence_version = self._log.flows[peer].sent, self._view.version
         self._fence_view = twig, dead = self._view.twig(), self._view.dead()
-        numbers, processed = in_parts(self._broker.passage.processed)
-        interests, wanted = ahead_of_join(self._broker.neighbourhood.wanted_besides(peer))
+        numbers, processed = in_parts(self._broker.data_path.processed)
+        interests, wanted = ahead_of_join(self._broker.neighbours.wanted_besides(peer))
         parts: list[SessionMessage] = [*numbers, *interests]
         for part in parts:
             self._hub.send(peer, part)
@@ -198,7 +198,7 @@ class Rejoin:
         """Which epoch of the broker that we turn to we mean; 0 is any."""
         if self._returning_from or self._broker.phase is not Phase.SERVING or not self._view.has_others(link.peer):
             return 0
-        return self._broker.neighbourhood.epoch_of(link)
+        return self._broker.neighbours.epoch_of(link)
 
     def begin_return(self, peer: str, absence: Absence) -> None:
         """That broker of those whom we have lost will be our parent, if it takes us in."""
@@ -264,7 +264,7 @@ class Rejoin:
             self._broker.send(peer, self._view.message(peer, True, 0, 0, False))
         if self._broker.phase is Phase.JOINING:
             self._broker.enter(Phase.SERVING)
-        self._broker.neighbourhood.tell_down()
+        self._broker.neighbours.tell_down()
         if not self.hold:
             self.settled()
         self._broker.names.greet(peer)

@@ -1,4 +1,4 @@
-"""A broker that is moved below another child of its parent: the mover's side of a move (`shape`).
+"""A broker that is moved below another child of its parent: the mover's side of a move (`tree_shape`).
 
     ASKED --connected, those below know--> READY --freeze--> FROZEN --Open--> a child of the new parent
       any of these --thaw--> as if nothing had been         FROZEN --the parent is lost--> IN DOUBT
@@ -18,7 +18,7 @@ from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Report, SetTimer
 
 if TYPE_CHECKING:
-    from holdfast.protocols.ginger.shaping import ShapingBroker
+    from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 
 OUTBOX_MAX = 20_000
 """Messages that may wait for the end of a move; a move with more is given up."""
@@ -62,7 +62,7 @@ class Journey:
 class Relocation:
     """The mover's side of a move."""
 
-    def __init__(self, broker: "ShapingBroker") -> None:
+    def __init__(self, broker: "RepairingBroker") -> None:
         self._broker = broker
         self._hub = broker.hub
         self._log = broker.log
@@ -152,7 +152,7 @@ class Relocation:
         self._journey = Journey(move.serial, parent, target)
         self._view.detour = (target,)
         self._view.avoided.add(target.name)
-        self._journey.version = self._broker.neighbourhood.tell_neighbours(self._view.hops - 2)
+        self._journey.version = self._broker.neighbours.tell_neighbours(self._view.hops - 2)
         self._journey.informed = self._tell_clients()
         self._hub.dial(target.name, self._broker.now, target.address)
 
@@ -187,7 +187,7 @@ class Relocation:
         self._hub.send(journey.parent, Move("thawed", journey.serial, self._broker.name))
         self.unfreeze(say=True)
         self._turning.hush(False)
-        self._broker.neighbourhood.tell_down()
+        self._broker.neighbours.tell_down()
 
     def _end_journey(self) -> None:
         journey, self._journey = self._journey, None
@@ -225,7 +225,7 @@ class Relocation:
         if not self.is_target(link.peer):
             return False
         self._hub.out.append(Report("attach" if fresh else "resume", peer=link.peer))
-        self._broker.neighbourhood.measure(link.peer)
+        self._broker.neighbours.measure(link.peer)
         return True
 
     def on_open(self, peer: str, message: Open) -> bool:
@@ -269,7 +269,7 @@ class Relocation:
         return True
 
     def _await_target(self, target: str) -> None:
-        self._hub.out.append(SetTimer(SUSPECT_TIMER + target, self._broker.neighbourhood.patience_s(target)))
+        self._hub.out.append(SetTimer(SUSPECT_TIMER + target, self._broker.neighbours.patience_s(target)))
 
     def _turn_back(self) -> None:
         """The parent is lost, and we are still its child: its loss is repaired like any other."""
@@ -302,7 +302,7 @@ class Relocation:
         """Returns whether that was the link with the broker below which this one is being moved."""
         if not self.is_target(link.peer):
             return False
-        if self._broker.neighbourhood.matters(link.peer):
+        if self._broker.neighbours.matters(link.peer):
             self._await_target(link.peer)
         return True
 

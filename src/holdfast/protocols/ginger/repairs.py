@@ -2,8 +2,8 @@
 
 The parent of a dead broker coordinates its repair (for a dead root, its senior child, which is the root now). It
 expects everybody whom it knows below the dead one, waits until all have joined or are dead and until its own neighbours
-know of the change; then the repair can be settled (`intake`). A node that does not come is given up, or, if it may be
-out of reach, missed: see `absences`.
+know of the change; then the repair can be settled (`admissions`). A node that does not come is given up, or, if
+it may be out of reach, missed: see `absences`.
 """
 
 from typing import TYPE_CHECKING
@@ -24,13 +24,13 @@ from holdfast.protocols.ginger.absences import Absence, epochs_in, names_in
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.ginger.late_clients import LateCase
-from holdfast.protocols.ginger.turned_away import TurnedAway
+from holdfast.protocols.ginger.refused_clients import RefusedClients
 from holdfast.protocols.last_numbers import Ahead, put_together
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Report, SetTimer
 
 if TYPE_CHECKING:
-    from holdfast.protocols.ginger.shaping import ShapingBroker
+    from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 
 JOIN_TIMER = "join:"
 
@@ -38,7 +38,7 @@ JOIN_TIMER = "join:"
 class Repairs:
     """The brokers and clients that are expected here, and that have come."""
 
-    def __init__(self, broker: "ShapingBroker") -> None:
+    def __init__(self, broker: "RepairingBroker") -> None:
         self._broker = broker
         self._hub = broker.hub
         self._log = broker.log
@@ -52,7 +52,7 @@ class Repairs:
         self._early: dict[str, tuple[Link, Join, list[Ahead]]] = {}
         self._insisting: set[str] = set()
         """Roots of parts for which nothing is kept here, and which join all the same."""
-        self._turned_away = TurnedAway(broker.config.session_keep_s)
+        self._refused_clients = RefusedClients(broker.config.session_keep_s)
 
     def begin_repair(
         self, key: str, below: tuple[Twig, ...], silent: bool, contacts: tuple[Contact, ...] = ()
@@ -65,11 +65,11 @@ class Repairs:
         if silent and not flush.waiting:
             # Nobody is known behind it. If it is out of reach, somebody may come to it whom we do not hear of.
             flush.waiting.update((one.name, Twig(one.name, "broker", one.epoch, one.address)) for one in contacts)
-        flush.version = self._broker.neighbourhood.tell_neighbours(self._view.hops - 2)
+        flush.version = self._broker.neighbours.tell_neighbours(self._view.hops - 2)
         self.flushes.append(flush)
         if silent:
             self._broker.diaries.ask_for_all()
-        self._hub.out.append(SetTimer(JOIN_TIMER + key, self._broker.neighbourhood.join_s(key)))
+        self._hub.out.append(SetTimer(JOIN_TIMER + key, self._broker.neighbours.join_s(key)))
         return flush
 
     def expect(self, flush: Flush, twigs: tuple[Twig, ...]) -> None:
@@ -101,7 +101,7 @@ class Repairs:
                 else:
                     self._broker.suspicion.suspect(name, twig.epoch, "it did not join in time")
             if flush.waiting:
-                self._hub.out.append(SetTimer(JOIN_TIMER + key, self._broker.neighbourhood.join_s(key)))
+                self._hub.out.append(SetTimer(JOIN_TIMER + key, self._broker.neighbours.join_s(key)))
         self.tick()
 
     def _may_be_out_of_reach(self, flush: Flush) -> None:
@@ -120,7 +120,7 @@ class Repairs:
         flush.expect_those_behind()
         self._broker.diaries.ask_for_all()
         link = self._broker.config.link
-        after_s = self._broker.neighbourhood.join_s(flush.key) + link.silence_s + 2 * link.heartbeat_s
+        after_s = self._broker.neighbours.join_s(flush.key) + link.silence_s + 2 * link.heartbeat_s
         self._hub.out.append(SetTimer(JOIN_TIMER + flush.key, after_s))
 
     def insists(self, name: str) -> None:
@@ -136,7 +136,7 @@ class Repairs:
             joiner = flush.joined.pop(peer)
             if flush.key:
                 flush.waiting[peer] = joiner.join.twig
-                self._hub.out.append(SetTimer(JOIN_TIMER + flush.key, self._broker.neighbourhood.join_s(flush.key)))
+                self._hub.out.append(SetTimer(JOIN_TIMER + flush.key, self._broker.neighbours.join_s(flush.key)))
             elif not flush.joined:
                 self.end_visit(flush)
 
@@ -152,7 +152,7 @@ class Repairs:
             or link.dialler
             or link.session != session
             or not link.received
-            or self._broker.neighbourhood.is_here(peer)
+            or self._broker.neighbours.is_here(peer)
         ):
             return
         self.turn_away(peer)
@@ -164,7 +164,7 @@ class Repairs:
     def on_join(self, link: Link, join: Join) -> None:
         """A node asks to be taken in: turn it away, let it wait, or have it take part in a repair."""
         broker, name = self._broker, link.peer
-        if broker.shape.holds_join(link, join) or broker.wards.refuses_join(link, join):
+        if broker.tree_shape.holds_join(link, join) or broker.wards.refuses_join(link, join):
             return
         if join.twig.kind == "client":
             broker.majority.wants_patience(name, join.patient)
@@ -192,7 +192,7 @@ class Repairs:
         if refusal.code == "late":
             self._hub.out.append(Report("gap", peer=name, detail=refusal.reason))
         is_client = join.twig.kind == "client"
-        if refusal.code == "late" or (is_client and self._turned_away.again(name, self._broker.now)):
+        if refusal.code == "late" or (is_client and self._refused_clients.again(name, self._broker.now)):
             self._tell_of_discarded(name, ahead)
         self._hub.refuse(name, refusal)
 
@@ -235,7 +235,7 @@ class Repairs:
         self._insisting.discard(name)
         self._expect_no_more(name, names_in(join.twig) - {name}, flush)
         if flush not in self.flushes:
-            flush.version = self._broker.neighbourhood.tell_neighbours(self._view.hops - 2)
+            flush.version = self._broker.neighbours.tell_neighbours(self._view.hops - 2)
             self.flushes.append(flush)
 
     def _expect_no_more(self, joiner: str, below: set[str], joining: Flush) -> None:
@@ -263,7 +263,7 @@ class Repairs:
         Its broker may have accepted them, and have died before any other broker had them.
         """
         own = [one.batch for one in ahead if isinstance(one, Unstable) and one.batch.publisher == client]
-        if any(not self._broker.passage.is_done(client, batch.last) for batch in own):
+        if any(not self._broker.data_path.is_done(client, batch.last) for batch in own):
             self._holes.announce(f"the session of {client} is lost, with messages that it had published")
 
     def _is_for_another(self, name: str, join: Join) -> bool:
@@ -308,7 +308,7 @@ class Repairs:
         1. 0 has lost 1, repaired that, and has taken 1 in again, which others call their broker by now.
         2. 1 crashes. Its clients are at 0 before 0 knows it: they are early, not late.
         """
-        if self._broker.intake.was_repaired(old, epoch):
+        if self._broker.admissions.was_repaired(old, epoch):
             return Refusal("late", f"the loss of {old} was repaired here before this client came: messages are missing")
         return Refusal("moved", f"{self._broker.name} does not repair the loss of {old}: ask others")
 
@@ -333,7 +333,7 @@ class Repairs:
 
     def tick(self) -> None:
         """End every flush that can end."""
-        if self._broker.intake.settling:
+        if self._broker.admissions.settling:
             return
         if self._early:
             self._hear_early()
@@ -342,7 +342,7 @@ class Repairs:
             ready = not flush.waiting and known and not self.is_blocked(flush)
             if flush in self.flushes and ready:
                 self.flushes.remove(flush)
-                self._broker.intake.finish_flush(flush)
+                self._broker.admissions.finish_flush(flush)
 
     def is_blocked(self, flush: Flush) -> bool:
         """Whether another repair has to end first: that of a joiner's own loss, or the one at which it was missed."""

@@ -38,7 +38,7 @@ from holdfast.protocols.node import CancelTimer, Disconnect, Effects, Report, Se
 from holdfast.protocols.records import RecordId
 
 if TYPE_CHECKING:
-    from holdfast.protocols.ginger.shaping import ShapingBroker
+    from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 
 SEEK_TIMER = "seek"
 CONFIRM_SILENCES = 10
@@ -61,7 +61,7 @@ class Loss(Struct, frozen=True):
 class Reunion:
     """The search of one broker for those that it has lost, and its return to them."""
 
-    def __init__(self, broker: "ShapingBroker") -> None:
+    def __init__(self, broker: "RepairingBroker") -> None:
         self._broker = broker
         self._absences = broker.absences
         self._hub = broker.hub
@@ -70,7 +70,7 @@ class Reunion:
         self._interests = broker.interests
         self._turning = broker.healing_turning
         self._confirmations = broker.confirmations
-        self.search, self.strays = Search(broker.hub, broker.neighbourhood.matters), Strays()
+        self.search, self.strays = Search(broker.hub, broker.neighbours.matters), Strays()
         self._ticks, self._seeking = 0, False
         self._missing_asked = ""
         """The one of those missing behind a lost child that was asked last."""
@@ -160,7 +160,7 @@ class Reunion:
             flush.waiting[contact.name] = Twig(contact.name, "broker", contact.epoch, contact.address)
         passed_over = {old, *(contact.name for contact in missed)}
         self._inherit(tuple(one for one in inherited if one.name not in passed_over), old)
-        self._broker.neighbourhood.tell_down()
+        self._broker.neighbours.tell_down()
         self._broker.majority.recount()
 
     def _inherit(self, lost: tuple[Contact, ...], root: str) -> None:
@@ -204,7 +204,7 @@ class Reunion:
         lost = self._absences.sought(self._view.lost)
         if lost != self._view.lost:
             self._view.lost = lost
-            self._broker.neighbourhood.tell_down()
+            self._broker.neighbours.tell_down()
 
     def _keep_seeking(self) -> None:
         if not self._seeking:
@@ -268,7 +268,7 @@ class Reunion:
             self._broker.diaries.ask_for_all()
             self._keep_seeking()
             self._broker.rejoin.begin_epoch()
-            self._broker.neighbourhood.tell_down()
+            self._broker.neighbours.tell_down()
 
     def _forget_overdue(self, now: float) -> None:
         for absence in self._absences.overdue(now, self._broker.config.absent_s):
@@ -381,7 +381,7 @@ class Reunion:
         if refusal.code == "excluded":
             # The epoch in which we were lost is over for that broker; it will know us by the next one.
             self._broker.rejoin.begin_epoch()
-            self._broker.neighbourhood.tell_down()
+            self._broker.neighbours.tell_down()
             return
         if refusal.code == "moved":
             self._broker.diaries.reborn(peer)
@@ -408,7 +408,7 @@ class Reunion:
         elif excluded and peer == self.strays.asked:
             # Each of the two has given the other up. It will know us by our next epoch, and say where it is.
             self._broker.rejoin.begin_epoch()
-            self._broker.neighbourhood.tell_down()
+            self._broker.neighbours.tell_down()
         elif excluded:
             self._broker.diaries.given_up_by_the_missing(peer)
         return True
@@ -503,13 +503,13 @@ class Reunion:
         self.search.end()
         self._hub.out.append(Report("repair_broken", peer=peer, detail=reason))
         self._hub.out.append(CancelTimer(SUSPECT_TIMER + peer))
-        self._broker.neighbourhood.can_be_reached(peer)
+        self._broker.neighbours.can_be_reached(peer)
         self._broker.majority.begins_join()
         self._broker.rejoin.undo_return(peer)
         if absence is not None:
             self._turning.ask_as_before(peer, absence.key, self._asked_before)
         self._broker.rejoin.begin_epoch()
-        self._broker.neighbourhood.tell_down()
+        self._broker.neighbours.tell_down()
         self._broker.majority.recount()
         self._view.settle()
         self._keep_seeking()

@@ -12,7 +12,7 @@ from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Report
 
 if TYPE_CHECKING:
-    from holdfast.protocols.ginger.shaping import ShapingBroker
+    from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 
 SLEEP_BEATS = 3
 """A heartbeat that comes so many times too late shows that this broker has not run meanwhile."""
@@ -21,7 +21,7 @@ SLEEP_BEATS = 3
 class SelfDoubt:
     """Whether it is others that were lost, or this broker."""
 
-    def __init__(self, broker: "ShapingBroker") -> None:
+    def __init__(self, broker: "RepairingBroker") -> None:
         self._broker = broker
         self._hub = broker.hub
         self._view = broker.view

@@ -20,7 +20,7 @@ from holdfast.protocols.node import Report, Restart, SetTimer
 from holdfast.protocols.treeview import find_twigs
 
 if TYPE_CHECKING:
-    from holdfast.protocols.ginger.shaping import ShapingBroker
+    from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 
 SUSPECT_TIMER = "suspect:"
 
@@ -28,7 +28,7 @@ SUSPECT_TIMER = "suspect:"
 class Suspicion:
     """The losses at one broker."""
 
-    def __init__(self, broker: "ShapingBroker") -> None:
+    def __init__(self, broker: "RepairingBroker") -> None:
         self._broker = broker
         self._hub = broker.hub
         self._view = broker.view
@@ -38,18 +38,18 @@ class Suspicion:
         """A neighbour whose connection is gone has not come back in time."""
         broker, name = self._broker, timer.removeprefix(SUSPECT_TIMER)
         link = broker.hub.links.get(name)
-        broker.neighbourhood.can_be_reached(name)
+        broker.neighbours.can_be_reached(name)
         if link is None or link.is_open:
             return
-        if not broker.neighbourhood.matters(name):
+        if not broker.neighbours.matters(name):
             broker.hub.set_aside(name)
             broker.repairs.ahead_of.pop(name, None)
         elif broker.self_doubt.is_in_doubt_of(name):
             # The connection was there when we woke up, and only then turned out to be gone.
             wait_s = broker.self_doubt.asks_about(name)
-            broker.hub.out.append(SetTimer(timer, max(wait_s, broker.neighbourhood.patience_s(name))))
+            broker.hub.out.append(SetTimer(timer, max(wait_s, broker.neighbours.patience_s(name))))
         else:
-            self.suspect(name, broker.neighbourhood.epoch_of(link), "its connection is gone")
+            self.suspect(name, broker.neighbours.epoch_of(link), "its connection is gone")
 
     def _give_up(self, reason: str) -> None:
         """We were suspected and are alive: nobody may hear from this epoch any more."""
@@ -79,7 +79,7 @@ class Suspicion:
     def suspect(self, name: str, epoch: int, reason: str) -> None:
         """That node is dead in that epoch, whatever it may think itself."""
         broker = self._broker
-        stranded = broker.shape.before_loss(name, epoch)
+        stranded = broker.tree_shape.before_loss(name, epoch)
         is_target = broker.relocation.may_lose(name, epoch)
         broker.wards.before_loss(name, epoch)
         if not broker.reunion.takes_loss(name, epoch, reason):
@@ -87,7 +87,7 @@ class Suspicion:
             self._bury(name, epoch, reason)
         if is_target:
             broker.relocation.lost(name)
-        broker.shape.after_loss(stranded)
+        broker.tree_shape.after_loss(stranded)
 
     def _bury(self, name: str, epoch: int, reason: str) -> None:
         if name == self._broker.name:
@@ -125,7 +125,7 @@ class Suspicion:
         3. If 2 struck out what 3 has counted, nobody would count it again: there is no majority any more.
         """
         link = self._hub.links.get(name)
-        return link is not None and (link.kind == "client" or self._broker.neighbourhood.epoch_of(link) > epoch)
+        return link is not None and (link.kind == "client" or self._broker.neighbours.epoch_of(link) > epoch)
 
     def _lost_before_it_was_let_in(self, flush: Flush, below: tuple[Twig, ...]) -> None:
         """Those below somebody who was to come to a repair come in its place.
@@ -145,7 +145,7 @@ class Suspicion:
 
     def lose_neighbour(self, name: str, below: tuple[Twig, ...], silent: bool, contact: tuple[Contact, ...]) -> None:
         """A neighbour is dead: its loss is repaired, unless it is another broker's to repair."""
-        if self._broker.shape.keeps_loss((name, below, silent, contact)):
+        if self._broker.tree_shape.keeps_loss((name, below, silent, contact)):
             return
         if name == self._broker.parent:
             if not self._broker.rejoin.fenced:

@@ -1,4 +1,4 @@
-"""A broker below which another child of its parent is moved: the new parent's side of a move (`shape`).
+"""A broker below which another child of its parent is moved: the new parent's side of a move (`tree_shape`).
 
 From `adopt` on the mover is its ward: a neighbour whose link carries nothing yet. What it wants is wanted here, and
 what it will have to be given is kept for it, in order. `commit` makes it a child; `cancel`, or the loss of the parent
@@ -15,7 +15,7 @@ from holdfast.protocols.node import Report
 from holdfast.protocols.wanted_parts import opens
 
 if TYPE_CHECKING:
-    from holdfast.protocols.ginger.shaping import ShapingBroker
+    from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 
 NOT_OURS_MAX = 100
 
@@ -38,7 +38,7 @@ class Ward:
 class Wards:
     """The new parent's side of a move."""
 
-    def __init__(self, broker: "ShapingBroker") -> None:
+    def __init__(self, broker: "RepairingBroker") -> None:
         self._broker = broker
         self._hub = broker.hub
         self._log = broker.log
@@ -124,7 +124,7 @@ class Wards:
         self._take_ward_in(ward)
         self._census.below[ward.name] = move.size
         self._broker.send(parent, Move("committed", move.serial, move.name))
-        self._broker.neighbourhood.tell_neighbours(self._view.hops - 2)
+        self._broker.neighbours.tell_neighbours(self._view.hops - 2)
         self._hub.out.append(Report("taken_in", peer=ward.name, detail=f"from {parent}"))
         self._turning.pump()
 
@@ -135,7 +135,7 @@ class Wards:
         self._view.adopt(ward.twig, self._broker.parent is None)
         upward = self._view.upward_for("broker", self._broker.parent is None)
         for message in opens(
-            Open(self._broker.neighbourhood.wanted_besides(name), upward, self._view.deaths.all_for(name), 0, 0)
+            Open(self._broker.neighbours.wanted_besides(name), upward, self._view.deaths.all_for(name), 0, 0)
         ):
             self._hub.send(name, message)
         for record in sorted(self._log.concerning(name), key=lambda record: record.outs[name]):

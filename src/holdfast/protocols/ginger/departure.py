@@ -1,4 +1,4 @@
-"""What a broker remembers of a child that it moves below another one: see `shaping`."""
+"""What a broker remembers of a child that it moves below another one: see `tree_shape`."""
 
 from msgspec import Struct
 

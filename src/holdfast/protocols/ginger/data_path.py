@@ -20,13 +20,13 @@ from holdfast.protocols.records import Record
 from holdfast.protocols.stability import SURVEY_S, SURVEY_TIMER, SURVEYS_AT_ONCE
 
 if TYPE_CHECKING:
-    from holdfast.protocols.ginger.shaping import ShapingBroker
+    from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 
 
-class Passage:
+class DataPath:
     """The records of one broker, and the batches that it has processed."""
 
-    def __init__(self, broker: "ShapingBroker") -> None:
+    def __init__(self, broker: "RepairingBroker") -> None:
         self._broker = broker
         self._hub = broker.hub
         self._log = broker.log
@@ -139,7 +139,7 @@ class Passage:
         if self._is_time_to_tell(now):
             for peer, levels in self._log.survey().items():
                 link = self._hub.links.get(peer)
-                if self._broker.neighbourhood.is_neighbour(peer) and link is not None and link.is_open:
+                if self._broker.neighbours.is_neighbour(peer) and link is not None and link.is_open:
                     self._hub.out.append(Send(peer, levels))
 
     def surveyed(self) -> None:

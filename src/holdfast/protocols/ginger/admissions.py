@@ -31,15 +31,15 @@ from holdfast.protocols.routing import RoutingTable, Takers
 from holdfast.protocols.wanted_parts import opens
 
 if TYPE_CHECKING:
-    from holdfast.protocols.ginger.shaping import ShapingBroker
+    from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 
 REPAIRED_MAX = 1000
 
 
-class Intake:
+class Admissions:
     """The coordinator's side of a repair."""
 
-    def __init__(self, broker: "ShapingBroker") -> None:
+    def __init__(self, broker: "RepairingBroker") -> None:
         self._broker = broker
         self._log = broker.log
         self._hub = broker.hub
@@ -94,7 +94,7 @@ class Intake:
             for name in joined:
                 self._broker.diaries.reborn(name)
         self._hub.out.append(Report("repair_end" if key else "taken_in", peer=key or ",".join(joined)))
-        self._broker.neighbourhood.tell_down()
+        self._broker.neighbours.tell_down()
         self._turning.pump()
         self._broker.repairs.tick()
         self._note_names(joined)
@@ -135,7 +135,7 @@ class Intake:
             joined,
             lacks,
             self._log,
-            lambda batch: self._broker.passage.is_processed(batch.publisher, batch.last),
+            lambda batch: self._broker.data_path.is_processed(batch.publisher, batch.last),
             flush.reunion,
             heard,
             unheard,
@@ -252,7 +252,7 @@ class Intake:
 
     def _lacks(self, flush: Flush, batch: Batch, takers: Callable[[Batch], Takers]) -> bool:
         """Whether the batch is new here, and for somebody who takes no part in the flush."""
-        if self._broker.passage.is_processed(batch.publisher, batch.last):
+        if self._broker.data_path.is_processed(batch.publisher, batch.last):
             return False
         return any(name != flush.key and name not in flush.joined for name in takers(batch))
 
@@ -281,7 +281,7 @@ class Intake:
             hold = sum(self._messages_of(name, joiner, batch) for batch in given)
             if flush.case is not None:
                 hold += sum(len(parts) for _, _, parts in self._broker.late_sessions.missed(flush.case, name))
-            wanted = () if joiner.is_client else self._broker.neighbourhood.wanted_besides(name, flush.key)
+            wanted = () if joiner.is_client else self._broker.neighbours.wanted_besides(name, flush.key)
             for message in opens(self._opening(name, joiner, wanted, hold)):
                 self._hub.send(name, message)
             self._holes.retell(name, flush.key)
@@ -297,7 +297,7 @@ class Intake:
     def _pass_settlement(self, flush: Flush, settlement: Settlement, mine: OwnHistory) -> None:
         order, case = settlement.order, flush.case
         places = {name: joiner.places() for name, joiner in flush.joined.items()}
-        with self._broker.passage.handing_apart((flush.key, *flush.joined)):
+        with self._broker.data_path.handing_apart((flush.key, *flush.joined)):
             if case is not None:
                 # What only the late client has is new: it comes behind all that was processed since the repair.
                 for record_id in order:
@@ -317,7 +317,7 @@ class Intake:
         places: Mapping[str, Mapping[RecordId, tuple[int, bool]]],
     ) -> None:
         batch = settlement.batches[record_id]
-        new = not self._broker.passage.is_processed(batch.publisher, batch.last)
+        new = not self._broker.data_path.is_processed(batch.publisher, batch.last)
         record = self._log.find(record_id)
         if record is None:
             # What nobody here is given has no place in our processing order: it may belong before what has one.
@@ -340,13 +340,13 @@ class Intake:
                 self._give(name, joiner, record)
 
     def _settle_new(self, record: Record, untimely: bool) -> None:
-        self._broker.passage.note_processed(record.batch)
+        self._broker.data_path.note_processed(record.batch)
         if not untimely:
             self._log.renumber(record)
-        self._broker.passage.note(record)
+        self._broker.data_path.note(record)
         self._log.released(record)
         if not untimely:
-            self._broker.passage.spread(record, "")
+            self._broker.data_path.spread(record, "")
         self._turning.passed(record.batch)
 
     def _messages_of(self, name: str, joiner: Joiner, batch: Batch) -> int:
@@ -361,7 +361,7 @@ class Intake:
         if part is None:
             return
         if joiner.is_client:
-            self._broker.passage.deliver_record(name, record, part.chosen(self._interests.table.choice(name, part)))
+            self._broker.data_path.deliver_record(name, record, part.chosen(self._interests.table.choice(name, part)))
             return
         self._log.went(record, name)
         self._hub.send(name, Publish(part))
@@ -423,7 +423,7 @@ class Intake:
     def _ask_again(self, name: str, batch: Batch) -> None:
         """A request that was under way when the broker died, and nobody is known to have released it."""
         record = self._log.find((batch.publisher, batch.first))
-        if record is None and not self._broker.passage.is_done(batch.publisher, batch.last):
+        if record is None and not self._broker.data_path.is_done(batch.publisher, batch.last):
             record = self._log.append(batch, pending=True)
         if record is not None and name in self._log.flows:
             if name not in record.ins:

@@ -14,7 +14,7 @@ CLIENTS_MAX = 1000
 SHARE = 0.5
 
 
-class TurnedAway:
+class RefusedClients:
     """The clients that one broker has sent on: since when, when last, and whether a hole was announced."""
 
     def __init__(self, session_keep_s: float) -> None:

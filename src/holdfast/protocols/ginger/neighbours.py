@@ -31,17 +31,17 @@ from holdfast.protocols.treeview import contacts_in
 from holdfast.protocols.wanted_parts import wanted_by
 
 if TYPE_CHECKING:
-    from holdfast.protocols.ginger.shaping import ShapingBroker
+    from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 
 FIRST_QUESTION = 1 << 32
 """Pings with larger numbers are ours, not the hub's."""
 QUESTIONS_MAX = 1000
 
 
-class Neighbourhood:
+class Neighbours:
     """The neighbours of one broker, and those that become neighbours."""
 
-    def __init__(self, broker: "ShapingBroker") -> None:
+    def __init__(self, broker: "RepairingBroker") -> None:
         self._broker = broker
         self._hub = broker.hub
         self._log = broker.log
@@ -159,7 +159,7 @@ class Neighbourhood:
         coming = any(peer in flush.joined or peer in flush.waiting for flush in broker.repairs.flushes)
         mine = coming or peer == broker.parent or peer in broker.interests.neighbours
         taken = (mine and not broker.wards.is_ward(peer)) or broker.relocation.parent_in_doubt() == peer
-        return taken and not broker.shape.has_handed_over(peer)
+        return taken and not broker.tree_shape.has_handed_over(peer)
 
     def is_neighbour(self, peer: str) -> bool:
         """Not a parent that has yet to open the link, nor whoever waits at the door to be let in or is being moved.

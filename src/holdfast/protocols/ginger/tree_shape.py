@@ -47,14 +47,14 @@ from holdfast.model.messages import (
     ViewAck,
 )
 from holdfast.model.terms import Contact
-from holdfast.protocols.ginger.departures import Departure, Loss, Moves
+from holdfast.protocols.ginger.departure import Departure, Loss, Moves
 from holdfast.protocols.ginger.relocation import OUTBOX_MAX
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import CancelTimer, Report, SetTimer
 from holdfast.protocols.parents import Candidate, rank
 
 if TYPE_CHECKING:
-    from holdfast.protocols.ginger.shaping import ShapingBroker
+    from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 
 SHAPE_TIMER = "shape"
 MOVE_TIMER = "move"
@@ -69,10 +69,10 @@ SUPERSEDED = (Publish, View, ViewAck, Counted, Confirm, ConfirmAck, SubscribeAck
 """What may lie in the outbox at the end of a move: the new parent says the same, or is asked for it again."""
 
 
-class Shape:
+class TreeShape:
     """The children of one broker, one of which at a time is moved below another."""
 
-    def __init__(self, broker: "ShapingBroker") -> None:
+    def __init__(self, broker: "RepairingBroker") -> None:
         self._broker = broker
         self._hub = broker.hub
         self._log = broker.log
@@ -99,7 +99,7 @@ class Shape:
         """In the line of succession."""
         children = [
             one
-            for one in self._broker.neighbourhood.children()
+            for one in self._broker.neighbours.children()
             if one in self._view.children and not self._broker.wards.is_ward(one)
         ]
         line = (
@@ -126,7 +126,7 @@ class Shape:
         table, link = self._interests.table, self._hub.links[name]
         return Candidate(
             name,
-            round_trip_s=self._broker.neighbourhood.round_trip_s.get(name, 0.0),
+            round_trip_s=self._broker.neighbours.round_trip_s.get(name, 0.0),
             common_topics=len({*table.interests(name)} & {*table.interests(mover)}),
             degree=self._brokers_below(name) + 1,
             backlog_bytes=link.backlog_bytes,
@@ -211,7 +211,7 @@ class Shape:
 
     def _freeze_s(self, mover: str) -> float:
         """How long a link may be frozen: what went over it becomes stable within a few round trips."""
-        return self._broker.config.move_s + FREEZE_ROUND_TRIPS * self._broker.neighbourhood.round_trip_s.get(mover, 0.0)
+        return self._broker.config.move_s + FREEZE_ROUND_TRIPS * self._broker.neighbours.round_trip_s.get(mover, 0.0)
 
     def _is_quiet(self, mover: str) -> bool:
         """Whether nothing is under way between us that waits for an answer."""
@@ -350,7 +350,7 @@ class Shape:
         self.moves.done += 1
         self._pause_s = self._broker.config.move_pause_s
         self._hub.out += [CancelTimer(MOVE_TIMER), Report("move_end", peer=mover, detail=f"below {target}")]
-        self._broker.neighbourhood.tell_neighbours(self._view.hops - 2)
+        self._broker.neighbours.tell_neighbours(self._view.hops - 2)
         self._view.settle()
         self._turning.pump()
         self._broker.repairs.tick()

@@ -3,7 +3,7 @@
 The problem: a broker dies having passed some messages to some of its neighbours. The idea: its former neighbours
 settle that among themselves before the new links carry anything else. Its children, brokers and clients alike, join its
 parent with what they keep (`rejoin`, `stability`); the parent merges, hands to each what it lacks, and opens the
-links (`intake`). Only those links wait; everything else flows on. If the coordinator dies in the middle, nothing
+links (`admissions`). Only those links wait; everything else flows on. If the coordinator dies in the middle, nothing
 special happens: what was joined is unstable traffic like any other, and its holders join the next contact.
 
 Every node keeps its records until they are K-stable and knows the tree K+1 hops around (`treeview`), K being the
@@ -15,12 +15,12 @@ epoch: it is refused ever after, and comes back as a newcomer under a later one.
 The broker owns its parts, each with its own state, and says which of them a message, a timer or the end of a session
 goes to:
 
-    passage         the way of a batch, and the log       repairs        those that are expected, and that have come
-    majority        total order in a parted network       intake         a repair is settled, and they are let in
-    neighbourhood   what each peer is, and what is told   rejoin         this broker turns to another parent
-    suspicion       losses, and what follows from them    diaries        those that are missed, and what they lack
-    self_doubt      after a sleep                         late_sessions  clients that may still come
-    reunion         the search for those out of reach     wards, relocation, shape   moves
+    data_path    the way of a batch, and the log        repairs        those that are expected, and that have come
+    majority     total order in a parted network        admissions     a repair is settled, and they are let in
+    neighbours   what each peer is, and what is told    rejoin         this broker turns to another parent
+    suspicion    losses, and what follows from them     diaries        those that are missed, and what they lack
+    self_doubt   after a sleep                          late_sessions  clients that may still come
+    reunion      the search for those out of reach      wards, relocation, tree_shape: moves
 """
 
 from collections.abc import Iterable
@@ -57,23 +57,23 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.farewells import Farewells
 from holdfast.protocols.ginger.absences import Absences
+from holdfast.protocols.ginger.admissions import Admissions
 from holdfast.protocols.ginger.border import HEALING_BORDER
 from holdfast.protocols.ginger.broker import GingerBroker
+from holdfast.protocols.ginger.data_path import DataPath
 from holdfast.protocols.ginger.diaries import Diaries
 from holdfast.protocols.ginger.healing_turning import HealingTurning
-from holdfast.protocols.ginger.intake import Intake
 from holdfast.protocols.ginger.late_clients import LateClients
 from holdfast.protocols.ginger.late_sessions import LateSessions
 from holdfast.protocols.ginger.majority import Majority
-from holdfast.protocols.ginger.neighbourhood import Neighbourhood
-from holdfast.protocols.ginger.passage import Passage
+from holdfast.protocols.ginger.neighbours import Neighbours
 from holdfast.protocols.ginger.rejoin import Rejoin
 from holdfast.protocols.ginger.relocation import Relocation
 from holdfast.protocols.ginger.repairs import JOIN_TIMER, Repairs
 from holdfast.protocols.ginger.reunion import SEEK_TIMER, Reunion
 from holdfast.protocols.ginger.self_doubt import SelfDoubt
-from holdfast.protocols.ginger.shape import Shape
 from holdfast.protocols.ginger.suspicion import SUSPECT_TIMER, Suspicion
+from holdfast.protocols.ginger.tree_shape import TreeShape
 from holdfast.protocols.ginger.wards import Wards
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import Link
@@ -86,7 +86,7 @@ from holdfast.protocols.watchdog import Watchdog
 CHECKED_AT_THE_BORDER = frozenset((Join, Unstable, Numbers, Interests, View, Open))
 
 
-class ShapingBroker(GingerBroker):
+class RepairingBroker(GingerBroker):
     """One broker of a tree that repairs itself."""
 
     border: ClassVar[Border] = HEALING_BORDER
@@ -102,12 +102,12 @@ class ShapingBroker(GingerBroker):
         self.late: LateClients = LateClients(config.link.away_bytes_max, config.session_keep_s)
         self.farewells: Farewells = Farewells(config.session_keep_s)
         self.watchdog: Watchdog = Watchdog(config.link.silence_s)
-        self.passage: Passage = Passage(self)
-        self.neighbourhood: Neighbourhood = Neighbourhood(self)
+        self.data_path: DataPath = DataPath(self)
+        self.neighbours: Neighbours = Neighbours(self)
         self.suspicion: Suspicion = Suspicion(self)
         self.self_doubt: SelfDoubt = SelfDoubt(self)
         self.repairs: Repairs = Repairs(self)
-        self.intake: Intake = Intake(self)
+        self.admissions: Admissions = Admissions(self)
         self.rejoin: Rejoin = Rejoin(self)
         self.diaries: Diaries = Diaries(self)
         self.late_sessions: LateSessions = LateSessions(self)
@@ -115,20 +115,29 @@ class ShapingBroker(GingerBroker):
         self.reunion: Reunion = Reunion(self)
         self.wards: Wards = Wards(self)
         self.relocation: Relocation = Relocation(self)
-        self.shape: Shape = Shape(self)
+        self.tree_shape: TreeShape = TreeShape(self)
 
     # ------------------------------------------------------------------------------------------- what parts may ask
 
     @property
+    def now(self) -> float:
+        """The time of the entry point that is under way."""
+        return self._now
+
+    def send(self, peer: str, message: SessionMessage) -> None:
+        """To a neighbour or client, if it is one and its link is not frozen."""
+        self._send(peer, message)
+
+    @property
     def is_calm(self) -> bool:
         """Whether nothing is going on around here that a move could get in the way of."""
-        busy = self.repairs.are_under_way or self.rejoin.is_under_way or self.intake.settling or len(self.absences)
+        busy = self.repairs.are_under_way or self.rejoin.is_under_way or self.admissions.settling or len(self.absences)
         return self.phase is Phase.SERVING and not busy
 
     @property
     def is_moving(self) -> bool:
         """Whether this broker takes part in a move already."""
-        return self.wards.is_busy or self.relocation.is_busy or self.shape.is_busy
+        return self.wards.is_busy or self.relocation.is_busy or self.tree_shape.is_busy
 
     def enter(self, phase: Phase) -> None:
         """From now on the broker is in that phase."""
@@ -157,13 +166,13 @@ class ShapingBroker(GingerBroker):
 
     @property
     def settling(self) -> bool:
-        return self.intake.settling
+        return self.admissions.settling
 
     def is_done(self, publisher: str, seq: int) -> bool:
-        return self.passage.is_done(publisher, seq)
+        return self.data_path.is_done(publisher, seq)
 
     def note_done(self, publisher: str, seq: int) -> None:
-        self.passage.note_done(publisher, seq)
+        self.data_path.note_done(publisher, seq)
 
     def unsettled(self, topic: str) -> bool:
         return self.repairs.unsettled(topic) or self.rejoin.unsettled(topic)
@@ -172,10 +181,10 @@ class ShapingBroker(GingerBroker):
         return any(absence.missing and absence.doubt.is_wanted(topic) for absence in self.absences)
 
     def in_transit(self, topic: str) -> bool:
-        return self.wards.wants(topic) or self.shape.moves_for(topic)
+        return self.wards.wants(topic) or self.tree_shape.moves_for(topic)
 
     def spread_turned(self, batch: Batch, came_from: str) -> None:  # noqa: ARG002
-        self.passage.turn(self.majority.turning(batch))
+        self.data_path.turn(self.majority.turning(batch))
 
     # ------------------------------------------------------------------------------------------------- entry points
 
@@ -188,13 +197,13 @@ class ShapingBroker(GingerBroker):
 
     def receive(self, peer: str, frame: Frame, now: float) -> Effects:
         if isinstance(frame, Pong):
-            self.neighbourhood.on_pong(frame.number, now)
+            self.neighbours.on_pong(frame.number, now)
         return super().receive(peer, frame, now)
 
     def timer(self, name: str, now: float) -> Effects:
         self._now = now
         if name == SURVEY_TIMER:
-            self.passage.surveyed()
+            self.data_path.surveyed()
             return []
         if name == SEEK_TIMER:
             self.reunion.tick(now)
@@ -202,7 +211,7 @@ class ShapingBroker(GingerBroker):
             self.suspicion.suspect_lost(name)
         elif name.startswith(JOIN_TIMER):
             self.repairs.join_overdue(name.removeprefix(JOIN_TIMER))
-        elif not self.shape.timer(name):
+        elif not self.tree_shape.timer(name):
             if name == BEAT_TIMER:
                 self._beat(now)
             return super().timer(name, now)
@@ -214,7 +223,7 @@ class ShapingBroker(GingerBroker):
         self.diaries.forget_unaccounted()
         for reason in self.watchdog.look(self.waiting_for(), now):
             self.hub.out.append(Report("stuck", detail=f"waits for {reason}"))
-        self.neighbourhood.write_down_tree()
+        self.neighbours.write_down_tree()
         self.farewells.expire(now)
 
     def peer_down(self, peer: str, now: float) -> Effects:
@@ -224,7 +233,7 @@ class ShapingBroker(GingerBroker):
         elif self.self_doubt.is_probed(peer):
             self.self_doubt.drop_probe(peer)
         else:
-            self.neighbourhood.unreachable(peer)
+            self.neighbours.unreachable(peer)
             return super().peer_down(peer, now)
         return self.hub.take()
 
@@ -236,30 +245,30 @@ class ShapingBroker(GingerBroker):
 
     def settle(self, now: float) -> Effects:
         self._now = now
-        self.shape.settle()
+        self.tree_shape.settle()
         self.relocation.settle()
-        self.neighbourhood.settle()
+        self.neighbours.settle()
         self.late_sessions.settle(now)
         if self.phase is not Phase.GONE:
-            self.passage.settle(now)
+            self.data_path.settle(now)
         return super().settle(now)
 
     # --------------------------------------------------------------------------------------------------- sessions
 
     def admit(self, hello: Hello) -> Refusal | None:
-        if self.neighbourhood.is_over(hello):
-            return self.names.refusal(hello.node) or self.neighbourhood.farewell(hello)
+        if self.neighbours.is_over(hello):
+            return self.names.refusal(hello.node) or self.neighbours.farewell(hello)
         return super().admit(hello)
 
     def _is_broker(self, name: str) -> bool:
         return super()._is_broker(name) or self.view.knows_broker(name)
 
     def _greeted(self, peer: str, hello: Hello) -> Effects | None:
-        self.shape.greeted(peer, hello)
+        self.tree_shape.greeted(peer, hello)
         answer = self.reunion.greeted(peer)
-        if answer is None and self.neighbourhood.is_over(hello):
+        if answer is None and self.neighbours.is_over(hello):
             # Whatever it wants to resume: it has to hear that it was given up, not that its session is unknown.
-            refusal = self.names.refusal(hello.node) or self.neighbourhood.farewell(hello)
+            refusal = self.names.refusal(hello.node) or self.neighbours.farewell(hello)
             answer = [Send(peer, refusal), Disconnect(peer, refusal.reason)]
         elif answer is None and not hello.resume:
             self.repairs.forget_visit(peer, hello.session)
@@ -277,9 +286,9 @@ class ShapingBroker(GingerBroker):
         self.hub.out.append(Report("attach" if fresh else "resume", peer=peer))
         self.log.say_again(peer)
         if link.kind == "broker":
-            self.neighbourhood.measure(peer)
+            self.neighbours.measure(peer)
         if fresh and link.dialler:
-            self.neighbourhood.opens(peer)
+            self.neighbours.opens(peer)
             self.rejoin.join(link)
         elif fresh:
             self.repairs.ahead_of[peer] = []
@@ -289,7 +298,7 @@ class ShapingBroker(GingerBroker):
             return
         super().link_closed(link)
         if link.kind == "broker":
-            self.hub.out.append(SetTimer(SUSPECT_TIMER + link.peer, self.neighbourhood.patience_s(link.peer)))
+            self.hub.out.append(SetTimer(SUSPECT_TIMER + link.peer, self.neighbours.patience_s(link.peer)))
             self.self_doubt.lost_connection(link.peer)
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
@@ -299,7 +308,7 @@ class ShapingBroker(GingerBroker):
         if refusal.code == "excluded":
             self.begin_anew(refusal.reason)
         elif refusal.code == "unknown-session":
-            self.suspicion.suspect(link.peer, self.neighbourhood.epoch_of(link), refusal.reason)
+            self.suspicion.suspect(link.peer, self.neighbours.epoch_of(link), refusal.reason)
         elif refusal.code == "moved" and link.peer == self.rejoin.fenced:
             self.view.avoided.add(link.peer)
             self.hub.set_aside(link.peer)
@@ -309,7 +318,7 @@ class ShapingBroker(GingerBroker):
             self.hub.restore(link)
 
     def link_ended(self, link: Link, reason: str) -> None:
-        over = self.shape.link_ended(link, reason) or self.relocation.link_ended(link)
+        over = self.tree_shape.link_ended(link, reason) or self.relocation.link_ended(link)
         if over or self.reunion.link_ended(link.peer):
             return
         self._detached_at.pop(link.peer, None)
@@ -320,11 +329,11 @@ class ShapingBroker(GingerBroker):
         if self.phase is Phase.LEAVING:
             return
         if link.kind == "broker":
-            self.suspicion.suspect(link.peer, self.neighbourhood.epoch_of(link), reason)
-        elif self.neighbourhood.has_joined(link.peer):
+            self.suspicion.suspect(link.peer, self.neighbours.epoch_of(link), reason)
+        elif self.neighbours.has_joined(link.peer):
             if not link.is_open and any(isinstance(item.message, Publish) for item in (*link.sent, *link.waiting)):
                 self.late_sessions.drop(link.peer)
-            self.neighbourhood.client_ended(link.peer, link.session)
+            self.neighbours.client_ended(link.peer, link.session)
 
     def link_levels(self, link: Link, levels: Levels) -> None:
         self.log.on_levels(link.peer, levels)
@@ -332,12 +341,12 @@ class ShapingBroker(GingerBroker):
     # ---------------------------------------------------------------------------------------------------- messages
 
     def _place_of(self, link: Link) -> Place:
-        return self.neighbourhood.place_of(link)
+        return self.neighbours.place_of(link)
 
     def _cross_border(self, link: Link, message: SessionMessage) -> None:
         super()._cross_border(link, message)
         if type(message) in CHECKED_AT_THE_BORDER:
-            self.neighbourhood.check_contents(link, message)
+            self.neighbours.check_contents(link, message)
 
     def link_message(self, link: Link, message: SessionMessage) -> None:
         peer = link.peer
@@ -351,7 +360,7 @@ class ShapingBroker(GingerBroker):
             self.repairs.on_join(link, joining)
         elif isinstance(message, Open | View | ViewAck) and link.kind == "broker":
             self.hub.consumed(link, message)
-            self.neighbourhood.on_tree(peer, message)
+            self.neighbours.on_tree(peer, message)
         elif isinstance(message, Seek | Found | Census | Counted) and link.kind == "broker":
             self.hub.consumed(link, message)
             self._on_parting(link, message)
@@ -372,7 +381,7 @@ class ShapingBroker(GingerBroker):
         super()._handle(link, message)
         if isinstance(message, Publish):
             self.rejoin.handled(link.peer)
-        self.shape.handled(link.peer, message)
+        self.tree_shape.handled(link.peer, message)
 
     def _handle_from_neighbour(self, peer: str, message: SessionMessage) -> None:
         if isinstance(message, Merged):
@@ -381,17 +390,17 @@ class ShapingBroker(GingerBroker):
             self.reunion.on_sought(message)
         elif not isinstance(message, Move):
             super()._handle_from_neighbour(peer, message)
-        elif not (self.shape.on_move(peer, message) or self.relocation.on_move(peer, message)):
+        elif not (self.tree_shape.on_move(peer, message) or self.relocation.on_move(peer, message)):
             self.wards.on_move(peer, message)
 
     def _send(self, peer: str, message: SessionMessage) -> None:
         """What is said to a parent that has not opened the link yet is worked out anew when it does."""
-        if not self.relocation.holds_back(peer, message) and self.neighbourhood.is_neighbour(peer):
+        if not self.relocation.holds_back(peer, message) and self.neighbours.is_neighbour(peer):
             super()._send(peer, message)
 
     def _told_of_holes(self) -> Iterable[str]:
         """Not those at the door: nothing else travels on their links before `Open`, and then they are told."""
-        return [peer for peer in self.hub.links if self.neighbourhood.is_here(peer)]
+        return [peer for peer in self.hub.links if self.neighbours.is_here(peer)]
 
     # -------------------------------------------------------------------------------------------------- the data path
 
@@ -400,10 +409,10 @@ class ShapingBroker(GingerBroker):
         return None if taken is None else self.majority.accepted(client, taken)
 
     def _pass_on(self, message: Publish, arrived_from: str) -> None:
-        self.passage.pass_on(self.majority.marked(message, arrived_from), arrived_from)
+        self.data_path.pass_on(self.majority.marked(message, arrived_from), arrived_from)
 
     def _highest(self, publisher: str) -> int:
-        return max(super()._highest(publisher), self.passage.highest(publisher))
+        return max(super()._highest(publisher), self.data_path.highest(publisher))
 
     def _sees_everybody(self) -> bool:
         under_repair = self.rejoin.fenced or any(flush.key for flush in self.repairs.flushes)
@@ -414,7 +423,7 @@ class ShapingBroker(GingerBroker):
     def status(self) -> dict[str, object]:
         kept: dict[str, object] = {"kept": len(self.log), "kept_bytes": self.log.bytes, "late": self.late.status()}
         absent = {"absent": self.absences.missing()}
-        return {**super().status(), **kept, **self.majority.status(), **absent, **self.shape.status()}
+        return {**super().status(), **kept, **self.majority.status(), **absent, **self.tree_shape.status()}
 
     def check_invariants(self) -> None:
         super().check_invariants()
@@ -423,4 +432,4 @@ class ShapingBroker(GingerBroker):
     def waiting_for(self) -> list[str]:
         reasons = [*super().waiting_for(), *self.repairs.waiting_for(), *self.rejoin.waiting_for()]
         reasons += [*self.majority.waiting_for(), *self.reunion.waiting_for()]
-        return [*reasons, *self.relocation.waiting_for(), *self.shape.waiting_for()]
+        return [*reasons, *self.relocation.waiting_for(), *self.tree_shape.waiting_for()]
