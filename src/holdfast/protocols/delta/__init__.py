@@ -38,6 +38,13 @@ in the order of its numbers; an entry that is confirmed has nobody behind it tha
 it is kept.
 """
 
-from holdfast.protocols.delta.broker import DeltaBroker
+from typing import TYPE_CHECKING
+
+from holdfast.protocols.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from holdfast.protocols.delta.broker import DeltaBroker
+else:
+    __getattr__ = on_demand(__name__, {"DeltaBroker": "broker"})
 
 __all__ = ["DeltaBroker"]

@@ -14,14 +14,40 @@ releases in the order of one repository and knows by identity what it has releas
 repository at any time. One whose application acknowledges each message is a `ManualSubscriber` (`manual_subscriber`).
 """
 
-from holdfast.protocols.narada.config import PublisherConfig, RepositoryConfig, SteeringConfig, SubscriberConfig
-from holdfast.protocols.narada.events import Registration, catenation, life_of, number_of
-from holdfast.protocols.narada.manual_subscriber import ManualSubscriber
-from holdfast.protocols.narada.participant import Participant
-from holdfast.protocols.narada.publisher import BufferFull, Publisher
-from holdfast.protocols.narada.repository import Repository
-from holdfast.protocols.narada.subscriber import Subscriber
-from holdfast.protocols.narada.subscription_removal import Forgetter
+from typing import TYPE_CHECKING
+
+from holdfast.protocols.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from holdfast.protocols.narada.config import PublisherConfig, RepositoryConfig, SteeringConfig, SubscriberConfig
+    from holdfast.protocols.narada.events import Registration, catenation, life_of, number_of
+    from holdfast.protocols.narada.manual_subscriber import ManualSubscriber
+    from holdfast.protocols.narada.participant import Participant
+    from holdfast.protocols.narada.publisher import BufferFull, Publisher
+    from holdfast.protocols.narada.repository import Repository
+    from holdfast.protocols.narada.subscriber import Subscriber
+    from holdfast.protocols.narada.subscription_removal import Forgetter
+else:
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "BufferFull": "publisher",
+            "Forgetter": "subscription_removal",
+            "ManualSubscriber": "manual_subscriber",
+            "Participant": "participant",
+            "Publisher": "publisher",
+            "PublisherConfig": "config",
+            "Registration": "events",
+            "Repository": "repository",
+            "RepositoryConfig": "config",
+            "SteeringConfig": "config",
+            "Subscriber": "subscriber",
+            "SubscriberConfig": "config",
+            "catenation": "events",
+            "life_of": "events",
+            "number_of": "events",
+        },
+    )
 
 __all__ = [
     "BufferFull",

@@ -45,7 +45,14 @@ Invariants:
  4. A sender forgets a unit when every broker of the receiving site that is there has it, and more than f are.
 """
 
-from holdfast.protocols.sesdad.broker import SesdadBroker
-from holdfast.protocols.sesdad.client import SiteClient
+from typing import TYPE_CHECKING
+
+from holdfast.protocols.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from holdfast.protocols.sesdad.broker import SesdadBroker
+    from holdfast.protocols.sesdad.client import SiteClient
+else:
+    __getattr__ = on_demand(__name__, {"SesdadBroker": "broker", "SiteClient": "client"})
 
 __all__ = ["SesdadBroker", "SiteClient"]
