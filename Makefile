@@ -2,7 +2,8 @@
 BIN := .venv/bin
 SWARM_RUNS ?= 20000
 HOURS ?= 8
-TEST_WORKERS ?= 2
+# One more than two cores: tests of processes wait for each other's timeouts while other tests compute.
+TEST_WORKERS ?= 3
 CHECKED_TESTS := $(wildcard tests/tidy tests/unit tests/scenarios tests/contracts)
 
 .DEFAULT_GOAL := help
