@@ -503,7 +503,12 @@ class DeltaBroker(EdgeBroker):
     # ---- clients
 
     def forget_node(self, name: str) -> None:
+        # 1. A client published past its frozen home, and left. 2. Its home runs again, and has the first copies. 3. Those
+        # are repeats. So its number is kept until its home has recovered.
+        keeps = name not in self.map or self.map.homes.get(name) in self.reach.failed
         self.map.remove(name)
+        if not keeps:
+            self.passage.recent.pop(name, None)
         self.hub.out += self.journal.erase_client(name)
         self.reach.back(name)
         self.state.lives.pop(name, None)

@@ -197,7 +197,10 @@ class Forwarding:
             self.recovery.remembered.discard(change.node)
             if self.map.add((change.parent, change.node, change.client, change.address)):
                 self.map.marked.add(change.node)
-        elif change.what == "r" and change.client:
+        elif change.what == "r" and not change.client:
+            if self.state.operational:
+                self.passage.forget_numbers(self.map)
+        elif change.what == "r":
             for one in list(self.passage.entries.values()):
                 if one.lacking.pop(change.node, "") is None:
                     self.finish_if_complete(one)
@@ -279,8 +282,6 @@ class Forwarding:
     def _hops_of(self, entry: Entry) -> dict[str, dict[str, None]]:
         """The next nodes on its way, and for which destinations; settle those that nobody is left for."""
         hops: dict[str, dict[str, None]] = {}
-        if entry.waits and not (self.state.operational or self.state.rejoining):
-            return hops
         if self.state.operational:
             self._look_up_again(entry)
         for node in list(entry.targets):
@@ -294,6 +295,9 @@ class Forwarding:
             else:
                 self._find_hop(entry, node, hops)
         self._find_lacking(entry, hops)
+        if entry.waits and not (self.state.operational or self.state.rejoining):
+            # Only where it went before, so that nothing with a later number gets there first.
+            return {hop: nodes for hop, nodes in hops.items() if self.map.towards(hop) in entry.begun}
         return hops
 
     def _look_up_again(self, entry: Entry) -> None:

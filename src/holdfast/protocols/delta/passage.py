@@ -9,7 +9,7 @@ that hop (section 5; the paper's text compares for inequality, which would take 
 of a node grow over all its lives. No table of sources is needed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from holdfast.model.batches import Batch
 from holdfast.model.delta_messages import Change, Multicast, Visit
@@ -171,7 +171,6 @@ class Passage:
     def forget_node(self, name: str) -> list[Entry]:
         """That node has left; returns what waited for it."""
         self.sent.pop(name, None)
-        self.recent.pop(name, None)
         waited = []
         for entry in list(self.entries.values()):
             if name in entry.targets or name in entry.lacking:
@@ -179,6 +178,11 @@ class Passage:
                 entry.lacking.pop(name, None)
                 waited.append(entry)
         return waited
+
+    def forget_numbers(self, known: Container[str]) -> None:
+        """Forget the numbers of all that are not known any more."""
+        for name in [one for one in self.recent if one not in known]:
+            del self.recent[name]
 
     def under_way(self) -> list[Entry]:
         return [entry for entry in self.entries.values() if entry.open]
