@@ -439,8 +439,8 @@ class DeltaBroker(EdgeBroker):
         for one in greeting.skipped:
             self._tell_skipped(one)
         if greeting.state == "operational" and name in self.reach.hard:
-            # It does not know yet that it was skipped. 1. We greeted it. 2. Somebody else, who had gone past it, greeted us.
-            # 3. It greets us: our own greeting has not said it.
+            # It does not know yet that it was skipped. 1. We greeted it. 2. Somebody else, who had gone past it, greeted
+            # us. 3. It greets us: our own greeting has not said it.
             self._send(name, Status("skipped"))
             return
         # A newcomer that is known but says so was taken in by us before we crashed: nobody else may have heard of it.
@@ -503,8 +503,8 @@ class DeltaBroker(EdgeBroker):
     # ---- clients
 
     def forget_node(self, name: str) -> None:
-        # 1. A client published past its frozen home, and left. 2. Its home runs again, and has the first copies. 3. Those
-        # are repeats. So its number is kept until its home has recovered.
+        # 1. A client published past its frozen home, and left. 2. Its home runs again, and has the first copies.
+        # 3. Those are repeats. So its number is kept until its home has recovered.
         keeps = name not in self.map or self.map.homes.get(name) in self.reach.failed
         self.map.remove(name)
         if not keeps:

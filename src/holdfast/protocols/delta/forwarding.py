@@ -139,9 +139,9 @@ class Forwarding:
     def resume(self) -> None:
         """Our tables are complete again: what our clients published goes on, under the numbers that it had.
 
-        1. A message had gone on, and its confirmation was lost. 2. We were skipped, told everybody that we are back, and
-        only then sent it again, with a new number so that it did not look old. 3. Nobody further away than delta+1 from
-        its publisher could tell that it was a repeat.
+        1. A message had gone on, and its confirmation was lost. 2. We were skipped, told everybody that we are back,
+        and only then sent it again, with a new number so that it did not look old. 3. Nobody further away than delta+1
+        from its publisher could tell that it was a repeat.
         """
         for entry in self.passage.under_way():
             if entry.waits and entry.batch is not None:
@@ -199,7 +199,7 @@ class Forwarding:
                 self.map.marked.add(change.node)
         elif change.what == "r" and not change.client:
             if self.state.operational:
-                self.passage.forget_numbers(self.map)
+                self.passage.forget_numbers(self.map.__contains__)
         elif change.what == "r":
             for one in list(self.passage.entries.values()):
                 if one.lacking.pop(change.node, "") is None:

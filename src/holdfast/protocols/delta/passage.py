@@ -9,7 +9,7 @@ that hop (section 5; the paper's text compares for inequality, which would take 
 of a node grow over all its lives. No table of sources is needed.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Iterable
 
 from holdfast.model.batches import Batch
 from holdfast.model.delta_messages import Change, Multicast, Visit
@@ -179,9 +179,9 @@ class Passage:
                 waited.append(entry)
         return waited
 
-    def forget_numbers(self, known: Container[str]) -> None:
+    def forget_numbers(self, is_known: Callable[[str], bool]) -> None:
         """Forget the numbers of all that are not known any more."""
-        for name in [one for one in self.recent if one not in known]:
+        for name in [one for one in self.recent if not is_known(one)]:
             del self.recent[name]
 
     def under_way(self) -> list[Entry]:
