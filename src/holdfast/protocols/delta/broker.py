@@ -439,7 +439,7 @@ class DeltaBroker(EdgeBroker):
         for one in greeting.skipped:
             self._tell_skipped(one)
         if greeting.state == "operational" and name in self.reach.hard:
-            # It does not know yet that it was skipped. 1. We greeted it. 2. Somebody else, who had gone past it, greeted
+            # It does not know yet that it was skipped. 1. We greeted it. 2. Somebody who had gone past it greeted
             # us. 3. It greets us: our own greeting has not said it.
             self._send(name, Status("skipped"))
             return
