@@ -46,6 +46,8 @@ class Cast:
         self.brokers: dict[str, BrokerLine] = {}
         self.sites: dict[str, SiteLine] = {}
         self.clients: dict[str, ClientLine] = {}
+        self._settings: dict[str, Setup] = {}
+        """The last line of each setting, for errors about it that show when everything is said."""
         self.crashed: set[str] = set()
         self.secret_file = ""
         """Where the secret is that the agents of machines share with us; empty: as the environment says."""
@@ -92,6 +94,7 @@ class Cast:
     # --------------------------------------------------------------------------------------------------- the set-up
 
     def _set_up(self, line: Setup) -> None:
+        self._settings[type(line).__name__] = line
         match line:
             case said.ProtocolName(name=name):
                 if name not in PROTOCOLS:
@@ -181,26 +184,31 @@ class Cast:
         """The first action starts the cluster: now everything has to fit together."""
         if not self.brokers and not self.sites:
             raise self._error(action, "there is no broker yet: say first Broker NAME")
-        self._check_sites(action)
-        info = find_protocol(self.protocol)
+        self.check_set_up()
+        self.begun_at, self.begun_with = action.line, action.text
+
+    def check_set_up(self) -> None:
+        """Whether what was said of brokers, machines and settings fits together."""
+        self._check_sites()
         if self.ordering:
-            self._check_guarantee(action, self.ordering)
+            self._check_guarantee(self._settings["Ordering"], self.ordering)
         places: list[BrokerLine | SiteLine] = [*self.brokers.values(), *self.sites.values()]
         if self.machines and (bare := [one for one in places if not one.machine]):
             raise self._error(
                 bare[0],
                 f"{bare[0].name} is on no machine, and the brokers of other machines could not reach it: say On",
             )
-        if self.tolerance and info.survives == ():
-            raise self._error(action, f"protocol {self.protocol} tolerates no lost broker; leave Tolerance out")
-        self.begun_at, self.begun_with = action.line, action.text
+        if self.tolerance and find_protocol(self.protocol).survives == ():
+            raise self._error(
+                self._settings["Tolerance"], f"protocol {self.protocol} tolerates no lost broker; leave Tolerance out"
+            )
 
-    def _check_sites(self, action: Action) -> None:
+    def _check_sites(self) -> None:
         if find_protocol(self.protocol).sited:
             self._check_replicas()
             if self.tolerance:
                 raise self._error(
-                    action,
+                    self._settings["Tolerance"],
                     f"Tolerance {self.tolerance} is for trees of single brokers; a site of three survives the loss of "
                     "one of them, a site of five that of two. Leave the line out",
                 )
@@ -214,7 +222,7 @@ class Cast:
             )
         if self.policy:
             raise self._error(
-                action,
+                self._settings["RoutingPolicy"],
                 f"RoutingPolicy {self.policy} is for protocols with sites; {self.protocol} routes every publication to "
                 "where its subscribers are. Leave the line out",
             )
@@ -225,7 +233,7 @@ class Cast:
             raise self._error(
                 first, f"brokers of protocol {self.protocol} are those of sites: write Site {first.name} instead"
             )
-        usual = next(iter(self.sites.values())).replicas
+        usual = next((line.replicas for line in self.sites.values()), 0)
         for line in self.sites.values():
             if line.replicas not in REPLICAS:
                 raise self._error(line, f"a site of {line.replicas} brokers cannot be; expected 1, 3 or 5")
@@ -241,11 +249,11 @@ class Cast:
         ranks = [rank for rank in find_protocol(self.protocol).guarantees if rank <= USUAL_RANK]
         return str(GUARANTEES[max(ranks)])
 
-    def _check_guarantee(self, action: Action, guarantee: str) -> None:
+    def _check_guarantee(self, line: Statement, guarantee: str) -> None:
         try:
             check_supported(self.protocol, guarantee)
         except GuaranteeError as error:
-            raise self._error(action, str(error)) from None
+            raise self._error(line, str(error).rstrip(".")) from None
 
     def _check_action(self, action: Action) -> None:
         match action:
@@ -381,4 +389,5 @@ def check_script(script: Iterable[Statement], source: str = "script") -> Cast:
     cast = Cast(source)
     for statement in script:
         cast.admit(statement)
+    cast.check_set_up()
     return cast
