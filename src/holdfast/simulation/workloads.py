@@ -277,7 +277,7 @@ class _Author:
 
     def _replicas(self) -> int:
         """Brokers of a site: mostly three, sometimes five, or one where nobody is to die."""
-        if self.failure in LONE and stream(self.seed, "lone sites").random() < LONE_SITES:
+        if self.failure in LONE and stream(self.seed, "single").random() < LONE_SITES:
             return 1
         return stream(self.seed, "sites").choice((3, 3, 3, 5))
 

@@ -102,7 +102,7 @@ def children(parent: int) -> list[ProcessId]:
     return found
 
 
-def eventually(condition: Callable[[], bool], limit_s: float = 60.0) -> bool:
+def eventually(condition: Callable[[], bool], limit_s: float = LIMIT_S) -> bool:
     """Whether it becomes true in time."""
     deadline = monotonic() + limit_s
     pause = Event()
