@@ -1,7 +1,8 @@
 """The event log: who did what when, one line each, in an order in which it may have happened.
 
 Rows of one node are in that node's order, and a delivery is behind its publication; the rest is by the time of the
-nodes' clocks, which on several machines are as good as they are kept.
+nodes' clocks, which on several machines are as good as they are kept. Messages are numbered from 1 for each publisher,
+as scripts number them: the numbers of a session may begin elsewhere.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,6 +36,8 @@ class EventLog:
         self._waiting: list[tuple[int, int, int, Event]] = []
         self._latest: dict[str, int] = {}
         self._published: dict[tuple[str, int], int] = {}
+        self._first: dict[str, int] = {}
+        """The number of the first message that each publisher has published."""
         self._count = 0
 
     def know(self, client: str) -> None:
@@ -50,6 +53,8 @@ class EventLog:
         new = list(rows)
         self._published |= {(row.publisher, row.seq): row.time for row in new if row.event == "publish"}
         for row in new:
+            if row.event == "publish":
+                self._first.setdefault(row.publisher, row.seq)
             origin = self._published.get((row.publisher, row.seq), 0) if row.event == "deliver" else 0
             at_ns = max(self._latest.get(row.node, 0), row.time, origin)
             self._latest[row.node] = at_ns
@@ -68,22 +73,20 @@ class EventLog:
         if row.node == SCRIPT:
             yield f"{clock}{row.detail}"
         elif node in self._clients and row.event in CLIENT_EVENTS:
-            yield f"{clock}{node} {_sentence(row)}"
+            yield f"{clock}{node} {self._sentence(row)}"
         elif self.level == "full":
             kind = "" if node in self._clients else "broker "
-            message = _message(row) if row.seq else ""
+            message = self._message(row) if row.seq else ""
             yield clock + " ".join(filter(None, [f"{kind}{node}", row.event, row.peer, message, row.topic, row.detail]))
 
+    def _sentence(self, row: Event) -> str:
+        return CLIENT_EVENTS[row.event].format(
+            message=self._message(row),
+            topic=row.topic,
+            guarantee=row.guarantee,
+            keys=f", keys {' '.join(row.keys)}" if row.keys else "",
+            interest=f"{row.topic} where {row.where}" if row.where else row.topic,
+        )
 
-def _sentence(row: Event) -> str:
-    return CLIENT_EVENTS[row.event].format(
-        message=_message(row),
-        topic=row.topic,
-        guarantee=row.guarantee,
-        keys=f", keys {' '.join(row.keys)}" if row.keys else "",
-        interest=f"{row.topic} where {row.where}" if row.where else row.topic,
-    )
-
-
-def _message(row: Event) -> str:
-    return f"{name_of(row.publisher)}#{row.seq}"
+    def _message(self, row: Event) -> str:
+        return f"{name_of(row.publisher)}#{row.seq - self._first.get(row.publisher, 1) + 1}"

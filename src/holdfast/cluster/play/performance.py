@@ -32,6 +32,9 @@ from holdfast.simulation.checkers import check
 
 POLL_MS = 50.0
 """How often an expectation that may take a while is looked at."""
+TELL_MS = 250.0
+"""How often what happens is told while a script waits in real time."""
+SIMULATION = "simulation"
 NOBODY_WAITED = " (nothing has waited since line {line} published: put WaitQuiet before the Expect)"
 
 
@@ -122,7 +125,7 @@ class Performance:
         stage = self._stage
         match action:
             case Wait(ms=ms):
-                await stage.wait(ms)
+                await self._wait(ms)
             case WaitQuiet(limit_ms=limit_ms):
                 await self._wait_quiet(action, QUIET_LIMIT_S if limit_ms is None else limit_ms / 1000)
             case Status():
@@ -141,6 +144,16 @@ class Performance:
                     self._unawaited = action
                 if said := await stage.do(action):
                     self.log.command(0, f"{action.text}: {said}", stage.now_ns())
+
+    async def _wait(self, ms: float) -> None:
+        """Let time pass. Real time passes in steps, and what happens in each is told at its end."""
+        stage, until_ns = self._stage, self._stage.now_ns() + round(ms * 1e6)
+        if stage.name == SIMULATION:
+            await stage.wait(ms)
+            return
+        while (left_ms := (until_ns - stage.now_ns()) / 1e6) > 0:
+            await stage.wait(min(left_ms, TELL_MS))
+            await self.catch_up()
 
     async def _wait_quiet(self, action: WaitQuiet, limit_s: float) -> None:
         try:
@@ -207,7 +220,7 @@ class Performance:
 
     def _summary(self, rows: list[Event], now_ns: int | None) -> Summary:
         verdict = check(rows)
-        virtual = self._stage.name == "simulation" and now_ns is not None
+        virtual = self._stage.name == SIMULATION and now_ns is not None
         return Summary(
             ok=not self.failures and (verdict.ok or self._meant_broken),
             stage=self._stage.name,

@@ -41,3 +41,17 @@ def test_a_light_log_leaves_out_what_brokers_report_and_a_full_one_does_not():
         seen[level] = [line.split("s  ", 1)[1] for line in log.lines()]
     assert seen["light"] == ["[3] Crash b2", "alice publishes alice#1 on t (fifo)"]
     assert seen["full"] == ["broker b1 repair_start", *seen["light"]]
+
+
+def test_messages_are_numbered_from_1_wherever_the_numbers_of_a_session_begin():
+    log = EventLog()
+    for name in ("alice", "bob"):
+        log.know(name)
+    begun = 17_009_993_935
+    log.add([row("bob", 0, 3_000_000, "deliver", begun + 1)])
+    log.add([row("alice", number, 1_000_000, "publish", begun + number) for number in (0, 1)])
+    assert [line.split("s  ", 1)[1] for line in log.lines()] == [
+        "alice publishes alice#1 on t (fifo)",
+        "alice publishes alice#2 on t (fifo)",
+        "bob delivers alice#2 on t (fifo)",
+    ]
