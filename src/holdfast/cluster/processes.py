@@ -35,7 +35,8 @@ TRACE = "trace"
 """Where traces are, in the directory of a cluster on another machine."""
 STATE = "state"
 """Where brokers keep their state, in the directory that their logs are in."""
-READY_S = 30.0
+READY_S = 60.0
+"""A dozen brokers that start on a busy machine take half of it; a broker that ends meanwhile is told at once."""
 POLL_S = 0.03
 DRAIN_S = 10.0
 STOP_S = DRAIN_S + 5.0

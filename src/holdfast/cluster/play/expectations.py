@@ -11,6 +11,7 @@ from holdfast.cluster.play.statements import (
     ExpectNode,
     ExpectOrder,
 )
+from holdfast.cluster.status import BrokerStatus
 from holdfast.model.identities import name_of
 from holdfast.model.topics import matches
 from holdfast.model.trace import Event
@@ -26,6 +27,8 @@ FAULTS: dict[AuditMark, tuple[str, ...]] = {
 }
 """The faults of the audit that each word excludes; a causal order includes the order of each publisher."""
 SHOWN_MAX = 5
+QUESTIONS_MAX = 5
+"""A broker that lives and does not answer in time, on a machine that is busy, is asked so often."""
 
 
 async def complaint_about(expectation: Expectation, stage: Stage) -> str:
@@ -42,13 +45,21 @@ async def complaint_about(expectation: Expectation, stage: Stage) -> str:
 
 async def _about_node(expectation: ExpectNode, stage: Stage) -> str:
     node, wanted = expectation.node, expectation.state
-    broker = next(one for one in (await stage.status()).brokers if one.name == node)
+    broker, frozen = await _asked(node, stage), await stage.frozen(node)
+    for _ in range(QUESTIONS_MAX - 1):
+        if broker.answers or frozen or wanted == "down":
+            break
+        broker = await _asked(node, stage)
     if broker.ready:
         above = "the root" if broker.parent is None else f"below {broker.parent}"
         fits = wanted == "ready" or (wanted == "root" and broker.parent is None)
         return "" if fits else f"{node} is ready, {above}"
-    found = "frozen" if await stage.frozen(node) else "not ready yet" if broker.answers else "down"
+    found = "frozen" if frozen else "not ready yet" if broker.answers else "down"
     return "" if found == wanted else f"{node} is {found}"
+
+
+async def _asked(node: str, stage: Stage) -> BrokerStatus:
+    return next(one for one in (await stage.status()).brokers if one.name == node)
 
 
 def about_verdict(mark: AuditMark, verdict: Verdict) -> str:

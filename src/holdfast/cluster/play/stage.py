@@ -22,7 +22,7 @@ from holdfast.model.trace import Event
 Deed = Subscribe | Unsubscribe | Publish | Crash | Freeze | Unfreeze | Restart | Cut | Heal
 """What a stage carries out; everything else of a script is made of it."""
 
-QUIET_LIMIT_S = 60.0
+QUIET_LIMIT_S = 120.0
 SESSION_S = 5.0
 """How long brokers of a play keep the session of a client that is away: who waits for a dead one waits that long."""
 CONFIRMED_S = 10.0

@@ -7,6 +7,7 @@ from holdfast.cluster.play.cast import Cast
 from holdfast.cluster.play.grammar import parse_script
 from holdfast.cluster.play.performance import Performance
 from holdfast.cluster.play.processes import ProcessStage
+from holdfast.cluster.status import BrokerStatus, ClusterStatus
 from holdfast.model.trace import Event
 
 
@@ -46,3 +47,28 @@ def test_what_happens_while_a_script_waits_is_told_meanwhile():
     assert stage.passed_ns == 1_000_000_000
     assert len(told_at_ns) == 11
     assert told_at_ns[1] < 500_000_000
+
+
+class Slow(Clockwork):
+    """A broker that answers every third question."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    async def status(self) -> ClusterStatus:
+        self.asked += 1
+        status = {"ready": True} if self.asked % 3 == 0 else {}
+        return ClusterStatus("c", "ginger", (BrokerStatus("a", None, "", bool(status), status=status),))
+
+
+def test_a_broker_that_is_slow_to_answer_is_not_taken_for_one_that_is_down():
+    stage = Slow()
+    performance = Performance(stage, Cast())
+
+    async def play() -> None:
+        for statement in parse_script("Broker a\nExpect a Ready\nExpect a Down\n"):
+            await performance.perform(statement)
+
+    asyncio.run(play())
+    assert (stage.asked, performance.failures) == (4, [])
