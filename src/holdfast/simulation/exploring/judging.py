@@ -48,7 +48,7 @@ class Judge:
         return _words(verdict) if final else ""
 
     def _verdict(self, stage: Stage, world: World) -> Verdict:
-        key = (world.seen, *(stage.row_numbers(world, name) for name in stage.clients))
+        key = (world.owed, *(stage.row_numbers(world, name) for name in stage.clients))
         said = self._said.get(key)
         if said is None:
             said = self._said[key] = check(events_of(stage, world))

@@ -49,8 +49,8 @@ from holdfast.simulation.hosts import CHANCE_BITS, TIMER_S_MIN
 LIVE_MAX = 4096
 """So many machines stand by in some state; others are made again from their inputs."""
 
-JUDGED = ("subscribe", "unsubscribe", "publish", "deliver", "crossed", "gap", "confirmed", "over", "end", "suspect")
-"""The rows of a trace that some checker reads."""
+JUDGED = ("subscribe", "unsubscribe", "publish", "deliver", "crossed")
+"""The rows of a trace that the judges of an explored world read."""
 
 ScriptCommand = Publish | Subscribe | Unsubscribe
 
@@ -158,6 +158,10 @@ class Step(Struct, frozen=True):
     """Rows that were added."""
 
 
+OnStep = Callable[[int, Input, Step], None]
+"""Told of every step that is computed: the state before it, the input, and the step."""
+
+
 class Broken(LocalMisuse):
     """A machine raised, or stands in a state that cannot be: the search has found something."""
 
@@ -205,9 +209,9 @@ class Frames:
 class Machine:
     """All states of one part that were ever met."""
 
-    def __init__(self, cast: Cast, frames: Frames, *, check_invariants: bool = True) -> None:
+    def __init__(self, cast: Cast, frames: Frames, on_step: OnStep, *, check_invariants: bool = True) -> None:
         self.cast, self.name = cast, cast.name
-        self._frames, self._checks = frames, check_invariants
+        self._frames, self._on_step, self._checks = frames, on_step, check_invariants
         self.states: list[State] = []
         self._came_by: list[tuple[int, Timed]] = []
         """For each state, the state before it (-1: none) and the input in between."""
@@ -228,6 +232,7 @@ class Machine:
         found = self._steps.get(key)
         if found is None:
             found = self._steps[key] = self._compute(state, given, now)
+            self._on_step(state, given, found)
         return found
 
     def story(self, state: int) -> list[Timed]:

@@ -52,7 +52,6 @@ class _Image:
         self._places = [stage.places[self._name(name)] for name in stage.machines]
         self._states: dict[tuple[str, int], bytes] = {}
         self._frames: dict[int, bytes] = {}
-        self._rows: dict[int, bytes] = {}
 
     def text(self, world: World) -> bytes:
         """The image of a world."""
@@ -64,7 +63,7 @@ class _Image:
             (name(sender), name(receiver), number, [self._frame(frame) for frame in held])
             for (sender, receiver, number), held in world.wires.items()
         ]
-        seen = [(self._row(row), sorted(self._row(mark) for mark in marks)) for row, marks in world.seen]
+        owed = sorted((name(client), name(publisher), seq) for client, publisher, seq in world.owed)
         budget = msgspec.structs.replace(world.budget, victims=tuple(sorted(map(name, world.budget.victims))))
         parts = (
             states,
@@ -72,7 +71,7 @@ class _Image:
             sorted(wires),
             sorted((name(host), name(peer), number) for (host, peer), number in world.talks.items()),
             sorted(tuple(map(name, dial)) for dial in world.dials),
-            sorted(seen),
+            owed,
             sorted(tuple(sorted(map(name, held))) for held in world.held),
             (world.now, world.busy_s, world.progress_s),
             sorted(digest_of(disk, self._renaming) for disk in world.disks),
@@ -99,13 +98,6 @@ class _Image:
         if known is None:
             known = self._frames[number] = digest_of(self._stage.frames.frames[number], self._renaming)
         return known
-
-    def _row(self, row: tuple[str, int]) -> bytes:
-        host, number = row
-        known = self._rows.get(number)
-        if known is None:
-            known = self._rows[number] = digest_of(self._stage.rows[number], self._renaming)
-        return self._name(host).encode() + known
 
 
 # ---------------------------------------------------------------------------------------------------- which there are

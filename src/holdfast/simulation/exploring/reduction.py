@@ -4,12 +4,18 @@ Two steps at different hosts touch different machines, and each appends to wires
 frame from: they come to the same in either order. So do a crash and a step elsewhere. Only a judge could tell them
 apart, and it looks at one thing: which subscriptions were confirmed before a message was published.
 
+A group of hosts may go first if nobody outside of it can disturb its next steps. Outside of it a host can act that has
+a step of its own, or that such a host may send something to. It disturbs the group if it may send to a member on a
+connection on which nothing is under way (a frame behind another one changes nothing for the next step), or connect to
+one, or crash while it has a connection with one. What a host may do from here on, `foresight` knows.
+
 Terms are those of Godefroid, *Partial-Order Methods for the Verification of Concurrent Systems* (1996): steps that may
 be exchanged are *independent*; a *persistent* set is a set of steps that nothing outside of it can disturb.
 """
 
 from collections.abc import Iterator
 
+from holdfast.simulation.exploring.foresight import EVERYBODY, NOBODY, Reach
 from holdfast.simulation.exploring.worlds import (
     BROKEN,
     LOCAL,
@@ -17,15 +23,15 @@ from holdfast.simulation.exploring.worlds import (
     PUBLISHED,
     Crashed,
     Knocked,
-    LocalMove,
     Move,
+    Returned,
     Stage,
     World,
 )
 
 Seen = tuple[Move, int]
 """A step, and what a judge sees of when it happens."""
-Steps = dict[str, list[LocalMove]]
+Steps = dict[str, list[Move]]
 """The steps of each host."""
 
 
@@ -50,86 +56,141 @@ def _target(move: Move) -> str:
     return (move.address or move.peer) if isinstance(move, Knocked) else ""
 
 
-def persistent(stage: Stage, world: World, moves: list[Move]) -> Iterator[list[LocalMove]]:
-    """Sets of steps that nothing else can disturb, the smallest first.
-
-    A step elsewhere can disturb the steps of a host in one way only: by sending to it on a wire that is empty now.
-    (A frame that is appended to a wire with frames on it changes nothing for the next one.)
-    """
+def persistent(stage: Stage, world: World, moves: list[Move]) -> Iterator[list[Move]]:
+    """Sets of steps that nothing else can disturb, the smallest first."""
     by_host: Steps = {}
-    is_calm = stage.is_faultless
     for move in moves:
-        if isinstance(move, LOCAL):
+        if isinstance(move, FORESEEN):
             by_host.setdefault(move.host, []).append(move)
-        else:
-            is_calm = False
-    return iter(_hosts_first(world, by_host) if is_calm else _clients_first(stage, world, by_host))
+    budget = world.budget
+    if budget.resets or budget.early:
+        return iter(())
+    if world.held or len(moves) > sum(map(len, by_host.values())) or stage.rules.idle_frames:
+        return iter(_clients_first(stage, world, by_host))
+    return iter(_Outlook(stage, world, by_host).groups())
 
 
-def _loaded(world: World) -> tuple[dict[str, set[str]], set[tuple[str, str]]]:
-    """By host, whom it has a connection with; and the pairs of which every wire has a frame on it."""
-    near: dict[str, set[str]] = {}
-    loaded, empty = set[tuple[str, str]](), set[tuple[str, str]]()
-    for (sender, receiver, _), held in world.wires.items():
-        near.setdefault(sender, set()).add(receiver)
-        near.setdefault(receiver, set()).add(sender)
-        (loaded if held else empty).add((sender, receiver))
-    return near, loaded - empty
+FORESEEN = (*LOCAL, Crashed, Returned)
+"""Steps of which it is known whom they touch; what freezes and cuts touch depends on what is held."""
 
 
-# ---------------------------------------------------------------------------------------------- where nothing fails
+# -------------------------------------------------------------------------------------------- what others may do first
 
 
-def _hosts_first(world: World, by_host: Steps) -> list[list[LocalMove]]:
-    """Groups of hosts that may go first: every host beyond from which a frame could come has one under way already.
+class _Outlook:
+    """What every host may do from one world on, before time passes."""
 
-    That holds as long as nobody dials: for worlds without faults, once everybody is connected.
-    """
-    near, loaded = _loaded(world)
-    groups: dict[frozenset[str], list[LocalMove]] = {}
-    for host in by_host:
-        group = _group(host, by_host, near, loaded)
-        groups[group] = [move for one in sorted(group) for move in by_host.get(one, ())]
-    return sorted(groups.values(), key=lambda own: (len(own), own[0].host))
+    def __init__(self, stage: Stage, world: World, by_host: Steps) -> None:
+        self._stage, self._world, self._by_host = stage, world, by_host
+        self._reach: dict[str, Reach] = {}
+        self._empty: set[tuple[str, str]] = set()
+        """Pairs of hosts: the first may put a frame before the second that is its next one."""
+        self._near: dict[str, set[str]] = {}
+        for (sender, receiver, _), held in world.wires.items():
+            if not held:
+                self._empty.add((sender, receiver))
+            if not held or held[-1] >= 0:
+                self._near.setdefault(sender, set()).add(receiver)
+        budget, self._mortal, self._absent = world.budget, frozenset[str](), frozenset[str]()
+        if budget.crashes:
+            self._mortal = frozenset(one for one in stage.mortal(world) if world.states[stage.places[one]] >= 0)
+        if budget.returns:
+            self._absent = frozenset(one for one in stage.brokers if world.states[stage.places[one]] < 0)
+        self._awake = {*by_host, *self._mortal, *self._absent}
 
+    def groups(self) -> list[list[Move]]:
+        """The steps of the groups that may go first."""
+        groups: dict[frozenset[str], list[Move]] = {}
+        for host in self._by_host:
+            group = self._group(host)
+            if group not in groups and not group & self._absent and not self._may_crash_later(group):
+                steps = [move for one in sorted(group) for move in self._by_host.get(one, ())]
+                # A crash alone keeps no time from passing, and when time has passed it can no longer happen.
+                if any(isinstance(move, LOCAL) for move in steps) and not self._may_be_asked(steps):
+                    groups[group] = steps
+        return sorted(groups.values(), key=lambda own: (len(own), own[0].host))
 
-def _group(host: str, by_host: Steps, near: dict[str, set[str]], loaded: set[tuple[str, str]]) -> frozenset[str]:
-    """The smallest group with that host that nobody outside of it can disturb."""
-    group, ring = {host}, [host]
-    while ring:
-        member = ring.pop()
-        for neighbour in sorted(near.get(member, ())):
-            if neighbour in group or (neighbour, member) in loaded:
-                continue
-            if not _part(neighbour, group, near).isdisjoint(by_host):
-                group.add(neighbour)
-                ring.append(neighbour)
-    return frozenset(group)
+    def _may_crash_later(self, group: frozenset[str]) -> bool:
+        """Whether a member may crash, but only when something has happened, which may be elsewhere."""
+        own = [move for one in group & self._mortal for move in self._by_host.get(one, ())]
+        return bool(group & self._mortal) and not any(isinstance(move, Crashed) for move in own)
 
+    def _may_be_asked(self, steps: list[Move]) -> bool:
+        """Whether a step changes who serves, while somebody may come back and ask for that."""
+        if not self._world.budget.returns or not (self._absent or self._mortal):
+            return False
+        stage, world = self._stage, self._world
+        return any(
+            isinstance(move, LOCAL) and move.host in stage.brokers and stage.changes_service(world, move)
+            for move in steps
+        )
 
-def _part(start: str, without: set[str], near: dict[str, set[str]]) -> set[str]:
-    """All hosts that are reached from there without passing through those."""
-    found, ring = {start}, [start]
-    while ring:
-        further = near[ring.pop()] - found - without
-        found |= further
-        ring += further
-    return found
+    def _group(self, host: str) -> frozenset[str]:
+        """The smallest group with that host that nobody outside of it can disturb."""
+        group = {host}
+        while True:
+            if group & self._mortal:
+                group |= self._mortal  # Their crashes are taken from one budget.
+            disturbing = self._disturbing(group)
+            if not disturbing:
+                return frozenset(group)
+            group |= disturbing
+
+    def _disturbing(self, group: set[str]) -> set[str]:
+        """Hosts outside of a group that may disturb it."""
+        found = {
+            _target(move)
+            for one in group
+            for move in self._by_host.get(one, ())
+            if isinstance(move, Knocked) and _target(move) in self._stage.places
+        }
+        acting = self._awake - group
+        ring = list(acting)
+        disturbing = set[str]()
+        while ring:
+            host = ring.pop()
+            touched, is_near = self._touched(host, group)
+            if is_near:
+                disturbing.add(host)
+            new = touched - acting - group
+            acting |= new
+            ring += new
+        return disturbing | (found & acting)
+
+    def _touched(self, host: str, group: set[str]) -> tuple[frozenset[str], bool]:
+        """Whom a host may reach, and whether that disturbs a group."""
+        reach, near = self._of(host), self._near.get(host, set())
+        sends, dials = self._stage.hosts_in(reach.sends), self._stage.hosts_in(reach.dials)
+        if reach.sends == EVERYBODY or host in self._mortal:
+            return sends | dials | near, not (dials | near).isdisjoint(group)
+        return sends | dials, not dials.isdisjoint(group) or any((host, one) in self._empty for one in sends & group)
+
+    def _of(self, host: str) -> Reach:
+        known = self._reach.get(host)
+        if known is None:
+            known = self._reach[host] = self._looked_up(host)
+        return known
+
+    def _looked_up(self, host: str) -> Reach:
+        stage, world = self._stage, self._world
+        number = world.states[stage.places[host]]
+        reach = stage.foresight[host].of(number) if number >= 0 or host in self._absent else NOBODY
+        if host in self._mortal and world.budget.returns:
+            reach |= stage.foresight[host].of(-1)
+        pending = stage.bits_of(address or peer for one, peer, address in world.dials if one == host)
+        return reach | Reach(0, pending) if pending else reach
 
 
 # ------------------------------------------------------------------------------------------------- where faults come
 
 
-def _clients_first(stage: Stage, world: World, by_host: Steps) -> list[list[LocalMove]]:
+def _clients_first(stage: Stage, world: World, by_host: Steps) -> list[list[Move]]:
     """Clients that may go first. Nobody connects to a client, so only its brokers can disturb it.
 
     A client that is connecting meets a broker or does not, and a frame that may still be lost with its connection
     may not be taken for granted: neither goes first.
     """
-    budget = world.budget
-    if budget.resets or budget.early:
-        return []
-    mortal = stage.mortal(world) if budget.crashes else ()
+    mortal = stage.mortal(world) if world.budget.crashes else ()
     found = []
     for name in stage.clients:
         own = by_host.get(name)

@@ -3,7 +3,9 @@
 States that are the same are visited once. Of steps that may be exchanged one order is tried, by *sleep sets*: a step
 that was explored from a state sleeps below the steps explored after it there, until one comes that it depends on. A
 state that is met again with fewer steps asleep is explored for these alone. Where a host or a group of hosts may go
-first (`reduction`), the steps of the others are not tried from that state at all. If one broker may crash, a search is
+first (`reduction`), the steps of the others are not tried from that state at all. Whether it may depends on what the
+others can still do, which is learned on the way (`foresight`): the search is made again until it has learned nothing
+that it did not take for granted. If one broker may crash, a search is
 made for each of them, in which no other one may: more clients may go first then, and what is behind the crash is common
 to all.
 
@@ -44,6 +46,9 @@ STANDSTILL_STEPS = 1_000
 """Steps without any progress, in which no time passed either, after which a world will make none."""
 KEY_BYTES = 16
 PROGRESS_STEPS = 4096
+LEARN_STEPS = 256
+LEARN_GROWTH = 1.2
+"""What hosts may do is looked at anew when so many times as many steps of machines are known."""
 SHORTEST_STATES_MAX = 300_000
 """So many states are looked at for a shorter story."""
 
@@ -95,6 +100,8 @@ class Result(Struct):
     """Which bound ended it before it was complete."""
     finding: Finding | None = None
     seconds: float = 0.0
+    runs: int = 1
+    """How often the search was made, each time with what had been learned before."""
 
     @property
     def complete(self) -> bool:
@@ -105,10 +112,11 @@ class Result(Struct):
 class _Place:
     """One world on the way from the root to where the search stands."""
 
-    __slots__ = ("key", "left", "move", "since", "sleep", "whole", "world")
+    __slots__ = ("key", "left", "move", "since", "sleep", "taken", "whole", "world")
 
     def __init__(self, world: World, move: Move | None, left: list[Move], sleep: set[Seen], key: bytes) -> None:
         self.world, self.move, self.left, self.sleep, self.key = world, move, left, sleep, key
+        self.taken: set[Move] = set()
         self.since = 0
         """Steps before this one without progress, all at the same time."""
         self.whole = False
@@ -136,13 +144,15 @@ class Search:
         self._mirror = Mirror(stage) if self.bounds.symmetric and stage.symmetries else None
         self._on_progress = on_progress
         self._began = 0.0
+        self._learned_at = 0
+        self._erred = False
+        """Whether somebody was left out of account that can disturb those that went first."""
 
     def run(self, root: World) -> Result:
         """Search everything from there. The first finding ends the search; then its shortest story is sought."""
         self._began = monotonic()
         try:
-            for start in self.stage.starts(root) if self.bounds.reduced else (root,):
-                self._descend(start)
+            self._search(root)
             if self.bounds.shortest and self.result.finding is not None and not self.result.finding.endless:
                 self.result.finding = self._shortest(root, self.result.finding)
         finally:
@@ -150,6 +160,40 @@ class Search:
         return self.result
 
     # ---------------------------------------------------------------------------------------------------- depth first
+
+    def _search(self, root: World) -> None:
+        """Search, and again with what was learned, until nothing was taken for granted that is not so."""
+        while True:
+            for start in self.stage.starts(root) if self.bounds.reduced else (root,):
+                self._descend(start)
+            if self.result.finding is not None or self.result.stopped_by or not (self._erred or self._is_wrong()):
+                return
+            self._begin_again()
+
+    def _is_wrong(self) -> bool:
+        return any(one.is_wrong() for one in self.stage.foresight.values())
+
+    def _learn(self) -> None:
+        """Go on with what is known by now, if somebody was left out of account who can disturb others.
+
+        What this search has left out before may be needed, so it proves nothing; but it goes on learning.
+        """
+        computed = sum(machine.computed for machine in self.stage.machines.values())
+        if computed < LEARN_GROWTH * self._learned_at:
+            return
+        self._learned_at = computed
+        if self._is_wrong():
+            self._erred = True
+            for one in self.stage.foresight.values():
+                one.learn()
+
+    def _begin_again(self) -> None:
+        for one in self.stage.foresight.values():
+            one.learn()
+        self._seen.clear()
+        self._sleeps = {NOTHING: NOTHING}
+        self._erred = False
+        self.result = Result(runs=self.result.runs + 1)
 
     def _descend(self, root: World) -> None:
         stack, result = self._stack, self.result
@@ -159,6 +203,8 @@ class Search:
         while stack and result.finding is None:
             if result.steps % PROGRESS_STEPS == 0 and self._is_spent():
                 return
+            if result.steps % LEARN_STEPS == 0:
+                self._learn()
             place = stack[-1]
             if not place.left:
                 stack.pop()
@@ -170,13 +216,14 @@ class Search:
         """Take one step from a place, and visit the world behind it."""
         result = self.result
         result.steps += 1
+        place.taken.add(move)
         try:
             world, seen = self.stage.after(place.world, move)
         except Broken as broken:
             self._found(str(broken), move)
             return
         below = NOTHING
-        if self.bounds.reduced and self._mirror is None:
+        if self.bounds.reduced and self._mirror is None and not place.whole:
             below = frozenset(one for one in place.sleep if independent(one, (move, seen)))
             place.sleep.add((move, seen))
         if complaint := self._complaint_so_far(world, move):
@@ -238,22 +285,30 @@ class Search:
         self._found(f"it does not come to rest: the same state comes again after {len(round_about)} steps", last, True)
 
     def _try_all(self, place: _Place) -> None:
+        """Try every step from there, and let none sleep: what is asleep relies on what others try behind the circle."""
         if place.whole:
             return
         place.whole = True
-        moves = moves_of(self.stage, place.world)
-        first, asleep = self._first(place.world, moves), {one for one, _ in place.sleep}
-        place.left += [move for move in moves if move not in first and move not in asleep]
+        place.sleep.clear()
+        self._seen[place.key] = NOTHING
+        place.left = [move for move in moves_of(self.stage, place.world) if move not in place.taken]
 
     def _first(self, world: World, moves: list[Move]) -> list[Move]:
         """The steps of a host that may go first, if there is one; else all."""
         if not self.bounds.reduced or len(moves) == 1:
             return moves
-        ordered = self.stage.ordered_rows(world)
         for own in persistent(self.stage, world, moves):
-            if len(own) < len(moves) and not any(self._seen_of(world, move) & ordered for move in own):
+            if len(own) < len(moves) and not self._is_early(world, own):
                 return [*own]
         return moves
+
+    def _is_early(self, world: World, own: list[Move]) -> bool:
+        """Whether a judge could see that these steps came before those of other hosts."""
+        group = {move.host for move in own}
+        return any(
+            (seen := self._seen_of(world, move)) and self.stage.may_precede(world, move.host, seen, group)
+            for move in own
+        )
 
     def _seen_of(self, world: World, move: Move) -> int:
         try:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from holdfast.model.plurals import counted
 from holdfast.simulation.exploring.judging import Judge
+from holdfast.simulation.exploring.machines import Broken
 from holdfast.simulation.exploring.plans import BrokerFactory, Plan, staged
 from holdfast.simulation.exploring.search import Bounds, Result, Search, key_of, moves_of, walk
 from holdfast.simulation.exploring.stories import read_step, step_text, told
@@ -46,6 +47,8 @@ class Report(Struct, frozen=True):
     """The steps that lead to the finding."""
     words: tuple[str, ...] = ()
     """The same, to be read."""
+    runs: int = 1
+    """How often the search was made, each time with what had been learned before."""
 
     @property
     def ok(self) -> bool:
@@ -110,28 +113,43 @@ def _report(plan: Plan, stage: Stage, root: World, prefix: list[Move], result: R
         found.what if found is not None else "",
         tuple(map(step_text, story)),
         tuple(told(plan, stage, root, story)),
+        result.runs,
     )
 
 
 def divided(plan: Plan, bounds: Bounds, count: int) -> list[Task]:
-    """At least so many tasks that together are the search of a plan, if it has as many states; breadth first."""
+    """At least so many tasks that together are the search of a plan, or as many as there can be; breadth first."""
     stage, root = staged(plan)
     seen = {key_of(root)}
-    rest: list[tuple[World, tuple[str, ...]]] = []
-    ring: list[tuple[World, tuple[str, ...]]] = [(root, ())]
-    while ring and len(ring) + len(rest) < count:
-        following = []
+    rest: list[_Beginning] = []
+    ring: list[_Beginning] = [(root, ())]
+    widest = [*ring]
+    while ring and len(widest) < count:
+        following: list[_Beginning] = []
         for world, steps in ring:
-            moves = moves_of(stage, world)
-            if not moves:
+            ways = _ways(stage, world, steps)
+            if not ways:
                 rest.append((world, steps))
-            for move in moves:
-                after = walk(stage, world, [move])
+            for after, longer in ways:
                 if (key := key_of(after)) not in seen:
                     seen.add(key)
-                    following.append((after, (*steps, step_text(move))))
+                    following.append((after, longer))
         ring = following
-    return [Task(plan, bounds, steps) for _, steps in (*rest, *ring)]
+        if len(rest) + len(ring) > len(widest):
+            widest = [*rest, *ring]
+    return [Task(plan, bounds, steps) for _, steps in widest]
+
+
+_Beginning = tuple[World, tuple[str, ...]]
+"""Where a task begins: a world, and the steps that lead there."""
+
+
+def _ways(stage: Stage, world: World, steps: tuple[str, ...]) -> list[_Beginning]:
+    """What may come next; nothing if the world is at rest, or if a machine breaks: a task from there will tell it."""
+    try:
+        return [(walk(stage, world, [move]), (*steps, step_text(move))) for move in moves_of(stage, world)]
+    except Broken:
+        return []
 
 
 def joined(reports: list[Report]) -> Report:
@@ -154,4 +172,5 @@ def joined(reports: list[Report]) -> Report:
         worst.finding,
         worst.story,
         worst.words,
+        max((one.runs for one in reports), default=1),
     )

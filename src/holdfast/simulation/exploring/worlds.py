@@ -18,17 +18,21 @@ What may happen next
   told otherwise (`idle_frames`): they carry no message, and every order of them would be tried.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.model.messages import Ack, Frame, Hello, Ping, Pong
+from holdfast.model.topics import matches
 from holdfast.protocols.node import Doorkeeper, Report
 from holdfast.simulation.exploring.canonical import digest_of
+from holdfast.simulation.exploring.foresight import EVERYBODY, Foresight, Reach
 from holdfast.simulation.exploring.machines import (
     Arrival,
+    Broken,
     Cast,
     Closed,
     Dialled,
@@ -42,6 +46,7 @@ from holdfast.simulation.exploring.machines import (
     Ring,
     Sent,
     State,
+    Step,
     Up,
 )
 from holdfast.simulation.faults import Publish, Subscribe, Unsubscribe
@@ -53,19 +58,14 @@ BROKEN: Final = -2
 IDLE: Final = (Ack, Ping, Pong)
 PUBLISHED: Final = 1
 MARKED: Final = 2
-VISIBLE: Final = {
-    "publish": PUBLISHED,
-    "subscribe": MARKED,
-    "unsubscribe": MARKED,
-    "gap": MARKED,
-    "over": MARKED,
-    "crossed": MARKED,
-}
-"""Rows of different clients whose order a judge looks at. It looks at one thing: which of the other rows were there
-before a message was published, and which came after it."""
+VISIBLE: Final = {"publish": PUBLISHED, "subscribe": MARKED, "crossed": 0}
+"""Rows that have a place among those of other hosts. A judge looks at one thing there: which subscriptions of other
+clients were confirmed before a message was published on their topic."""
 
 Wire = tuple[str, str, int]
 """One direction of one connection: sender, receiver, and the number of the connection between the two."""
+Debt = tuple[str, str, int]
+"""A message that a client must get, since its subscription was confirmed before: client, publisher and number."""
 
 
 # ---------------------------------------------------------------------------------------------------------- steps
@@ -196,8 +196,8 @@ class World(Struct, frozen=True):
     """How many commands of its script each host has given."""
     order: tuple[tuple[str, int], ...]
     """Visible rows in the order in which they came about: host and number of the row."""
-    seen: tuple[tuple[tuple[str, int], tuple[tuple[str, int], ...]], ...]
-    """What a judge sees of that order: for every message that was published, which other rows came before it."""
+    owed: tuple[Debt, ...]
+    """What a judge sees of that order, as long as it matters: what is owed to clients and has not come yet."""
     busy_s: float
     """When something happened last that was not a timer or an idle frame."""
     budget: Budget
@@ -217,7 +217,7 @@ class World(Struct, frozen=True):
             tuple(sorted(self.talks.items())),
             self.dials,
             self.asked,
-            self.seen,
+            self.owed,
             self.busy_s,
             self.budget.crashes,
             self.budget.returns,
@@ -253,21 +253,27 @@ class Stage:
     def __init__(self, casts: tuple[Cast, ...], rules: Rules, *, check_invariants: bool = True) -> None:
         self.rules = rules
         self.frames = Frames()
-        self.machines = {one.name: Machine(one, self.frames, check_invariants=check_invariants) for one in casts}
-        self.places = {name: at for at, name in enumerate(self.machines)}
+        self.names = frozenset(one.name for one in casts)
+        self.places = {one.name: at for at, one in enumerate(casts)}
+        self.foresight = {one.name: Foresight() for one in casts}
+        self._host_sets: dict[int, frozenset[str]] = {}
+        self.machines = {
+            one.name: Machine(one, self.frames, partial(self._foresee, one.name), check_invariants=check_invariants)
+            for one in casts
+        }
         self.brokers = tuple(one.name for one in casts if one.is_broker)
         self.clients = tuple(one.name for one in casts if not one.is_broker)
-        self.is_faultless = True
-        """Whether nothing ever fails here: then nobody dials once all are connected."""
         self.symmetries: tuple[Mapping[str | bytes, str | bytes], ...] = ()
         """Names that may be exchanged for each other: by name, which other one each becomes."""
+        self.watchers = {one.name: _watchers(one, casts) for one in casts if not one.is_broker}
+        """By client, which other ones subscribe to what it publishes."""
+        self.watched = frozenset[str]().union(*self.watchers.values())
         self.rows: list[Report] = []
         self._row_numbers: dict[bytes, int] = {}
         self._histories: dict[tuple[str, int], tuple[int, ...]] = {}
 
     def opening(self, budget: Budget) -> World:
         """Everybody begins at once; nobody is connected yet."""
-        self.is_faultless = budget == Budget()
         count = len(self.machines)
         world = World(0.0, (-1,) * count, {}, {}, (), (0,) * count, (), (), 0.0, Budget())
         for name in self.machines:
@@ -307,6 +313,49 @@ class Stage:
         """The next frame of a wire, if it is not its end."""
         number = world.wires[wire][0]
         return self.frames.frames[number] if number >= 0 else None
+
+    # ----------------------------------------------------------------------------------------- what hosts may still do
+
+    def bits_of(self, names: Iterable[str]) -> int:
+        """A set of hosts as the bits of an integer; of those that are here."""
+        found = 0
+        for name in names:
+            if name in self.places:
+                found |= 1 << self.places[name]
+        return found
+
+    def hosts_in(self, bits: int) -> frozenset[str]:
+        """The set of hosts that an integer stands for."""
+        known = self._host_sets.get(bits)
+        if known is None:
+            known = frozenset(name for name, at in self.places.items() if bits >> at & 1)
+            self._host_sets[bits] = known
+        return known
+
+    def changes_service(self, world: World, move: Move) -> bool:
+        """Whether a broker begins or ceases to serve by a step of its own."""
+        before = self.state(world, move.host)
+        try:
+            after = self.state(self.after(world, move)[0], move.host)
+        except Broken:
+            return True
+        return before is None or after is None or before.ready != after.ready
+
+    def _foresee(self, host: str, state: int, given: Input, step: Step) -> None:
+        """Remember whom a step of a machine has reached; timers fire only when nothing else can happen."""
+        if isinstance(given, Ring):
+            return
+        foresight = self.foresight[host]
+        sends = self.bits_of(one.peer for one in step.outcomes if isinstance(one, Sent | Closed))
+        dials = self.bits_of(one.address or one.peer for one in step.outcomes if isinstance(one, Dialled))
+        foresight.note(state, step.state, Reach(sends, dials))
+        if any(isinstance(one, Reborn | Gone) for one in step.outcomes):
+            foresight.note(step.state, -1, Reach(EVERYBODY, 0))
+
+    def _answers(self, world: World, host: str, peer: str) -> None:
+        """A host ends an older connection with a peer, or turns it away, without any step of its machine."""
+        number = world.states[self.places[host]]
+        self.foresight[host].note(number, number, Reach(self.bits_of((peer,)), 0))
 
     # ------------------------------------------------------------------------------------------------- what may happen
 
@@ -360,18 +409,24 @@ class Stage:
         requests = sum(isinstance(command, Subscribe | Unsubscribe) for command in script[:given])
         return state.answered >= requests
 
-    def ordered_rows(self, world: World) -> int:
-        """Visible rows that may not be put first, since rows of the other kind are still to come and could precede."""
-        kinds = 0 if self.is_faultless else PUBLISHED  # Who has lost a broker may have gaps.
-        for name in self.clients:
-            script, state = self.machines[name].cast.script, self.state(world, name)
-            given = world.asked[self.places[name]]
-            if any(isinstance(command, Publish) for command in script[given:]):
-                kinds |= MARKED
-            requests = sum(isinstance(command, Subscribe | Unsubscribe) for command in script)
-            if state is not None and state.answered < requests:
-                kinds |= PUBLISHED
-        return kinds
+    def may_precede(self, world: World, host: str, seen: int, group: Iterable[str]) -> bool:
+        """Whether some host outside of a group may come first with a row of the other kind than what is seen here."""
+        if seen & PUBLISHED and any(self._may_subscribe(world, one) for one in self.watchers[host].difference(group)):
+            return True
+        return bool(seen & MARKED) and any(
+            host in watchers and name not in group and self._may_publish(world, name)
+            for name, watchers in self.watchers.items()
+        )
+
+    def _may_publish(self, world: World, name: str) -> bool:
+        given = world.asked[self.places[name]]
+        return any(isinstance(command, Publish) for command in self.machines[name].cast.script[given:])
+
+    def _may_subscribe(self, world: World, name: str) -> bool:
+        """Whether a subscription of that client may still be confirmed."""
+        script, state = self.machines[name].cast.script, self.state(world, name)
+        requests = sum(isinstance(command, Subscribe | Unsubscribe) for command in script)
+        return state is not None and state.answered < requests
 
     def _faults(self, world: World) -> Iterator[Move]:
         budget = world.budget
@@ -446,13 +501,13 @@ class Stage:
                 budget = replace(world.budget, early=world.budget.early - early)
                 return self._enter(replace(world, now=max(world.now, due_s), budget=budget), host, Ring(name))
             case Crashed(host):
-                return self._crash(world, host), PUBLISHED | MARKED
+                return self._crash(world, host), 0
             case Frozen() | Parted() | Thawed() | Healed():
                 return self._hold(world, move), 0
             case Returned(host):
                 return self._return(world, host)
             case Reset(host, peer):
-                return self._reset(world, host, peer), PUBLISHED | MARKED
+                return self._reset(world, host, peer), 0
 
     def _deliver(self, world: World, wire: Wire) -> tuple[World, int]:
         sender, host, number = wire
@@ -466,6 +521,7 @@ class Stage:
         if isinstance(frame, Hello) and world.talks.get((host, sender)) != number:
             turned_away = self._turn_away(world, host, frame)
             if turned_away is not None:
+                self._answers(world, host, sender)
                 return self._refuse(world, wire, turned_away), 0
             world, visible = self._adopt(world, host, sender, number)
         world, seen = self._enter(world, host, Arrival(sender, first))
@@ -488,6 +544,7 @@ class Stage:
         """A new connection takes the place of an older one, which is reported down first."""
         older = world.talks.get((host, peer))
         if older is not None:
+            self._answers(world, host, peer)
             world = self._close(world, host, peer)
             world = replace(world, talks={**world.talks, (host, peer): number})
             return self._enter(world, host, Down(peer))
@@ -547,14 +604,33 @@ class Stage:
         visible = 0
         for row in step.rows:
             if row.event in VISIBLE:
-                visible |= VISIBLE[row.event]
-                world = _seen(world, (host, self.row_number(row)), VISIBLE[row.event], self._kind)
+                visible |= self._visible(host, row)
+                world = self._owing(world, host, row)
+            elif row.event == "deliver" and world.owed:
+                world = _paid(world, host, row)
         for outcome in step.outcomes:
             world = self._carry_out(world, host, outcome)
         return world, visible
 
-    def _kind(self, row: tuple[str, int]) -> int:
-        return VISIBLE[self.rows[row[1]].event]
+    def _visible(self, host: str, row: Report) -> int:
+        """What a judge sees of a row: nothing, if no other client publishes there, or subscribes."""
+        if row.event == "publish":
+            return PUBLISHED if self.watchers.get(host) else 0
+        return MARKED if row.event == "subscribe" and host in self.watched else 0
+
+    def _owing(self, world: World, host: str, row: Report) -> World:
+        """A visible row has come about; a message that was published is owed to those whose subscription came first."""
+        owed = world.owed
+        if row.event == "publish" and row.batch is not None:
+            batch = row.batch
+            subscribed = {one for one, number in world.order if one != host and self._wants(number, batch.topic)}
+            debts = [(one, batch.publisher, seq) for one in subscribed for seq in range(batch.first, batch.last + 1)]
+            owed = tuple(sorted({*owed, *debts}))
+        return replace(world, order=(*world.order, (host, self.row_number(row))), owed=owed)
+
+    def _wants(self, number: int, topic: str) -> bool:
+        row = self.rows[number]
+        return row.event == "subscribe" and matches(row.pattern, topic)
 
     def _carry_out(self, world: World, host: str, outcome: object) -> World:
         match outcome:
@@ -628,8 +704,7 @@ class Stage:
         _, life, pairs = next(one for one in world.disks if one[0] == host)
         disks = tuple(one for one in world.disks if one[0] != host)
         world = replace(world, budget=budget, disks=disks, progress_s=_second(world))
-        world, _ = self._begin(world, host, life + 1, pairs, self._parent_for(world, host))
-        return world, PUBLISHED | MARKED
+        return self._begin(world, host, life + 1, pairs, self._parent_for(world, host))
 
     def _parent_for(self, world: World, host: str) -> str | None:
         """Which broker one that comes back is told of: its parent if that serves, else the first broker that does."""
@@ -655,13 +730,23 @@ class Stage:
         return number
 
 
-def _seen(world: World, row: tuple[str, int], kind: int, kind_of: Callable[[tuple[str, int]], int]) -> World:
-    """A visible row has come about."""
-    seen = world.seen
-    if kind == PUBLISHED:
-        marks = tuple(sorted(one for one in world.order if kind_of(one) == MARKED))
-        seen = tuple(sorted((*seen, (row, marks))))
-    return replace(world, order=(*world.order, row), seen=seen)
+def _watchers(cast: Cast, casts: tuple[Cast, ...]) -> frozenset[str]:
+    """The other clients that subscribe to what a client publishes."""
+    topics = {command.topic for command in cast.script if isinstance(command, Publish)}
+    return frozenset(
+        one.name
+        for one in casts
+        for command in one.script
+        if one is not cast and isinstance(command, Subscribe) and any(matches(command.pattern, to) for to in topics)
+    )
+
+
+def _paid(world: World, host: str, row: Report) -> World:
+    """A client got a message: from here on it is the same whether it was owed."""
+    batch = row.batch
+    assert batch is not None
+    left = [one for one in world.owed if one[:2] != (host, batch.publisher) or not batch.first <= one[2] <= batch.last]
+    return replace(world, owed=tuple(left)) if len(left) < len(world.owed) else world
 
 
 def _second(world: World) -> float:
