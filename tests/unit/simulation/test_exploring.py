@@ -10,7 +10,7 @@ from holdfast.cluster.exploration import explore_tasks, read_journal
 from holdfast.model.errors import ConfigError
 from holdfast.simulation.exploring import machines
 from holdfast.simulation.exploring.canonical import AS_IT_IS, Renaming, digest_of
-from holdfast.simulation.exploring.foresight import NOBODY, Foresight, Reach
+from holdfast.simulation.exploring.foresight import NOBODY, Foresight, Prospect
 from holdfast.simulation.exploring.judging import Judge
 from holdfast.simulation.exploring.plans import Plan, plan_of, small_plan, staged
 from holdfast.simulation.exploring.search import Bounds, Search, key_of, moves_of, walk
@@ -179,13 +179,13 @@ def test_a_search_is_made_again_until_it_takes_nothing_for_granted_that_is_not_s
 
 def test_what_a_host_may_reach_is_all_that_lies_behind_its_state():
     foresight = Foresight()
-    foresight.note(0, 1, Reach(0b01, 0))
+    foresight.note(0, 1, Prospect(0b01, 0))
     foresight.note(1, 2, NOBODY)
-    foresight.note(2, 1, Reach(0, 0b10))
+    foresight.note(2, 1, Prospect(0, 0b10))
     assert foresight.of(1) == NOBODY
     assert foresight.is_wrong()
     foresight.learn()
-    assert (foresight.of(0), foresight.of(1), foresight.of(3)) == (Reach(0b01, 0b10), Reach(0, 0b10), NOBODY)
+    assert (foresight.of(0), foresight.of(1), foresight.of(3)) == (Prospect(0b01, 0b10), Prospect(0, 0b10), NOBODY)
     assert not foresight.is_wrong()
 
 

@@ -19,11 +19,13 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from holdfast.simulation.exploring.machines import Closed, Dialled, Gone, Input, Reborn, Ring, Sent, Step
+
 EVERYBODY = -1
 """As a set of hosts: a machine begins anew, or stops."""
 
 
-class Reach(Struct, frozen=True):
+class Prospect(Struct, frozen=True):
     """Sets of hosts, as the bits of integers."""
 
     sends: int = 0
@@ -31,15 +33,15 @@ class Reach(Struct, frozen=True):
     dials: int = 0
     """Whom it may try to connect to."""
 
-    def __or__(self, other: "Reach") -> "Reach":
-        return Reach(self.sends | other.sends, self.dials | other.dials)
+    def __or__(self, other: "Prospect") -> "Prospect":
+        return Prospect(self.sends | other.sends, self.dials | other.dials)
 
-    def covers(self, other: "Reach") -> bool:
+    def covers(self, other: "Prospect") -> bool:
         """Whether the other one reaches nobody that this one does not."""
         return not (other.sends & ~self.sends or other.dials & ~self.dials)
 
 
-NOBODY = Reach()
+NOBODY = Prospect()
 
 
 class Foresight:
@@ -48,17 +50,17 @@ class Foresight:
     __slots__ = ("_edges", "_granted", "_reach", "_used")
 
     def __init__(self) -> None:
-        self._edges: dict[int, dict[int, Reach]] = {}
-        self._reach: dict[int, Reach] = {}
+        self._edges: dict[int, dict[int, Prospect]] = {}
+        self._reach: dict[int, Prospect] = {}
         """What this search takes for granted."""
         self._used: set[int] = set()
 
-    def note(self, before: int, after: int, reach: Reach) -> None:
+    def note(self, before: int, after: int, reach: Prospect) -> None:
         """A step from one state to another reached these hosts."""
         ways = self._edges.setdefault(before, {})
         ways[after] = ways.get(after, NOBODY) | reach
 
-    def of(self, state: int) -> Reach:
+    def of(self, state: int) -> Prospect:
         """Whom the host may reach from that state on before time passes."""
         self._used.add(state)
         return self._reach.get(state, NOBODY)
@@ -74,7 +76,59 @@ class Foresight:
         self._used.clear()
 
 
-def _closed(edges: Mapping[int, Mapping[int, Reach]]) -> dict[int, Reach]:
+class Prospects:
+    """What all hosts may do."""
+
+    def __init__(self, places: Mapping[str, int]) -> None:
+        self._places = places
+        self._foresight = {name: Foresight() for name in places}
+        self._sets: dict[int, frozenset[str]] = {}
+
+    def bits_of(self, names: Iterable[str]) -> int:
+        """A set of hosts as the bits of an integer; of those that are here."""
+        found = 0
+        for name in names:
+            if name in self._places:
+                found |= 1 << self._places[name]
+        return found
+
+    def hosts_in(self, bits: int) -> frozenset[str]:
+        """The set of hosts that an integer stands for."""
+        known = self._sets.get(bits)
+        if known is None:
+            known = self._sets[bits] = frozenset(name for name, at in self._places.items() if bits >> at & 1)
+        return known
+
+    def of(self, host: str, state: int) -> Prospect:
+        """Whom a host may reach from that state on."""
+        return self._foresight[host].of(state)
+
+    def note_step(self, host: str, state: int, given: Input, step: Step) -> None:
+        """Remember whom a step of a machine has reached; timers fire only when nothing else can happen."""
+        if isinstance(given, Ring):
+            return
+        foresight = self._foresight[host]
+        sends = self.bits_of(one.peer for one in step.outcomes if isinstance(one, Sent | Closed))
+        dials = self.bits_of(one.address or one.peer for one in step.outcomes if isinstance(one, Dialled))
+        foresight.note(state, step.state, Prospect(sends, dials))
+        if any(isinstance(one, Reborn | Gone) for one in step.outcomes):
+            foresight.note(step.state, -1, Prospect(EVERYBODY, 0))
+
+    def note_answer(self, host: str, state: int, peer: str) -> None:
+        """A host ends an older connection with a peer, or turns it away, without any step of its machine."""
+        self._foresight[host].note(state, state, Prospect(self.bits_of((peer,)), 0))
+
+    def are_wrong(self) -> bool:
+        """Whether some host reaches more than what was made use of."""
+        return any(one.is_wrong() for one in self._foresight.values())
+
+    def learn(self) -> None:
+        """From here on, take for granted what is known now of all hosts."""
+        for one in self._foresight.values():
+            one.learn()
+
+
+def _closed(edges: Mapping[int, Mapping[int, Prospect]]) -> dict[int, Prospect]:
     """For every state, everything that is reached behind it."""
     found = {state: _joined(ways.values()) for state, ways in edges.items()}
     before: dict[int, set[int]] = {}
@@ -92,7 +146,7 @@ def _closed(edges: Mapping[int, Mapping[int, Reach]]) -> dict[int, Reach]:
     return found
 
 
-def _joined(reaches: Iterable[Reach]) -> Reach:
+def _joined(reaches: Iterable[Prospect]) -> Prospect:
     found = NOBODY
     for reach in reaches:
         found |= reach

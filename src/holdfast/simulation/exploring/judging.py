@@ -1,12 +1,13 @@
 """The judges of an explored world: the checkers of every simulated run, asked once for each different history.
 
 What the checkers read follows from two things: the rows of each client, in their order, and the order of those rows of
-different clients whose times the checkers compare (`worlds.VISIBLE`). Worlds that agree in both have one verdict.
+different clients whose times the checkers compare (`ledger.VISIBLE`). Worlds that agree in both have one verdict.
 """
 
 from holdfast.model.trace import Event, Recorder
 from holdfast.simulation.checkers import Verdict, check
-from holdfast.simulation.exploring.worlds import VISIBLE, Stage, World
+from holdfast.simulation.exploring.ledger import VISIBLE
+from holdfast.simulation.exploring.worlds import Stage, World
 
 CALM_S = 1.0
 """Virtual time without any business after which a world is at rest."""
@@ -69,7 +70,7 @@ def events_of(stage: Stage, world: World) -> list[Event]:
     visible: dict[str, list[int]] = {}
     crossed: list[Event] = []
     for place, (host, number) in enumerate(world.order, 1):
-        row = stage.rows[number]
+        row = stage.ledger.rows[number]
         if host in stage.clients:
             visible.setdefault(host, []).append(place)
         else:

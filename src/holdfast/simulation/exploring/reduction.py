@@ -13,21 +13,23 @@ Terms are those of Godefroid, *Partial-Order Methods for the Verification of Con
 be exchanged are *independent*; a *persistent* set is a set of steps that nothing outside of it can disturb.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from holdfast.simulation.exploring.foresight import EVERYBODY, NOBODY, Reach
+from holdfast.simulation.exploring.foresight import EVERYBODY, NOBODY, Prospect
+from holdfast.simulation.exploring.ledger import MARKED, PUBLISHED
+from holdfast.simulation.exploring.machines import Broken
 from holdfast.simulation.exploring.worlds import (
     BROKEN,
     LOCAL,
-    MARKED,
-    PUBLISHED,
     Crashed,
     Knocked,
+    LocalMove,
     Move,
     Returned,
     Stage,
     World,
 )
+from holdfast.simulation.faults import Publish, Subscribe, Unsubscribe
 
 Seen = tuple[Move, int]
 """A step, and what a judge sees of when it happens."""
@@ -56,6 +58,29 @@ def _target(move: Move) -> str:
     return (move.address or move.peer) if isinstance(move, Knocked) else ""
 
 
+def may_precede(stage: Stage, world: World, host: str, seen: int, group: Iterable[str]) -> bool:
+    """Whether some host outside of a group may come first with a row of the other kind than what is seen of a host."""
+    watchers = stage.ledger.watchers
+    if seen & PUBLISHED and any(_may_subscribe(stage, world, one) for one in watchers[host].difference(group)):
+        return True
+    return bool(seen & MARKED) and any(
+        host in watching and name not in group and _may_publish(stage, world, name)
+        for name, watching in watchers.items()
+    )
+
+
+def _may_publish(stage: Stage, world: World, name: str) -> bool:
+    given = world.asked[stage.places[name]]
+    return any(isinstance(command, Publish) for command in stage.machines[name].cast.script[given:])
+
+
+def _may_subscribe(stage: Stage, world: World, name: str) -> bool:
+    """Whether a subscription of that client may still be confirmed."""
+    script, state = stage.machines[name].cast.script, stage.state(world, name)
+    requests = sum(isinstance(command, Subscribe | Unsubscribe) for command in script)
+    return state is not None and state.answered < requests
+
+
 def persistent(stage: Stage, world: World, moves: list[Move]) -> Iterator[list[Move]]:
     """Sets of steps that nothing else can disturb, the smallest first."""
     by_host: Steps = {}
@@ -82,7 +107,7 @@ class _Outlook:
 
     def __init__(self, stage: Stage, world: World, by_host: Steps) -> None:
         self._stage, self._world, self._by_host = stage, world, by_host
-        self._reach: dict[str, Reach] = {}
+        self._reach: dict[str, Prospect] = {}
         self._empty: set[tuple[str, str]] = set()
         """Pairs of hosts: the first may put a frame before the second that is its next one."""
         self._near: dict[str, set[str]] = {}
@@ -121,7 +146,7 @@ class _Outlook:
             return False
         stage, world = self._stage, self._world
         return any(
-            isinstance(move, LOCAL) and move.host in stage.brokers and stage.changes_service(world, move)
+            isinstance(move, LOCAL) and move.host in stage.brokers and _changes_service(stage, world, move)
             for move in steps
         )
 
@@ -160,25 +185,35 @@ class _Outlook:
     def _touched(self, host: str, group: set[str]) -> tuple[frozenset[str], bool]:
         """Whom a host may reach, and whether that disturbs a group."""
         reach, near = self._of(host), self._near.get(host, set())
-        sends, dials = self._stage.hosts_in(reach.sends), self._stage.hosts_in(reach.dials)
+        sends, dials = self._stage.prospects.hosts_in(reach.sends), self._stage.prospects.hosts_in(reach.dials)
         if reach.sends == EVERYBODY or host in self._mortal:
             return sends | dials | near, not (dials | near).isdisjoint(group)
         return sends | dials, not dials.isdisjoint(group) or any((host, one) in self._empty for one in sends & group)
 
-    def _of(self, host: str) -> Reach:
+    def _of(self, host: str) -> Prospect:
         known = self._reach.get(host)
         if known is None:
             known = self._reach[host] = self._looked_up(host)
         return known
 
-    def _looked_up(self, host: str) -> Reach:
+    def _looked_up(self, host: str) -> Prospect:
         stage, world = self._stage, self._world
         number = world.states[stage.places[host]]
-        reach = stage.foresight[host].of(number) if number >= 0 or host in self._absent else NOBODY
+        reach = stage.prospects.of(host, number) if number >= 0 or host in self._absent else NOBODY
         if host in self._mortal and world.budget.returns:
-            reach |= stage.foresight[host].of(-1)
-        pending = stage.bits_of(address or peer for one, peer, address in world.dials if one == host)
-        return reach | Reach(0, pending) if pending else reach
+            reach |= stage.prospects.of(host, -1)
+        pending = stage.prospects.bits_of(address or peer for one, peer, address in world.dials if one == host)
+        return reach | Prospect(0, pending) if pending else reach
+
+
+def _changes_service(stage: Stage, world: World, move: LocalMove) -> bool:
+    """Whether a broker begins or ceases to serve by a step of its own."""
+    before = stage.state(world, move.host)
+    try:
+        after = stage.state(stage.after(world, move)[0], move.host)
+    except Broken:
+        return True
+    return before is None or after is None or before.ready != after.ready
 
 
 # ------------------------------------------------------------------------------------------------- where faults come

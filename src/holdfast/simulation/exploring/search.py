@@ -37,7 +37,7 @@ from msgspec import Struct
 from holdfast.simulation.exploring.judging import CALM_S, PATIENCE_S, Judge
 from holdfast.simulation.exploring.machines import Broken
 from holdfast.simulation.exploring.mirrors import Mirror
-from holdfast.simulation.exploring.reduction import Seen, independent, persistent
+from holdfast.simulation.exploring.reduction import Seen, independent, may_precede, persistent
 from holdfast.simulation.exploring.worlds import LOCAL, Delivered, Move, Stage, World
 
 HELD_S = 15.0
@@ -166,12 +166,13 @@ class Search:
         while True:
             for start in self.stage.starts(root) if self.bounds.reduced else (root,):
                 self._descend(start)
-            if self.result.finding is not None or self.result.stopped_by or not (self._erred or self._is_wrong()):
+            if (
+                self.result.finding is not None
+                or self.result.stopped_by
+                or not (self._erred or self.stage.prospects.are_wrong())
+            ):
                 return
             self._begin_again()
-
-    def _is_wrong(self) -> bool:
-        return any(one.is_wrong() for one in self.stage.foresight.values())
 
     def _learn(self) -> None:
         """Go on with what is known by now, if somebody was left out of account who can disturb others.
@@ -182,14 +183,12 @@ class Search:
         if computed < LEARN_GROWTH * self._learned_at:
             return
         self._learned_at = computed
-        if self._is_wrong():
+        if self.stage.prospects.are_wrong():
             self._erred = True
-            for one in self.stage.foresight.values():
-                one.learn()
+            self.stage.prospects.learn()
 
     def _begin_again(self) -> None:
-        for one in self.stage.foresight.values():
-            one.learn()
+        self.stage.prospects.learn()
         self._seen.clear()
         self._sleeps = {NOTHING: NOTHING}
         self._erred = False
@@ -306,7 +305,7 @@ class Search:
         """Whether a judge could see that these steps came before those of other hosts."""
         group = {move.host for move in own}
         return any(
-            (seen := self._seen_of(world, move)) and self.stage.may_precede(world, move.host, seen, group)
+            (seen := self._seen_of(world, move)) and may_precede(self.stage, world, move.host, seen, group)
             for move in own
         )
 

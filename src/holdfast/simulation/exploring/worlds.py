@@ -18,7 +18,7 @@ What may happen next
   told otherwise (`idle_frames`): they carry no message, and every order of them would be tried.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -26,13 +26,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.model.messages import Ack, Frame, Hello, Ping, Pong
-from holdfast.model.topics import matches
-from holdfast.protocols.node import Doorkeeper, Report
-from holdfast.simulation.exploring.canonical import digest_of
-from holdfast.simulation.exploring.foresight import EVERYBODY, Foresight, Reach
+from holdfast.protocols.node import Doorkeeper
+from holdfast.simulation.exploring.foresight import Prospects
+from holdfast.simulation.exploring.ledger import VISIBLE, DebtLedger, Debts, Placed
 from holdfast.simulation.exploring.machines import (
     Arrival,
-    Broken,
     Cast,
     Closed,
     Dialled,
@@ -46,26 +44,17 @@ from holdfast.simulation.exploring.machines import (
     Ring,
     Sent,
     State,
-    Step,
     Up,
 )
-from holdfast.simulation.faults import Publish, Subscribe, Unsubscribe
+from holdfast.simulation.faults import Subscribe, Unsubscribe
 
 END: Final = -1
 """The sender has closed the connection behind what it said."""
 BROKEN: Final = -2
 """The connection broke: what stands before this may be lost."""
 IDLE: Final = (Ack, Ping, Pong)
-PUBLISHED: Final = 1
-MARKED: Final = 2
-VISIBLE: Final = {"publish": PUBLISHED, "subscribe": MARKED, "crossed": 0}
-"""Rows that have a place among those of other hosts. A judge looks at one thing there: which subscriptions of other
-clients were confirmed before a message was published on their topic."""
-
 Wire = tuple[str, str, int]
 """One direction of one connection: sender, receiver, and the number of the connection between the two."""
-Debt = tuple[str, str, int]
-"""A message that a client must get, since its subscription was confirmed before: client, publisher and number."""
 
 
 # ---------------------------------------------------------------------------------------------------------- steps
@@ -194,9 +183,9 @@ class World(Struct, frozen=True):
     """Attempts to connect: host, peer, address."""
     asked: tuple[int, ...]
     """How many commands of its script each host has given."""
-    order: tuple[tuple[str, int], ...]
-    """Visible rows in the order in which they came about: host and number of the row."""
-    owed: tuple[Debt, ...]
+    order: tuple[Placed, ...]
+    """Visible rows in the order in which they came about."""
+    owed: Debts
     """What a judge sees of that order, as long as it matters: what is owed to clients and has not come yet."""
     busy_s: float
     """When something happened last that was not a timer or an idle frame."""
@@ -255,21 +244,18 @@ class Stage:
         self.frames = Frames()
         self.names = frozenset(one.name for one in casts)
         self.places = {one.name: at for at, one in enumerate(casts)}
-        self.foresight = {one.name: Foresight() for one in casts}
-        self._host_sets: dict[int, frozenset[str]] = {}
+        self.prospects = Prospects(self.places)
         self.machines = {
-            one.name: Machine(one, self.frames, partial(self._foresee, one.name), check_invariants=check_invariants)
+            one.name: Machine(
+                one, self.frames, partial(self.prospects.note_step, one.name), check_invariants=check_invariants
+            )
             for one in casts
         }
         self.brokers = tuple(one.name for one in casts if one.is_broker)
         self.clients = tuple(one.name for one in casts if not one.is_broker)
         self.symmetries: tuple[Mapping[str | bytes, str | bytes], ...] = ()
         """Names that may be exchanged for each other: by name, which other one each becomes."""
-        self.watchers = {one.name: _watchers(one, casts) for one in casts if not one.is_broker}
-        """By client, which other ones subscribe to what it publishes."""
-        self.watched = frozenset[str]().union(*self.watchers.values())
-        self.rows: list[Report] = []
-        self._row_numbers: dict[bytes, int] = {}
+        self.ledger = DebtLedger(casts)
         self._histories: dict[tuple[str, int], tuple[int, ...]] = {}
 
     def opening(self, budget: Budget) -> World:
@@ -306,7 +292,7 @@ class Stage:
         known = self._histories.get((name, number))
         if known is None:
             rows = self.machines[name].states[number].rows
-            known = self._histories[name, number] = tuple(map(self.row_number, rows))
+            known = self._histories[name, number] = tuple(map(self.ledger.number_of, rows))
         return known
 
     def frame(self, world: World, wire: Wire) -> Frame | None:
@@ -314,48 +300,9 @@ class Stage:
         number = world.wires[wire][0]
         return self.frames.frames[number] if number >= 0 else None
 
-    # ----------------------------------------------------------------------------------------- what hosts may still do
-
-    def bits_of(self, names: Iterable[str]) -> int:
-        """A set of hosts as the bits of an integer; of those that are here."""
-        found = 0
-        for name in names:
-            if name in self.places:
-                found |= 1 << self.places[name]
-        return found
-
-    def hosts_in(self, bits: int) -> frozenset[str]:
-        """The set of hosts that an integer stands for."""
-        known = self._host_sets.get(bits)
-        if known is None:
-            known = frozenset(name for name, at in self.places.items() if bits >> at & 1)
-            self._host_sets[bits] = known
-        return known
-
-    def changes_service(self, world: World, move: Move) -> bool:
-        """Whether a broker begins or ceases to serve by a step of its own."""
-        before = self.state(world, move.host)
-        try:
-            after = self.state(self.after(world, move)[0], move.host)
-        except Broken:
-            return True
-        return before is None or after is None or before.ready != after.ready
-
-    def _foresee(self, host: str, state: int, given: Input, step: Step) -> None:
-        """Remember whom a step of a machine has reached; timers fire only when nothing else can happen."""
-        if isinstance(given, Ring):
-            return
-        foresight = self.foresight[host]
-        sends = self.bits_of(one.peer for one in step.outcomes if isinstance(one, Sent | Closed))
-        dials = self.bits_of(one.address or one.peer for one in step.outcomes if isinstance(one, Dialled))
-        foresight.note(state, step.state, Reach(sends, dials))
-        if any(isinstance(one, Reborn | Gone) for one in step.outcomes):
-            foresight.note(step.state, -1, Reach(EVERYBODY, 0))
-
     def _answers(self, world: World, host: str, peer: str) -> None:
         """A host ends an older connection with a peer, or turns it away, without any step of its machine."""
-        number = world.states[self.places[host]]
-        self.foresight[host].note(number, number, Reach(self.bits_of((peer,)), 0))
+        self.prospects.note_answer(host, world.states[self.places[host]], peer)
 
     # ------------------------------------------------------------------------------------------------- what may happen
 
@@ -408,25 +355,6 @@ class Stage:
             return False
         requests = sum(isinstance(command, Subscribe | Unsubscribe) for command in script[:given])
         return state.answered >= requests
-
-    def may_precede(self, world: World, host: str, seen: int, group: Iterable[str]) -> bool:
-        """Whether some host outside of a group may come first with a row of the other kind than what is seen here."""
-        if seen & PUBLISHED and any(self._may_subscribe(world, one) for one in self.watchers[host].difference(group)):
-            return True
-        return bool(seen & MARKED) and any(
-            host in watchers and name not in group and self._may_publish(world, name)
-            for name, watchers in self.watchers.items()
-        )
-
-    def _may_publish(self, world: World, name: str) -> bool:
-        given = world.asked[self.places[name]]
-        return any(isinstance(command, Publish) for command in self.machines[name].cast.script[given:])
-
-    def _may_subscribe(self, world: World, name: str) -> bool:
-        """Whether a subscription of that client may still be confirmed."""
-        script, state = self.machines[name].cast.script, self.state(world, name)
-        requests = sum(isinstance(command, Subscribe | Unsubscribe) for command in script)
-        return state is not None and state.answered < requests
 
     def _faults(self, world: World) -> Iterator[Move]:
         budget = world.budget
@@ -604,33 +532,14 @@ class Stage:
         visible = 0
         for row in step.rows:
             if row.event in VISIBLE:
-                visible |= self._visible(host, row)
-                world = self._owing(world, host, row)
+                visible |= self.ledger.seen_of(host, row)
+                owed = self.ledger.owed_after(world.owed, world.order, host, row)
+                world = replace(world, order=(*world.order, (host, self.ledger.number_of(row))), owed=owed)
             elif row.event == "deliver" and world.owed:
-                world = _paid(world, host, row)
+                world = replace(world, owed=self.ledger.owed_after(world.owed, (), host, row))
         for outcome in step.outcomes:
             world = self._carry_out(world, host, outcome)
         return world, visible
-
-    def _visible(self, host: str, row: Report) -> int:
-        """What a judge sees of a row: nothing, if no other client publishes there, or subscribes."""
-        if row.event == "publish":
-            return PUBLISHED if self.watchers.get(host) else 0
-        return MARKED if row.event == "subscribe" and host in self.watched else 0
-
-    def _owing(self, world: World, host: str, row: Report) -> World:
-        """A visible row has come about; a message that was published is owed to those whose subscription came first."""
-        owed = world.owed
-        if row.event == "publish" and row.batch is not None:
-            batch = row.batch
-            subscribed = {one for one, number in world.order if one != host and self._wants(number, batch.topic)}
-            debts = [(one, batch.publisher, seq) for one in subscribed for seq in range(batch.first, batch.last + 1)]
-            owed = tuple(sorted({*owed, *debts}))
-        return replace(world, order=(*world.order, (host, self.row_number(row))), owed=owed)
-
-    def _wants(self, number: int, topic: str) -> bool:
-        row = self.rows[number]
-        return row.event == "subscribe" and matches(row.pattern, topic)
 
     def _carry_out(self, world: World, host: str, outcome: object) -> World:
         match outcome:
@@ -720,33 +629,6 @@ class Stage:
                 wires[wire] = _ended(wires[wire], BROKEN)
         budget = replace(world.budget, resets=world.budget.resets - 1)
         return replace(world, wires=wires, budget=budget, busy_s=world.now, progress_s=_second(world))
-
-    def row_number(self, row: Report) -> int:
-        key = digest_of(row)
-        number = self._row_numbers.get(key)
-        if number is None:
-            number = self._row_numbers[key] = len(self.rows)
-            self.rows.append(row)
-        return number
-
-
-def _watchers(cast: Cast, casts: tuple[Cast, ...]) -> frozenset[str]:
-    """The other clients that subscribe to what a client publishes."""
-    topics = {command.topic for command in cast.script if isinstance(command, Publish)}
-    return frozenset(
-        one.name
-        for one in casts
-        for command in one.script
-        if one is not cast and isinstance(command, Subscribe) and any(matches(command.pattern, to) for to in topics)
-    )
-
-
-def _paid(world: World, host: str, row: Report) -> World:
-    """A client got a message: from here on it is the same whether it was owed."""
-    batch = row.batch
-    assert batch is not None
-    left = [one for one in world.owed if one[:2] != (host, batch.publisher) or not batch.first <= one[2] <= batch.last]
-    return replace(world, owed=tuple(left)) if len(left) < len(world.owed) else world
 
 
 def _second(world: World) -> float:
