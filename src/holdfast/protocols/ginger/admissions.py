@@ -3,12 +3,12 @@
 When everybody who is expected has come (`repairs`), what the dead broker had passed to some and not to others is
 settled, and the links are opened: those that joined are children of this broker from then on. A part that was out of
 reach is settled with in the same way, only that it is the diary of this broker that says what the part may lack
-(`absences`). What is handed to whom is decided here and in `flush`.
+(`absences`). What is handed to whom is decided in `settlement`; it is carried out here.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
@@ -20,14 +20,15 @@ from holdfast.model.messages import (
 )
 from holdfast.protocols.ginger.absences import NOTHING, Absence, OwnHistory, names_in
 from holdfast.protocols.ginger.diaries import THE_ABSENT
-from holdfast.protocols.ginger.flush import Flush, Settlement, own_history
+from holdfast.protocols.ginger.flush import Flush, own_history
 from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.ginger.late_clients import LateCase
 from holdfast.protocols.ginger.merge import Flag
+from holdfast.protocols.ginger.settlement import Plan, Settling, Situation, held_in, settle
 from holdfast.protocols.given_up import UNACCOUNTED
 from holdfast.protocols.node import Report
 from holdfast.protocols.records import Record, RecordId
-from holdfast.protocols.routing import RoutingTable, Takers
+from holdfast.protocols.routing import RoutingTable
 from holdfast.protocols.wanted_parts import opens
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ REPAIRED_MAX = 1000
 
 class Admissions:
     """The coordinator's side of a repair."""
+
+    rules: ClassVar[type[Settling]] = Settling
+    """What decides what is handed to whom."""
 
     def __init__(self, broker: "RepairingBroker") -> None:
         self._broker = broker
@@ -109,39 +113,43 @@ class Admissions:
             elif name in self._log.flows:
                 self._broker.names.opened(name)
 
-    def _settlement(self, flush: Flush, mine: OwnHistory, late: LateCase | None) -> Settlement:
+    def _settlement(self, flush: Flush, mine: OwnHistory, late: LateCase | None) -> Plan:
+        """Decide what the repair hands to whom, and note what the decision has found out."""
+        plan = settle(self._situation(flush, mine, late), self.rules)
+        for record_id, batch in plan.wholes.items():
+            record = self._log.find(record_id)
+            if record is not None:
+                self._log.change(record, batch)
+        flush.joined.update(plan.joiners)
+        if flush.case is not None:
+            flush.case.joined.update(plan.witnesses)
+        return plan
+
+    def _situation(self, flush: Flush, mine: OwnHistory, late: LateCase | None) -> Situation:
         joined, table, case = flush.joined, self._interests.table, flush.case
         owed = RoutingTable()
         for name, joiner in joined.items():
             for interest in set(joiner.join.interests) - set(joiner.join.unconfirmed):
                 owed.add(*interest, name)
-        outside = table.takers if flush.reunion else self._interests.confirmed_takers()
-
-        def lacks(who: str, batch: Batch) -> bool:
-            if who == self._broker.name:
-                return self._lacks(flush, batch, outside)
-            if who not in joined:
-                return False
-            part = joined[who].lacks_of(batch)
-            return part is not None and who in (table if flush.reunion else owed).takers(part)
-
         heard = {} if flush.reunion else self._heard(flush)
         unheard = tuple(self._unheard(flush.key)) if flush.key and heard else () if case is None else case.unheard
         if late is not None:
             late.heard, late.unheard = heard, unheard
-        return Settlement(
-            self._broker.name,
-            mine,
-            joined,
-            lacks,
-            self._log,
-            lambda batch: self._broker.data_path.is_processed(batch.publisher, batch.last),
-            flush.reunion,
-            heard,
-            unheard,
-            {} if case is None else case.joined,
-            () if case is None else case.known,
-            lambda batch: not self._lacks(flush, batch, lambda one: _present(outside(one))),
+        return Situation(
+            own=self._broker.name,
+            lost=flush.key,
+            mine=mine,
+            joined=dict(joined),
+            witnesses={} if case is None else dict(case.joined),
+            held=held_in(self._log),
+            processed=self._broker.data_path.processed,
+            kept=() if case is None else case.known,
+            joiners_want=(table if flush.reunion else owed).takers,
+            others_want=table.takers if flush.reunion else self._interests.confirmed_takers(),
+            absent=(THE_ABSENT, UNACCOUNTED),
+            reunion=flush.reunion,
+            heard=heard,
+            unheard=unheard,
         )
 
     def _begin_use(self, joined: Iterable[str], reunion: bool) -> None:
@@ -212,7 +220,7 @@ class Admissions:
             return case.history
         return self._absences.history(absence) if absence is not None else NOTHING
 
-    def _flag_crossed(self, settlement: Settlement) -> None:
+    def _flag_crossed(self, settlement: Plan) -> None:
         """What stands on different sides of a total message now is handed over, and kept, with that word."""
         for record_id in sorted(settlement.crossed):
             batch = settlement.batches[record_id] = self._broker.crossed.note(settlement.batches[record_id])
@@ -250,12 +258,6 @@ class Admissions:
             reason = f"{self._broker.name} does not keep for {flush.elsewhere} what was on its way to {flush.key}"
             self._holes.announce(reason, towards={flush.elsewhere})
 
-    def _lacks(self, flush: Flush, batch: Batch, takers: Callable[[Batch], Takers]) -> bool:
-        """Whether the batch is new here, and for somebody who takes no part in the flush."""
-        if self._broker.data_path.is_processed(batch.publisher, batch.last):
-            return False
-        return any(name != flush.key and name not in flush.joined for name in takers(batch))
-
     def _note_repaired(self, flush: Flush) -> None:
         for name in sorted(flush.dead):
             self._repaired.pop(name, None)
@@ -274,7 +276,7 @@ class Admissions:
             for name in names_in(joiner.join.twig):
                 self._repaired.pop(name, None)
 
-    def _open_links(self, flush: Flush, settlement: Settlement) -> None:
+    def _open_links(self, flush: Flush, settlement: Plan) -> None:
         for name, joiner in flush.joined.items():
             self._log.link(name, received=len(joiner.records))
             given = [settlement.batches[one] for one in settlement.order if settlement.owes(name, one)]
@@ -294,7 +296,7 @@ class Admissions:
         dead = () if joiner.is_client else self._view.deaths.all_for(name)
         return Open(wanted, upward, dead, hold, joiner.taken)
 
-    def _pass_settlement(self, flush: Flush, settlement: Settlement, mine: OwnHistory) -> None:
+    def _pass_settlement(self, flush: Flush, settlement: Plan, mine: OwnHistory) -> None:
         order, case = settlement.order, flush.case
         places = {name: joiner.places() for name, joiner in flush.joined.items()}
         with self._broker.data_path.handing_apart((flush.key, *flush.joined)):
@@ -312,7 +314,7 @@ class Admissions:
         self,
         record_id: RecordId,
         flush: Flush,
-        settlement: Settlement,
+        settlement: Plan,
         mine: OwnHistory,
         places: Mapping[str, Mapping[RecordId, tuple[int, bool]]],
     ) -> None:
@@ -397,7 +399,7 @@ class Admissions:
         gone = set(self._interests.table.interests(flush.key)) - back
         self._broker.diaries.note_unaccounted(flush.key, sorted(gone))
 
-    def _answer_requests(self, flush: Flush, settlement: Settlement) -> None:
+    def _answer_requests(self, flush: Flush, settlement: Plan) -> None:
         """What the joiners have asked of the lost broker is asked anew, or is done."""
         for name, batch in settlement.asked:
             self._ask_again(name, batch)
@@ -432,7 +434,7 @@ class Admissions:
             self._log.stamp(record, name)
         self._turning.submit(batch, name)
 
-    def _reunited(self, absence: Absence | None, flush: Flush, settlement: Settlement) -> None:
+    def _reunited(self, absence: Absence | None, flush: Flush, settlement: Plan) -> None:
         """Say what came together, and which messages stand on different sides of a total one now."""
         for name, joiner in flush.joined.items():
             self._confirmations.replace(THE_ABSENT, (name,), self._interests.table.wants, in_doubt=True)
@@ -449,7 +451,3 @@ class Admissions:
     def was_repaired(self, name: str, epoch: int) -> bool:
         """Whether the loss of that broker, in that epoch or a later one, was repaired here."""
         return epoch <= self._repaired.get(name, -1)
-
-
-def _present(takers: Takers) -> Takers:
-    return {name: choice for name, choice in takers.items() if name not in (THE_ABSENT, UNACCOUNTED)}

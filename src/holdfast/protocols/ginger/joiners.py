@@ -21,6 +21,12 @@ class Joiner:
         """Of a client: everything that it published up to this number is taken."""
         self._note_held()
 
+    def copy(self) -> "Joiner":
+        """The same joiner, of which more may be found out."""
+        copied = Joiner(self.join, list(self.records))
+        copied.taken = self.taken
+        return copied
+
     def _note_held(self) -> None:
         self._held = {(one.batch.publisher, one.batch.first) for one in self.records}
         done = [one.batch for one in self.records if one.flag == "d" and self.is_client]
