@@ -24,7 +24,7 @@ from holdfast.protocols.ginger.flush import Flush, own_history
 from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.ginger.late_clients import LateCase
 from holdfast.protocols.ginger.merge import Flag
-from holdfast.protocols.ginger.settlement import Plan, Settling, Situation, held_in, settle
+from holdfast.protocols.ginger.settlement import Settlement, Settling, Situation, held_in, settle
 from holdfast.protocols.given_up import UNACCOUNTED
 from holdfast.protocols.node import Report
 from holdfast.protocols.records import Record, RecordId
@@ -113,7 +113,7 @@ class Admissions:
             elif name in self._log.flows:
                 self._broker.names.opened(name)
 
-    def _settlement(self, flush: Flush, mine: OwnHistory, late: LateCase | None) -> Plan:
+    def _settlement(self, flush: Flush, mine: OwnHistory, late: LateCase | None) -> Settlement:
         """Decide what the repair hands to whom, and note what the decision has found out."""
         plan = settle(self._situation(flush, mine, late), self.rules)
         for record_id, batch in plan.wholes.items():
@@ -220,7 +220,7 @@ class Admissions:
             return case.history
         return self._absences.history(absence) if absence is not None else NOTHING
 
-    def _flag_crossed(self, settlement: Plan) -> None:
+    def _flag_crossed(self, settlement: Settlement) -> None:
         """What stands on different sides of a total message now is handed over, and kept, with that word."""
         for record_id in sorted(settlement.crossed):
             batch = settlement.batches[record_id] = self._broker.crossed.note(settlement.batches[record_id])
@@ -276,7 +276,7 @@ class Admissions:
             for name in names_in(joiner.join.twig):
                 self._repaired.pop(name, None)
 
-    def _open_links(self, flush: Flush, settlement: Plan) -> None:
+    def _open_links(self, flush: Flush, settlement: Settlement) -> None:
         for name, joiner in flush.joined.items():
             self._log.link(name, received=len(joiner.records))
             given = [settlement.batches[one] for one in settlement.order if settlement.owes(name, one)]
@@ -296,7 +296,7 @@ class Admissions:
         dead = () if joiner.is_client else self._view.deaths.all_for(name)
         return Open(wanted, upward, dead, hold, joiner.taken)
 
-    def _pass_settlement(self, flush: Flush, settlement: Plan, mine: OwnHistory) -> None:
+    def _pass_settlement(self, flush: Flush, settlement: Settlement, mine: OwnHistory) -> None:
         order, case = settlement.order, flush.case
         places = {name: joiner.places() for name, joiner in flush.joined.items()}
         with self._broker.data_path.handing_apart((flush.key, *flush.joined)):
@@ -314,7 +314,7 @@ class Admissions:
         self,
         record_id: RecordId,
         flush: Flush,
-        settlement: Plan,
+        settlement: Settlement,
         mine: OwnHistory,
         places: Mapping[str, Mapping[RecordId, tuple[int, bool]]],
     ) -> None:
@@ -399,7 +399,7 @@ class Admissions:
         gone = set(self._interests.table.interests(flush.key)) - back
         self._broker.diaries.note_unaccounted(flush.key, sorted(gone))
 
-    def _answer_requests(self, flush: Flush, settlement: Plan) -> None:
+    def _answer_requests(self, flush: Flush, settlement: Settlement) -> None:
         """What the joiners have asked of the lost broker is asked anew, or is done."""
         for name, batch in settlement.asked:
             self._ask_again(name, batch)
@@ -434,7 +434,7 @@ class Admissions:
             self._log.stamp(record, name)
         self._turning.submit(batch, name)
 
-    def _reunited(self, absence: Absence | None, flush: Flush, settlement: Plan) -> None:
+    def _reunited(self, absence: Absence | None, flush: Flush, settlement: Settlement) -> None:
         """Say what came together, and which messages stand on different sides of a total one now."""
         for name, joiner in flush.joined.items():
             self._confirmations.replace(THE_ABSENT, (name,), self._interests.table.wants, in_doubt=True)

@@ -1,7 +1,7 @@
 """What a repair hands to whom, and in which order: a function from values to a plan, which changes nothing.
 
 A `Situation` is what the coordinator knows when everybody expected has come: who joined with which records, what its
-own log keeps, what it has processed, and who wants what. `settle` makes a `Plan` of it, in these phases:
+own log keeps, what it has processed, and who wants what. `settle` makes a `Settlement` of it, the plan, in phases:
 
 1. *Wholes*: parts of one total batch, as clients know them, stand for the whole.
 2. *Batches*: which records there are, which climbs have turned, and which are asked for anew.
@@ -98,7 +98,7 @@ class Situation(Struct, frozen=True, kw_only=True):
         return not self.lacks_here(batch, self.absent)
 
 
-class Plan(Struct):
+class Settlement(Struct):
     """What is to be done: the records in order, and for each joiner those that it is given."""
 
     order: list[RecordId]
@@ -125,7 +125,7 @@ class Plan(Struct):
         return record_id in self.given[name]
 
 
-def settle(situation: Situation, rules: "type[Settling] | None" = None) -> Plan:
+def settle(situation: Situation, rules: "type[Settling] | None" = None) -> Settlement:
     """The plan. What a client published after a batch that is asked anew is not taken: the client sends it again."""
     return (rules or Settling)(situation).plan()
 
@@ -157,7 +157,7 @@ class Settling:
         part = None if joiner is None else joiner.lacks_of(batch)
         return part is not None and who in self._situation.joiners_want(part)
 
-    def plan(self) -> Plan:
+    def plan(self) -> Settlement:
         """The phases, one after the other."""
         given = self._situation
         self._see_wholes()
@@ -181,7 +181,7 @@ class Settling:
         new = {record_id for record_id, batch in self.batches.items() if lacks(given.own, batch)} - set(settled)
         merge = Merge(histories, self.batches, lacks, settled, new)
         late = self._late(merge, passing, histories)
-        return Plan(
+        return Settlement(
             order=merge.order,
             batches=self.batches,
             given={
