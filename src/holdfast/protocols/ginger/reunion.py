@@ -345,19 +345,19 @@ class Reunion:
         self.search.unheard(self._absences.of_parent())
 
     def nobody_listens(self, peer: str) -> None:
-        """A lost neighbour is dead, not out of reach: its machine says so.
+        """The root that we have lost is dead, not out of reach: its machine says so.
 
         1. 0, the root, loses its power. 1 cannot tell that from a broken network, and total messages wait at 1.
         2. The machine of 0 is there again, without the broker. Clients of 0 that are alive can reach 1 now, too.
-        3. So 1 gives them the time to join that they have in any other repair, and waits no longer.
+        3. So 1 gives them the time to notice that, and to join as in any other repair, and waits no longer.
         """
-        now = self._broker.now
-        for absence in self._absences:
-            if absence.key == peer and absence.missing:
-                if absence.refused_s is None:
-                    absence.refused_s = now
-                if now - absence.refused_s >= self._broker.config.join_s:
-                    self._broker.diaries.reborn(peer)
+        now, config = self._broker.now, self._broker.config
+        absence = self._absences.of_parent()
+        if absence is not None and absence.key == peer:
+            if absence.refused_s is None:
+                absence.refused_s = now
+            if now - absence.refused_s >= config.link.silence_s + config.join_s:
+                self._broker.diaries.reborn(peer)
 
     def link_refused(self, link: Link, refusal: Refusal) -> bool:
         """Returns whether that was an answer to a question of the search."""
