@@ -141,6 +141,10 @@ class HealingTurning(Turning):
         if not hushed:
             self.pump()
 
+    def no_longer_hushed(self) -> None:
+        """The move is over; what waits goes on when the repair does that follows."""
+        self.hushed = False
+
     def pump(self) -> None:
         if not self._healer.settling:
             super().pump()

@@ -187,20 +187,20 @@ class Neighbours:
         elif isinstance(message, Open):
             check_open(link.peer, len(self._wanted_above.get(link.peer, ())))
 
-    def on_tree(self, peer: str, message: Open | View | ViewAck) -> None:
-        if isinstance(message, Open):
-            wanted = self._wanted_above.setdefault(peer, [])
-            wanted += message.interests
-            if not message.more:
-                del self._wanted_above[peer]
-                self._broker.rejoin.on_open(peer, replace(message, interests=tuple(wanted)))
-        elif isinstance(message, View):
-            self._on_view(peer, message)
-        else:
-            self._view.on_ack(peer, message.version)
-            self._broker.repairs.tick()
+    def on_open(self, peer: str, message: Open) -> None:
+        """A part of an `Open`, or the last of them: then the link is open."""
+        wanted = self._wanted_above.setdefault(peer, [])
+        wanted += message.interests
+        if not message.more:
+            del self._wanted_above[peer]
+            self._broker.rejoin.on_open(peer, replace(message, interests=tuple(wanted)))
 
-    def _on_view(self, peer: str, view: View) -> None:
+    def on_view_ack(self, peer: str, message: ViewAck) -> None:
+        """Everybody around that peer has heard of a change."""
+        self._view.on_ack(peer, message.version)
+        self._broker.repairs.tick()
+
+    def on_view(self, peer: str, view: View) -> None:
         dead = self._view.dead()
         self._broker.suspicion.hear_of(view.dead, peer)
         if peer not in self._interests.neighbours or self._broker.phase is Phase.GONE:

@@ -125,6 +125,10 @@ class Rejoin:
             self._hub.out.append(Disconnect(name, f"{self._broker.name} asks {name} to take it in"))
         self._hub.dial(name, self._broker.now, address)
 
+    def lost_parent(self, silent: bool) -> None:
+        """The parent is given up; whether it fell silent, and may be out of reach."""
+        self.parent_fell_silent = silent
+
     def switch_parent(self, old: str, new: str, message: Open) -> None:
         """A move ends: the new parent has taken this broker over from the old one, which is no longer a neighbour."""
         self._broker.parent, self.fenced, self.hold = new, new, 0

@@ -277,7 +277,7 @@ class Relocation:
         if journey is not None:
             self._end_journey()
             self.unfreeze(say=False)
-            self._turning.hushed = False
+            self._turning.no_longer_hushed()
             self._broker.rejoin.orphaned(journey.parent)
 
     def _cannot_go(self) -> None:

@@ -21,12 +21,12 @@ goes to:
     suspicion    losses, and what follows from them     diaries        those that are missed, and what they lack
     self_doubt   after a sleep                          late_sessions  clients that may still come
     reunion      the search for those out of reach      wards, relocation, tree_shape: moves
+
+Which message goes to which part stands in the tables at the end.
 """
 
-from collections.abc import Iterable
-from typing import ClassVar
-
-from msgspec.structs import replace
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 from holdfast.model.batches import Batch
 from holdfast.model.messages import (
@@ -80,7 +80,6 @@ from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Effects, Report, Restart, Send, SetTimer
 from holdfast.protocols.stability import SURVEY_TIMER, StabilityLog
 from holdfast.protocols.treeview import TreeView
-from holdfast.protocols.wanted_parts import wanted_by
 from holdfast.protocols.watchdog import Watchdog
 
 CHECKED_AT_THE_BORDER = frozenset((Join, Unstable, Numbers, Interests, View, Open))
@@ -349,33 +348,14 @@ class RepairingBroker(GingerBroker):
             self.neighbours.check_contents(link, message)
 
     def link_message(self, link: Link, message: SessionMessage) -> None:
-        peer = link.peer
-        if isinstance(message, Unstable | Numbers | Interests):
-            self.hub.consumed(link, message)
-            self.repairs.hears(peer, message)
-        elif isinstance(message, Join):
-            self.hub.consumed(link, message)
-            wanted = wanted_by(message, self.repairs.ahead_of.get(peer, ()))
-            joining = message if wanted is message.interests else replace(message, interests=wanted)
-            self.repairs.on_join(link, joining)
-        elif isinstance(message, Open | View | ViewAck) and link.kind == "broker":
-            self.hub.consumed(link, message)
-            self.neighbours.on_tree(peer, message)
-        elif isinstance(message, Seek | Found | Census | Counted) and link.kind == "broker":
-            self.hub.consumed(link, message)
-            self._on_parting(link, message)
-        else:
+        handler = FROM_ALL.get(type(message))
+        if handler is None and link.kind == "broker":
+            handler = FROM_BROKERS.get(type(message))
+        if handler is None:
             super().link_message(link, message)
-
-    def _on_parting(self, link: Link, message: Seek | Found | Census | Counted) -> None:
-        if isinstance(message, Seek):
-            self.reunion.on_seek(link, message)
-        elif isinstance(message, Found):
-            self.reunion.on_found(link)
-        elif isinstance(message, Census):
-            self.majority.on_census(link.peer, message)
-        else:
-            self.majority.on_counted(link.peer, message)
+            return
+        self.hub.consumed(link, message)
+        handler(self, link, message)
 
     def _handle(self, link: Link, message: SessionMessage) -> None:
         super()._handle(link, message)
@@ -384,13 +364,15 @@ class RepairingBroker(GingerBroker):
         self.tree_shape.handled(link.peer, message)
 
     def _handle_from_neighbour(self, peer: str, message: SessionMessage) -> None:
-        if isinstance(message, Merged):
-            self.majority.merged(peer)
-        elif isinstance(message, Sought):
-            self.reunion.on_sought(message)
-        elif not isinstance(message, Move):
+        handler = FROM_NEIGHBOURS.get(type(message))
+        if handler is None:
             super()._handle_from_neighbour(peer, message)
-        elif not (self.tree_shape.on_move(peer, message) or self.relocation.on_move(peer, message)):
+        else:
+            handler(self, peer, message)
+
+    def on_move(self, peer: str, message: Move) -> None:
+        """A step of a move: of a child of this broker, of this broker itself, or of one that comes below it."""
+        if not (self.tree_shape.on_move(peer, message) or self.relocation.on_move(peer, message)):
             self.wards.on_move(peer, message)
 
     def _send(self, peer: str, message: SessionMessage) -> None:
@@ -433,3 +415,31 @@ class RepairingBroker(GingerBroker):
         reasons = [*super().waiting_for(), *self.repairs.waiting_for(), *self.rejoin.waiting_for()]
         reasons += [*self.majority.waiting_for(), *self.reunion.waiting_for()]
         return [*reasons, *self.relocation.waiting_for(), *self.tree_shape.waiting_for()]
+
+
+# ------------------------------------------------------------------------------- which message goes to which part
+
+Handler = Callable[[RepairingBroker, Link, Any], None]
+FROM_ALL: dict[type[SessionMessage], Handler] = {
+    Unstable: lambda broker, link, message: broker.repairs.hears(link.peer, message),
+    Numbers: lambda broker, link, message: broker.repairs.hears(link.peer, message),
+    Interests: lambda broker, link, message: broker.repairs.hears(link.peer, message),
+    Join: lambda broker, link, message: broker.repairs.comes(link, message),
+}
+"""What joiners say, brokers and clients alike."""
+FROM_BROKERS: dict[type[SessionMessage], Handler] = {
+    Open: lambda broker, link, message: broker.neighbours.on_open(link.peer, message),
+    View: lambda broker, link, message: broker.neighbours.on_view(link.peer, message),
+    ViewAck: lambda broker, link, message: broker.neighbours.on_view_ack(link.peer, message),
+    Seek: lambda broker, link, message: broker.reunion.on_seek(link, message),
+    Found: lambda broker, link, _: broker.reunion.on_found(link),
+    Census: lambda broker, link, message: broker.majority.on_census(link.peer, message),
+    Counted: lambda broker, link, message: broker.majority.on_counted(link.peer, message),
+}
+"""What brokers say of the tree, also those that are no neighbours."""
+FROM_NEIGHBOURS: dict[type[SessionMessage], Callable[[RepairingBroker, str, Any], None]] = {
+    Merged: lambda broker, peer, _: broker.majority.merged(peer),
+    Sought: lambda broker, _, message: broker.reunion.on_sought(message),
+    Move: RepairingBroker.on_move,
+}
+"""What neighbours say besides what they say in a tree without faults (`broker`): publications, climbs, interests."""

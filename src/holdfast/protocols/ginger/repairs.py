@@ -28,6 +28,7 @@ from holdfast.protocols.ginger.refused_clients import RefusedClients
 from holdfast.protocols.last_numbers import Ahead, put_together
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Report, SetTimer
+from holdfast.protocols.wanted_parts import wanted_by
 
 if TYPE_CHECKING:
     from holdfast.protocols.ginger.repairing_broker import RepairingBroker
@@ -160,6 +161,11 @@ class Repairs:
     def end_visit(self, flush: Flush) -> None:
         """Nobody is left of those who came by themselves: no cut is held up for them any more."""
         self.flushes.remove(flush)
+
+    def comes(self, link: Link, join: Join) -> None:
+        """A `Join` is here, and with it all that went ahead."""
+        wanted = wanted_by(join, self.ahead_of.get(link.peer, ()))
+        self.on_join(link, join if wanted is join.interests else replace(join, interests=wanted))
 
     def on_join(self, link: Link, join: Join) -> None:
         """A node asks to be taken in: turn it away, let it wait, or have it take part in a repair."""

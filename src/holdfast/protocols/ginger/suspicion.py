@@ -16,7 +16,7 @@ from holdfast.model.terms import Contact
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.links import Link
-from holdfast.protocols.node import Report, Restart, SetTimer
+from holdfast.protocols.node import Report, SetTimer
 from holdfast.protocols.treeview import find_twigs
 
 if TYPE_CHECKING:
@@ -50,13 +50,6 @@ class Suspicion:
             broker.hub.out.append(SetTimer(timer, max(wait_s, broker.neighbours.patience_s(name))))
         else:
             self.suspect(name, broker.neighbours.epoch_of(link), "its connection is gone")
-
-    def _give_up(self, reason: str) -> None:
-        """We were suspected and are alive: nobody may hear from this epoch any more."""
-        self._broker.phase = Phase.GONE
-        self._hub.abandon("this broker was given up and begins anew")
-        self._hub.out.append(Report("excluded", detail=reason))
-        self._hub.out.append(Restart(reason))
 
     def hear_of(self, dead: Dead, peer: str) -> None:
         for name, epoch in dead:
@@ -92,7 +85,7 @@ class Suspicion:
     def _bury(self, name: str, epoch: int, reason: str) -> None:
         if name == self._broker.name:
             if epoch >= self._view.epoch and self._broker.phase is not Phase.GONE:
-                self._give_up(reason)
+                self._broker.begin_anew(reason)
             return
         if self._broker.phase is Phase.GONE or self._view.is_gone(name, epoch):
             return
@@ -149,7 +142,7 @@ class Suspicion:
             return
         if name == self._broker.parent:
             if not self._broker.rejoin.fenced:
-                self._broker.rejoin.parent_fell_silent = silent
+                self._broker.rejoin.lost_parent(silent)
             self._broker.rejoin.orphaned(name)
         elif name in self._interests.neighbours and not any(
             flush.key == name for flush in self._broker.repairs.flushes
