@@ -7,6 +7,8 @@ import ast
 import gc
 import importlib.util
 import sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -82,3 +84,34 @@ def test_private_attributes_of_other_objects_and_repeated_names_are_found():
     trees = {name: ast.parse(source) for name, source in SOURCES.items()}
     assert house.touched_privates(trees) == {"model.top: _two": 1}
     assert house.repeated_names(house.classes(trees)) == {"Base": 2}
+
+
+# ---------------------------------------------------------------------------------------- the parts of a Ginger broker
+
+
+def _parts_script() -> ModuleType:
+    loader = SourceFileLoader("parts", str(ROOT / "scripts" / "parts"))
+    found = importlib.util.spec_from_loader("parts", loader)
+    assert found is not None
+    module = importlib.util.module_from_spec(found)
+    loader.exec_module(module)
+    return module
+
+
+def test_no_part_of_a_broker_sets_anything_of_another_one():
+    script = _parts_script()
+    known = script.parts()
+    assert len(known) == 14
+    assert {name: found for name in known if (found := script.set_elsewhere(name, known))} == {}
+
+
+def test_what_a_part_sets_of_another_one_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    script = _parts_script()
+    (tmp_path / "one.py").write_text("class One:\n    def f(self):\n        self._broker.other.kept = self._own = 1\n")
+    monkeypatch.setattr(script, "GINGER", tmp_path)
+    assert script.set_elsewhere("one", {"one": "One", "other": "Other"}) == ["self._broker.other.kept"]
+
+
+def test_the_page_of_parts_is_what_the_sources_say():
+    script = _parts_script()
+    assert script.PAGE.read_text() == script.page()
