@@ -1,0 +1,221 @@
+"""Parts of a Ginger broker, each asked by itself."""
+
+import pytest
+
+from holdfast.model.batches import Batch, make_batch
+from holdfast.model.guarantees import CAUSAL, TOTAL
+from holdfast.model.messages import Climb, Publish, Rejected, SessionMessage, Subscribe, Twig
+from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.edges import Phase
+from holdfast.protocols.ginger import RepairingBroker
+from holdfast.protocols.node import Report, Restart
+
+
+class Alone(RepairingBroker):
+    """A root whose links are a list of what was said."""
+
+    def __init__(self, parent: str | None = None, brokers: int = 0) -> None:
+        super().__init__(BrokerConfig("1", parent=parent, tolerance=1, brokers=brokers), 5)
+        self.said: list[tuple[str, SessionMessage]] = []
+        self.start(0.0)
+
+    def _send(self, peer: str, message: SessionMessage) -> None:
+        if not self.relocation.holds_back(peer, message):
+            self.said.append((peer, message))
+
+    def with_neighbour(self, name: str, pattern: str = "t") -> "Alone":
+        """A broker below, which wants a topic."""
+        self.interests.neighbours[name] = None
+        self.interests.suspend(name)
+        self.interests.subscribe(name, Subscribe(0, pattern, ""))
+        self.log.link(name)
+        self.said.clear()
+        return self
+
+    def at(self, now: float) -> "Alone":
+        self._now = now
+        return self
+
+    def published_to(self, peer: str) -> list[tuple[int, int]]:
+        batches = [one.batch for to, one in self.said if to == peer and isinstance(one, Publish)]
+        return [(batch.first, batch.last) for batch in batches]
+
+    def reported(self) -> list[str]:
+        return [one.event for one in self.hub.out if isinstance(one, Report)]
+
+
+def batch(first: int = 1, count: int = 1, guarantee: int = CAUSAL, key: str = "") -> Batch:
+    return make_batch("c", first, "t", guarantee, [b"x"] * count, [(key,)] * count if key else ())
+
+
+# --------------------------------------------------------------------------------------------------------- data path
+
+
+def test_a_batch_that_comes_again_is_passed_on_once():
+    broker = Alone().with_neighbour("2")
+    for _ in range(2):
+        broker.data_path.pass_on(Publish(batch()), "3")
+    assert (broker.published_to("2"), len(broker.log)) == ([(1, 1)], 1)
+
+
+def test_of_a_batch_that_is_known_in_part_the_rest_is_passed_on():
+    broker = Alone().with_neighbour("2")
+    broker.data_path.pass_on(Publish(batch(1, 2)), "3")
+    broker.data_path.pass_on(Publish(batch(1, 4)), "3")
+    assert broker.published_to("2") == [(1, 2), (3, 4)]
+
+
+def test_what_a_repair_hands_over_does_not_go_to_its_joiners_by_itself_meanwhile():
+    broker = Alone().with_neighbour("2").with_neighbour("4")
+    with broker.data_path.handing_apart(["2"]):
+        broker.data_path.pass_on(Publish(batch()), "3")
+    broker.data_path.pass_on(Publish(batch(2)), "3")
+    assert (broker.published_to("2"), broker.published_to("4")) == ([(2, 2)], [(1, 1), (2, 2)])
+
+
+def test_the_highest_number_of_a_publisher_may_be_that_of_a_batch_that_climbs():
+    broker = Alone()
+    broker.data_path.pass_on(Publish(batch(1, 2)), "")
+    broker.log.append(batch(3, 2, TOTAL, "k"), pending=True)
+    assert broker.data_path.highest("c") == 4
+    assert not broker.data_path.is_done("c", 3)
+
+
+# -------------------------------------------------------------------------------------------------------- self-doubt
+
+
+def asleep(woken_at: float = 60.0) -> Alone:
+    """A broker that has not run for a minute."""
+    broker = Alone()
+    broker.self_doubt.check_sleep(0.1)
+    broker.at(woken_at).self_doubt.check_sleep(woken_at)
+    return broker
+
+
+def test_a_broker_that_was_always_awake_is_in_no_doubt():
+    broker = Alone()
+    for beat in range(1, 5):
+        broker.self_doubt.check_sleep(beat * broker.config.link.heartbeat_s)
+    assert not broker.at(2.0).self_doubt.is_in_doubt_of("2")
+
+
+def test_a_broker_that_has_slept_accuses_nobody_for_a_while():
+    broker = asleep()
+    assert "slept" in broker.reported()
+    assert broker.self_doubt.is_in_doubt_of("2")
+    assert not broker.at(60.0 + broker.config.doubt_s).self_doubt.is_in_doubt_of("2")
+
+
+def test_a_connection_that_is_lost_in_that_while_is_asked_about_before_its_peer_is_given_up():
+    broker = asleep()
+    broker.self_doubt.lost_connection("2")
+    broker.at(61.0 + broker.config.doubt_s)
+    assert broker.self_doubt.is_in_doubt_of("2")
+    broker.self_doubt.asks_about("2")
+    assert not broker.self_doubt.is_in_doubt_of("2")
+    assert [broker.self_doubt.was_parted_asleep("2") for _ in range(2)] == [True, False]
+
+
+def test_a_peer_that_is_back_was_not_lost_asleep():
+    broker = asleep()
+    broker.self_doubt.asks_about("2")
+    broker.self_doubt.is_back("2")
+    assert not broker.self_doubt.was_parted_asleep("2")
+
+
+# ---------------------------------------------------------------------------------------------------------- majority
+
+
+def minority() -> Alone:
+    """A root that has lost four of five brokers."""
+    broker = Alone(brokers=5)
+    broker.majority.recount()
+    return broker
+
+
+def test_a_minority_refuses_total_messages_of_a_client_that_would_not_wait():
+    broker = minority()
+    broker.majority.wants_patience("c", False)
+    assert broker.majority.accepted("c", Publish(batch(guarantee=TOTAL, key="k"))) is None
+    assert [type(one) for _, one in broker.said] == [Rejected]
+
+
+def test_and_lets_those_of_a_patient_one_wait():
+    broker = minority()
+    broker.majority.wants_patience("c", True)
+    assert broker.majority.accepted("c", Publish(batch(guarantee=TOTAL, key="k"))) is not None
+    assert broker.said == []
+
+
+@pytest.mark.parametrize(("brokers", "crossed"), [(5, True), (1, False)])
+def test_weaker_messages_with_a_key_are_marked_where_total_ones_may_pass_them_by(brokers: int, crossed: bool):
+    broker = Alone(brokers=brokers)
+    broker.majority.recount()
+    taken = broker.majority.accepted("c", Publish(batch(key="k")))
+    assert taken is not None
+    assert bool(taken.batch.crossed) is crossed
+
+
+# ----------------------------------------------------------------------------------------------- repairs, and joining
+
+
+def test_whoever_is_known_below_a_lost_broker_is_expected_and_the_topics_there_are_unsettled():
+    broker = Alone().with_neighbour("2")
+    broker.repairs.begin_repair("2", (Twig("3", "broker", 1, ""),), silent=False)
+    assert (broker.repairs.is_expected("3"), broker.repairs.is_expected("4")) == (True, False)
+    assert (broker.repairs.unsettled("t"), broker.repairs.unsettled("u")) == (True, False)
+    assert broker.repairs.waiting_for() == ["3 to join, since 2 is lost"]
+
+
+def test_a_neighbour_whose_loss_is_repaired_is_none():
+    broker = Alone().with_neighbour("2")
+    assert broker.neighbours.is_neighbour("2")
+    broker.repairs.begin_repair("2", (Twig("3", "broker", 1, ""),), silent=False)
+    assert not broker.neighbours.is_neighbour("2")
+    assert broker.neighbours.neighbours_alive() == []
+
+
+def test_a_loss_that_was_repaired_is_remembered_up_to_its_epoch():
+    broker = Alone().with_neighbour("2")
+    broker.view.children["2"] = Twig("2", "broker", 7, "")
+    broker.suspicion.suspect("2", 7, "a test says so")
+    assert (broker.admissions.was_repaired("2", 7), broker.admissions.was_repaired("2", 8)) == (True, False)
+
+
+def test_a_broker_that_hears_of_its_own_death_begins_anew_and_of_an_earlier_one_does_not():
+    broker = Alone()
+    phases = []
+    for epoch in (4, 5):
+        broker.suspicion.suspect("1", epoch, "a test says so")
+        phases.append(broker.phase)
+    assert phases == [Phase.SERVING, Phase.GONE]
+    assert isinstance(broker.hub.out[-1], Restart)
+
+
+def test_a_parent_that_has_yet_to_open_the_link_leaves_what_it_wants_unsettled():
+    broker = Alone(parent="0").with_neighbour("0")
+    assert not broker.rejoin.unsettled("t")
+    broker.rejoin.fenced = "0"
+    assert (broker.rejoin.unsettled("t"), broker.rejoin.unsettled("u")) == (True, False)
+    assert broker.rejoin.waiting_for() == ["0 to open the link"]
+
+
+# ------------------------------------------------------------------------------------------------------------- moves
+
+
+def test_what_is_said_on_a_frozen_link_waits_and_is_said_when_it_thaws():
+    broker = Alone().with_neighbour("2").with_neighbour("3")
+    broker.relocation.freeze("2")
+    for peer in ("2", "3"):
+        broker.send(peer, Climb(batch()))
+    assert [peer for peer, _ in broker.said] == ["3"]
+    broker.relocation.unfreeze(say=True)
+    assert [peer for peer, _ in broker.said] == ["3", "2"]
+
+
+def test_a_move_that_was_given_up_says_nothing_that_another_link_carries():
+    broker = Alone().with_neighbour("2")
+    broker.relocation.freeze("2")
+    broker.send("2", Climb(batch()))
+    broker.relocation.unfreeze(say=False)
+    assert (broker.said, broker.relocation.outbox) == ([], [])
