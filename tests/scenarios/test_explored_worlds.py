@@ -12,7 +12,9 @@ from holdfast.simulation.exploring.search import Bounds
 from holdfast.simulation.exploring.tasks import search
 from holdfast.simulation.exploring.worlds import Budget
 from holdfast.simulation.faults import Publish, Subscribe
+from tests.scenarios.test_partitions_literal import Settled
 from tests.scenarios.test_repairs_literal import Claimant, Forgetful
+from tests.support.parts import with_parts
 
 BEHIND_A_TOTAL = Plan(
     "0-1",
@@ -177,8 +179,8 @@ def test_a_broker_may_freeze_or_be_cut_off_for_a_time_at_any_moment(budget: Budg
         (GoesPast, BEHIND_A_TOTAL, "fifo"),
         (Failing, BEHIND_A_TOTAL, "ValueError: two are too many"),
         (Wrong, BEHIND_A_TOTAL, "something climbs"),
-        (Forgetful, A_LOSS_ON_THE_WAY, "does not come to rest"),
-        (Claimant, A_LOSS_ON_THE_WAY, "lost"),
+        (with_parts(repairs=Forgetful), A_LOSS_ON_THE_WAY, "does not come to rest"),
+        (with_parts(rejoin=Claimant, reunion=Settled), A_LOSS_ON_THE_WAY, "lost"),
         (GingerBroker, A_LOSS_ON_THE_WAY, "C waits for"),
     ],
 )
