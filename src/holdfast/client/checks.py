@@ -1,6 +1,7 @@
 """What a publication must be, checked where the application can still see which one it was."""
 
 from collections.abc import Iterable, Mapping
+from typing import TypeGuard
 
 from holdfast.client.arguments import plain, shown
 from holdfast.client.errors import MessageError
@@ -34,6 +35,14 @@ def checked_keys(keys: Iterable[str]) -> Keys:
     if len(found) > KEYS_MAX:
         raise MessageError(f"a message has at most {KEYS_MAX} keys; this one has {len(found)}")
     return found
+
+
+def is_plain_key(keys: Iterable[str]) -> TypeGuard[tuple[str]]:
+    """Whether these keys are one that surely needs no check: most are."""
+    if type(keys) is not tuple or len(keys) != 1:
+        return False
+    key = keys[0]
+    return type(key) is str and len(key) <= KEY_BYTES_MAX and key.isascii()
 
 
 def checked_attributes(attributes: Mapping[str, Value]) -> Attributes:

@@ -24,6 +24,7 @@ from holdfast.client.checks import (
     checked_payloads,
     checked_rank,
     checked_topic,
+    is_plain_key,
     size_bytes,
 )
 from holdfast.client.deliveries import Deliveries
@@ -174,6 +175,10 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
             or type(payload) is not bytes
             or len(payload) > self._payload_bytes_max
         ):
+            if known and durable is None and attributes is None and is_plain_key(keys):
+                plain = type(payload) is bytes and len(payload) <= self._payload_bytes_max
+                if plain and (seq := self._machine.publish_alike(known, payload, rank, keys)):
+                    return Receipt(self, known, seq)
             if (
                 keys is NO_KEYS
                 and attributes is None

@@ -60,7 +60,7 @@ from holdfast.protocols.node import (
     SetTimer,
 )
 from holdfast.protocols.routing import RoutingTable
-from holdfast.protocols.runs import IMPLICIT_KEYS, SHARE_BYTES, TOTAL_SHARE_BYTES, Run, column_bytes, padded
+from holdfast.protocols.runs import IMPLICIT_KEYS, KEY_COST_BYTES, Run, column_bytes, padded, share_bytes
 from holdfast.protocols.wishes import Wishes
 from holdfast.protocols.witness import PublishTimes, Witness, answered
 
@@ -129,23 +129,30 @@ class ClientNode:
             return self._publish(topic, payload, guarantee, keys, attributes or {})
         return self.publish_alike(topic, payload, guarantee) or self._publish(topic, payload, guarantee, (), {})
 
-    def publish_alike(self, topic: str, payload: bytes, guarantee: int) -> int:
-        """The same for one that has neither keys nor attributes, if it goes into the batch of the one before it.
+    def publish_alike(self, topic: str, payload: bytes, guarantee: int, keys: Keys = ()) -> int:
+        """The same for one without attributes and with one key at most, if it goes into the batch of the one before it.
 
         Returns 0 if it does not: then nothing was taken. This is the path of nearly every message, and takes as few
         steps as it can.
         """
         run = self._run
-        if run is None or not run.plain or run.topic != topic or run.guarantee != guarantee:
+        if run is None or run.topic != topic or run.guarantee != guarantee:
             return 0
         size = len(payload)
-        if size < SHARE_BYTES:
-            size = SHARE_BYTES
-        pending = self.pending_bytes + size
-        if pending > run.full_at:
+        if keys:
+            if run.attributes or len(run.keys) != len(run.payloads):
+                return 0
+            size += KEY_COST_BYTES + len(keys[0])
+        elif not run.plain:
             return 0
-        self.pending_bytes = pending
+        if size < run.share_bytes:
+            size = run.share_bytes
+        if self.pending_bytes + size > run.full_at:
+            return 0
+        if keys:
+            run.keys.append(keys)
         run.payloads.append(payload)
+        self.pending_bytes += size
         seq = self.next_seq
         self.next_seq = seq + 1
         return seq
@@ -158,7 +165,7 @@ class ClientNode:
         seq = self.next_seq
         self.next_seq = seq + 1
         size = len(payload) + (column_bytes(keys, attributes) if keys or attributes else 0)
-        size = max(size, TOTAL_SHARE_BYTES if guarantee == TOTAL else SHARE_BYTES)
+        size = max(size, share_bytes(guarantee))
         run = self._run
         if run is None or (run.topic, run.guarantee) != (topic, guarantee) or self.pending_bytes + size > run.full_at:
             run = self._begin_run(seq, topic, guarantee)

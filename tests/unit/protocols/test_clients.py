@@ -221,6 +221,35 @@ def test_one_more_of_the_same_goes_into_the_batch_that_is_begun_and_nothing_else
     assert client.publish_alike("a", b"x", CAUSAL) == 0
 
 
+def test_one_more_with_a_key_goes_into_a_batch_of_messages_with_keys_and_nothing_else_does():
+    client = attached()
+    assert client.publish_alike("a", b"x", TOTAL, ("k",)) == 0
+    assert client.publish("a", b"1", TOTAL) == 1
+    assert client.publish_alike("a", b"2", TOTAL, ("k",)) == 2
+    for topic, payload, guarantee in (("b", b"x", TOTAL), ("a", b"x", CAUSAL), ("a", b"x" * BATCH_BYTES_MAX, TOTAL)):
+        assert client.publish_alike(topic, payload, guarantee, ("k",)) == 0
+    assert client.publish("a", b"3", CAUSAL) == 3
+    assert client.publish_alike("a", b"x", CAUSAL, ("k",)) == 0
+    assert client.publish("a", b"4", FIFO, ("k",), {"size": 1}) == 4
+    assert client.publish_alike("a", b"x", FIFO, ("k",)) == 0
+    found = batches(client.settle(0.0))
+    assert (found[0].payload_list(), list(found[0].keys)) == ([b"1", b"2"], [("",), ("k",)])
+    assert [batch.count for batch in found] == [2, 1, 1]
+
+
+@pytest.mark.parametrize("guarantee", [FIFO, TOTAL])
+def test_messages_with_keys_fill_a_batch_however_they_are_taken(guarantee: int):
+    def sizes(short: bool) -> list[int]:
+        client = attached()
+        for number in range(2 * BATCH_COUNT_MAX):
+            key = (f"{number}" * (number % 40),)
+            if not (short and client.publish_alike("t", b"x" * (number % 90), guarantee, key)):
+                client.publish("t", b"x" * (number % 90), guarantee, key)
+        return [batch.count for batch in batches(client.settle(0.0))]
+
+    assert sizes(short=True) == sizes(short=False)
+
+
 def test_no_batch_goes_past_a_turn():
     client = attached()
     client.turn_bytes = 3 * BATCH_BYTES_MAX // 2
