@@ -37,7 +37,7 @@ finds it; no place but the root is empty; a window holds every range of its bloc
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import isqrt
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -133,9 +133,11 @@ class _Descent(Generic[T]):
 class _Parted(Generic[T]):
     """The entries of a place that say something about one attribute."""
 
-    __slots__ = ("numbers", "present", "texts", "values")
+    __slots__ = ("number", "numbers", "present", "texts", "values")
 
-    def __init__(self, by_high: bool) -> None:
+    def __init__(self, by_high: bool, number: int) -> None:
+        self.number = number
+        """Larger than those of the attributes that were parted here before."""
         self.values: dict[Value | Truth, _Place[T]] = {}
         self.numbers: _Ranges[T] = _Ranges(by_high)
         self.texts: _Ranges[T] = _Ranges(by_high)
@@ -333,7 +335,14 @@ def _met(parted: dict[str, _Parted[T]], attributes: Attributes) -> Iterator[tupl
 
 def _turn(place: _Place[T], descent: _Descent[T], way: _Way) -> tuple[str, Claim] | None:
     """Behind which attribute the entry lies, if not here: the one that was parted first, of those that it names."""
-    for name in place.parted or ():
+    parted = place.parted
+    if parted is None:
+        return None
+    names: Iterable[str] = parted
+    if len(descent.claims) < len(parted):
+        # A long filter with an attribute of its own in each alternative would be compared with all of them otherwise.
+        names = sorted((name for name in descent.claims if name in parted), key=lambda name: parted[name].number)
+    for name in names:
         claim = descent.claim(name, way)
         if claim is not None:
             return name, claim
@@ -429,7 +438,8 @@ def _part(place: _Place[T], way: _Way) -> None:
         return
     if place.parted is None:
         place.parted = {}
-    place.parted[name] = _Parted(_is_by_high(descents, name))
+    number = place.parted[next(reversed(place.parted))].number + 1 if place.parted else 0
+    place.parted[name] = _Parted(_is_by_high(descents, name), number)
     place.entries = []
     place.patience = BUCKET_MAX
     for descent in descents:
@@ -443,9 +453,14 @@ def _part(place: _Place[T], way: _Way) -> None:
 def _most_telling(descents: list[_Descent[T]], way: _Way) -> str | None:
     """The attribute that parts these entries best; `None` if none does."""
     best: tuple[int, float, str] | None = None
-    for name in sorted({name for descent in descents for name in descent.claims}):
-        claims = [claim for descent in descents if (claim := descent.claim(name, way)) is not None]
-        worth = _worth(claims, name in way.present)
+    said: dict[str, list[Claim]] = {}
+    for descent in descents:
+        for name in descent.claims:
+            claim = descent.claim(name, way)
+            if claim is not None:
+                said.setdefault(name, []).append(claim)
+    for name in sorted(said):
+        worth = _worth(said[name], name in way.present)
         # Of equal ones the first by name.
         if worth is not None and (best is None or worth > best[:2]):
             best = (*worth, name)

@@ -12,7 +12,7 @@ from holdfast.model.filter_syntax import print_literal
 from holdfast.model.filters import parse_filter
 from holdfast.protocols import predicate_index
 from holdfast.protocols.predicate_index import COPIES_MAX, PredicateIndex
-from holdfast.protocols.predicates import holds
+from holdfast.protocols.predicates import Claim, holds
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 TEXTS = st.sampled_from(["", "a", "ab", "abc", "b", "\U0010ffff", "a\U0010ffff", "1"])
@@ -244,3 +244,25 @@ def test_an_entry_lies_in_a_bounded_number_of_places_however_many_values_it_list
         index.add(parse_filter(text), text)
     assert sum(1 for _ in index._root.all_entries()) <= len(texts) * COPIES_MAX
     assert len(index.matching({"a": 39, "b": 5, "c": 1, "d": 7})) == 1 + 40
+
+
+def test_long_filters_with_attributes_of_their_own_cost_the_same_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """A client may subscribe with a megabyte of filters: what one more costs must not grow with those before it."""
+    asked = 0
+
+    class Counting(predicate_index._Descent[int]):
+        def claim(self, name: str, way: predicate_index._Way) -> Claim | None:
+            nonlocal asked
+            asked += 1
+            return super().claim(name, way)
+
+    monkeypatch.setattr(predicate_index, "_Descent", Counting)
+    index, costs = PredicateIndex[int](), list[int]()
+    for number in range(24):
+        before = asked
+        index.add(parse_filter(" or ".join(f"a{number}x{place} = 1" for place in range(60))), number)
+        costs.append(asked - before)
+    assert max(costs[12:]) < 2 * max(costs[:12])
+    assert index.matching({"a7x3": 1}) == [7]
