@@ -77,7 +77,8 @@ class ClientLog(StabilityLog):
     def _forget_first(self) -> None:
         record = self._log[0]
         super()._forget_first()
-        if not record.copies:
+        # What its new broker had not taken was published again, as another record: that one may climb still.
+        if not record.copies and self.find(record.record_id) is None:
             self.climbed.discard(record.record_id)
 
     def _release_up_to(self, reached: int) -> None:

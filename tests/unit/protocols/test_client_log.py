@@ -83,3 +83,18 @@ def test_the_first_publication_that_is_kept_is_found_without_a_walk():
     log.on_levels(HERE, Levels((2, 2), (0, 0)))
     log.survey()
     assert log.first_kept() is None
+
+
+def test_what_is_published_again_may_climb_though_the_record_of_before_is_forgotten():
+    """1. c sends #1 to 1, in the place of its broker, which knows nothing of it. 1 dies, and c comes to 5.
+
+    2. If c said that #1 was sent, 5 would take it for turned, and release it in a minority.
+    """
+    log = published(TOTAL)
+    log.restart(HERE, {}, 0)
+    log.publish(make_batch("me", 1, "t", TOTAL, [b"x"]))
+    log.survey()
+    assert [flag_of(record, "me", log.climbed) for record in log.records() if record.pending] == ["t"]
+    log.on_levels(HERE, Levels((0, 0), (0, 0)))
+    log.survey()
+    assert flags(log)[-1] == "t"
