@@ -1,13 +1,14 @@
 """Merges that are interrupted: a part of the tree is cut off and comes back, and while it does a second fault follows.
 
-    python benchmarks/merges.py [--rounds 5] [--fault cut|kill-part|kill-border|links|all] [--rate 150] [--seed 1]
-                                [--json]
+    python benchmarks/merges.py [--rounds 5] [--fault cut|kill-part|kill-border|links|flap|all] [--rate 150] [--seed 1]
+                                [--json] [--keep DIR]
 
 Seven brokers (0; 1 and 2 below it; 4 and 5 below 1; 3 and 6 below 2) as processes, five clients with mixed guarantees.
 In each round {1, 4, 5} is cut off from the others, then the cut is healed. When broker 1 asks to be taken back, and up
 to half a second later, the second fault: `cut` cuts 1 off from 0 again for two seconds, `kill-part` kills 1, which
-comes back, `kill-border` kills 0, which comes back. `links` has two links of the tree, one after the other, cut for
-1.6 s each, instead of a part.
+comes back, `kill-border` kills 0, which comes back. Two kinds have no part: `links` has two links of the tree cut, one
+after the other, for 1.6 s each, in every second round 2-0 and 6-2, in the others any two; `flap` has one link cut three
+to five times, for half a second to three seconds, with as much between.
 
 Then nothing more fails. Printed are, for each kind of fault: how many rounds, how long it took until there was one tree
 again (in silences: a connection is given up after one), and what the judges found in the histories of the clients:
@@ -20,6 +21,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -38,7 +40,7 @@ from holdfast.cluster.ports import free_port_pairs
 from holdfast.cluster.processes import Processes
 from holdfast.cluster.repairs import whole
 from holdfast.cluster.status import broker_status, tell
-from holdfast.model.trace import Event
+from holdfast.model.trace import Event, encode_line
 from holdfast.protocols.config import LinkConfig
 from holdfast.runtime.settings import BrokerSettings
 from holdfast.simulation.checkers import check
@@ -50,7 +52,8 @@ HOMES = {"alice": "4", "bob": "5", "carol": "0", "dave": "3", "eve": "6"}
 LINK = LinkConfig(heartbeat_s=0.3, silence_s=1.5)
 JOIN_S = 0.5
 GUARANTEES = ("eventual", "fifo", "causal", "total")
-FAULTS = ("cut", "kill-part", "kill-border", "links")
+FAULTS = ("cut", "kill-part", "kill-border", "links", "flap")
+EDGES = [(child, parent) for child, parent in PARENTS.items() if parent is not None]
 PARTED_S, AGAIN_S, LINK_S, CALM_S = 6.0, 2.0, 1.6, 3.0
 LIMIT_SILENCES = 40
 CONFIRMED_SHARE = 0.05
@@ -157,14 +160,25 @@ async def asks_back(processes: Processes, since: int, limit_s: float) -> None:
         await asyncio.sleep(0.002)
 
 
+def cuts_of(fault: str, chance: Random) -> list[tuple[tuple[str, str], float, float]]:
+    """Which links are cut, for how long, and how long nothing fails after each."""
+    if fault == "links":
+        pairs = [("2", "0"), ("6", "2")] if chance.random() < 0.5 else chance.sample(EDGES, 2)
+        return [(pair, LINK_S, 0.0) for pair in pairs]
+    pair, times = chance.choice(EDGES), chance.randint(3, 5)
+    cuts = [(pair, chance.uniform(0.5, 3.0), chance.uniform(0.5, 3.0)) for _ in range(times)]
+    return [*cuts[:-1], (pair, cuts[-1][1], 0.0)]
+
+
 async def befall(processes: Processes, fault: str, chance: Random) -> None:
     """The faults of one round; when it returns, nothing more fails."""
     cluster = processes.cluster
-    if fault == "links":
-        for one, other in (("2", "0"), ("6", "2")):
-            await cut_apart(cluster, [(one, other)])
-            await asyncio.sleep(LINK_S)
+    if fault in ("links", "flap"):
+        for pair, cut_s, calm_s in cuts_of(fault, chance):
+            await cut_apart(cluster, [pair])
+            await asyncio.sleep(cut_s)
             await heal(cluster)
+            await asyncio.sleep(calm_s)
         return
     others = [name for name in PARENTS if name not in PART]
     await cut_apart(cluster, list(product(PART, others)))
@@ -196,7 +210,7 @@ async def is_calm(processes: Processes, rows: list[Event], limit: float) -> None
         await asyncio.sleep(0.1)
 
 
-async def play(fault: str, seed: int, rate: int) -> Round:
+async def play(fault: str, seed: int, rate: int, keep: Path | None = None) -> Round:
     chance, rows = Random(seed), list[Event]()
     limit_s = LIMIT_SILENCES * LINK.silence_s
     async with AsyncExitStack() as stack:
@@ -230,6 +244,10 @@ async def play(fault: str, seed: int, rate: int) -> Round:
         verdict = check(rows)
         order = [f"{kind}: {count}" for kind, count in verdict.faults.items() if count and kind != "lost"]
         found = [*problems, *order, *complaints(rows)]
+        if found and keep is not None:
+            kept = keep / f"{fault}-{seed}"
+            shutil.copytree(directory, kept, dirs_exist_ok=True)
+            (kept / "trace.jsonl").write_bytes(b"".join(map(encode_line, rows)))
         published, gaps = sum(one.published for one in readers), sum(one.gaps for one in readers)
         return Round(fault, round(silences, 1), published, gaps, sum(one.gaps > 0 for one in readers), found)
 
@@ -241,11 +259,12 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=150, help="messages a second that all clients publish together")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--keep", type=Path, help="where the logs and the trace of broken rounds are kept")
     options = parser.parse_args()
     kinds = FAULTS if options.fault == "all" else (options.fault,)
     rounds = []
     for number, fault in product(range(options.rounds), kinds):
-        one = asyncio.run(play(fault, options.seed + number, options.rate))
+        one = asyncio.run(play(fault, options.seed + number, options.rate, options.keep))
         rounds.append(one)
         words = f"{fault} {options.seed + number}: one tree after {one.silences} silences, {one.published} published, "
         print(words + f"{one.told} clients told; {'; '.join(one.faults) or 'clean'}", file=sys.stderr, flush=True)
