@@ -161,8 +161,12 @@ class HealingTurning(Turning):
     # -------------------------------------------------------------------------------------------------- repairs
 
     def rename(self, old: str, new: str) -> None:
-        """The parent is lost; what was sent up to it is told to the new one when it takes us in."""
-        self._forget_source(old)
+        """The parent is lost; what was sent up to it is told to the new one when it takes us in.
+
+        A child of its name is another one, which has begun anew, and still has to hear what has turned.
+        """
+        if old not in self._healer.log.flows:
+            self._forget_source(old)
         for climbing in self._all():
             if climbing.hop == old:
                 climbing.hop = new
