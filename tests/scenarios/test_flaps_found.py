@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.model.messages import Interest
 from holdfast.protocols.ginger.admissions import Admissions
+from holdfast.protocols.ginger.diaries import Diaries
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.late_sessions import LateSessions
+from holdfast.protocols.ginger.neighbours import Neighbours
 from holdfast.protocols.ginger.suspicion import Suspicion
 from holdfast.simulation.scenarios import load_scenario
 from holdfast.simulation.workloads import judge
@@ -42,9 +45,34 @@ class StrikesOutTheLiving(Suspicion):
         super().suspect(name, epoch, reason)
 
 
+class AccusesVisitors(Neighbours):
+    """Takes a broker that came, asked what became of it, and hung up for dead."""
+
+    def has_only_asked(self, peer: str) -> bool:  # noqa: ARG002
+        return False
+
+
+class FindsEverybodyAccountedFor(Diaries):
+    """Takes it that nobody wanted anything behind a lost broker but those who have come in its place."""
+
+    def wanted_by_nobody_here(self, flush: Flush) -> list[Interest]:  # noqa: ARG002
+        return []
+
+
+class LeavesInSilence(Suspicion):
+    """Begins anew in the midst of a repair, and never says what it alone had kept."""
+
+    def kept_alone(self) -> str:
+        return ""
+
+
+BOTH_LEFT_OUT = with_parts(neighbours=AccusesVisitors, diaries=FindsEverybodyAccountedFor)
+"""Either of the two rules keeps the confirmations true."""
 LEFT_OUT: list[tuple[str, MakeBroker, str]] = [
     ("client-below-another", with_parts(late_sessions=SaysNothingOfSessions), "silent losses"),
     ("wanted-by-nobody-who-came", with_parts(admissions=AccountsForNobody), "false confirmations"),
+    ("asked-and-hung-up", BOTH_LEFT_OUT, "false confirmations"),
+    ("given-up-in-a-repair", with_parts(suspicion=LeavesInSilence), "silent losses"),
     ("dead-in-an-earlier-epoch", with_parts(suspicion=StrikesOutTheLiving), "NotQuiet"),
 ]
 

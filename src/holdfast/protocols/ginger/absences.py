@@ -71,6 +71,7 @@ class Absence:
         "start",
         "to_parent",
         "told",
+        "unaccounted",
         "whole",
     )
 
@@ -80,6 +81,8 @@ class Absence:
         self.history = NOTHING
         """What was unstable on the link with the lost neighbour."""
         self.missing: dict[str, Twig] = {}
+        self.unaccounted: list[Interest] = []
+        """What was wanted behind the lost neighbour, and by nobody who is known to have come in its place."""
         self.doubt = RoutingTable()
         """What is wanted out of reach, on topics whose top may be there: total messages may have turned there."""
         self.parent = ""
@@ -228,16 +231,20 @@ class Absences:
         absence.missing = {one.name: Twig(one.name, "broker", one.epoch, one.address) for one in lost}
         return self._all.setdefault(absence.key, absence)
 
-    def unite(self, absence: Absence) -> None:
+    def unite(self, absence: Absence) -> list[str]:
         """Whom an earlier root of our part looked for, and whom we have lost ourselves, are looked for together.
 
         1. 1 has lost 0, and is the root of its part. 1 falls silent: 2 is its heir, and misses a client of 1.
         2. 1 begins anew, and says so: that client has come by itself. 0 is still to be found.
+
+        Returns the keys of the absences that are one with this one now.
         """
-        for other in [one for one in self._all.values() if one.to_parent and one is not absence]:
+        others = [one for one in self._all.values() if one.to_parent and one is not absence]
+        for other in others:
             absence.missing.update(other.missing)
             absence.doubts(other.doubted)
             self.end(other)
+        return [other.key for other in others]
 
     def let_go(self, absence: Absence) -> None:
         """Too much is kept, or for too long: the diary of this absence begins anew, with a hole in it.

@@ -242,7 +242,7 @@ class Admissions:
             reason = f"{self._broker.name} does not keep what {', '.join(sorted(strangers))} lacks"
             self._holes.announce(reason, towards=strangers)
         for name, joiner in flush.joined.items():
-            if not joiner.join.whole and not self._view.lost:
+            if not joiner.join.whole and (flush.reunion or not self._view.lost):
                 reason = f"what was published around {name} while it was out of reach is not kept any more"
                 self._holes.announce(reason, except_peer=name)
         if absence is not None and not brokers:
@@ -392,12 +392,7 @@ class Admissions:
         if flush.missing or flush.late:
             # Those who have not come are known to be missing, and are asked when they come.
             return
-        back = {interest for joiner in flush.joined.values() for interest in joiner.join.interests}
-        if flush.unheard:
-            # Others who have come may want the same as those who have not.
-            back.clear()
-        gone = set(self._interests.table.interests(flush.key)) - back
-        self._broker.diaries.note_unaccounted(flush.key, sorted(gone))
+        self._broker.diaries.note_unaccounted(flush.key, self._broker.diaries.wanted_by_nobody_here(flush))
 
     def _answer_requests(self, flush: Flush, settlement: Settlement) -> None:
         """What the joiners have asked of the lost broker is asked anew, or is done."""

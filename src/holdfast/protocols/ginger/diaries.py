@@ -57,6 +57,15 @@ class Diaries:
         if wanted:
             self._turning.pump()
 
+    def wanted_by_nobody_here(self, flush: Flush) -> list[Interest]:
+        """What was wanted behind the lost broker, and by nobody who is known to have come in its place."""
+        back = {interest for joiner in flush.joined.values() for interest in joiner.join.interests}
+        brokers = any(twig.kind == "broker" and name != flush.key for name, twig in flush.missing.items())
+        if flush.unheard or brokers:
+            # Others who have come may want the same as those who have not.
+            back.clear()
+        return sorted(set(self._interests.table.interests(flush.key)) - back)
+
     def forget_unaccounted(self) -> None:
         if self._interests.table.interests(UNACCOUNTED) and self._broker.given_up.all_accounted(self._broker.now):
             self._interests.drop(UNACCOUNTED)
@@ -79,6 +88,7 @@ class Diaries:
             self._absences.end(absence)
             return
         absence.history, absence.missing = mine, dict(flush.missing)
+        absence.unaccounted = self.wanted_by_nobody_here(flush)
         if absence.to_parent:
             self._doubt(absence)
         self._hub.out.append(Report("apart", peer=flush.key, detail=", ".join(sorted(flush.missing))))
@@ -120,6 +130,9 @@ class Diaries:
         What was on its way to them may have reached nobody else, and they may be anywhere in the tree:
         1. 1 loses 2 and its parent, 0; a message was on its way to 2, for c0. 2 goes to 0, and begins anew there.
         2. c0 comes to 0, which has never had that message. 1 comes back to 0, and gives up what it kept for 2.
+        And a client of a lost broker that begins anew need not have come by itself, if another broker was lost, too:
+        1. 1 loses 0, with carol, and 2; 3 and 6 come to 1. carol has gone to 2, which stands still.
+        2. 0 begins anew. If nobody was behind it, messages are confirmed that carol has never got.
         """
         self._absences.end(absence)
         self._turning.ask_others(absence.key)
@@ -128,10 +141,11 @@ class Diaries:
             self._holes.announce(
                 f"what was on its way to {absence.key} when {self._broker.name} lost it is kept no longer"
             )
-        if others:
-            unknown = Finding(broken=f"what became of {', '.join(others[:NAMES_MAX])} is not known")
+        unaccounted = [ALL] if others else absence.unaccounted
+        if unaccounted:
+            unknown = Finding(broken=f"what became of {', '.join(others[:NAMES_MAX]) or absence.key} is not known")
             self._confirmations.wait_no_longer(THE_ABSENT, 0.0, unknown)
-            self.note_unaccounted(absence.key, [ALL])
+            self.note_unaccounted(absence.key, unaccounted)
         self.ask_for_less()
         self._broker.reunion.say_who_is_lost()
 

@@ -43,7 +43,8 @@ class Flush:
         self.reunion = False
         """Whether somebody returns who was missed at an earlier repair."""
         self.unheard = False
-        """Whether a broker that was expected, or had come, is lost, too: what was wanted behind it nobody has said."""
+        """Whether another broker is lost, too: one that was expected or had come, or that was our parent before. Nobody
+        has said what was wanted behind it."""
         self.version = 0
 
     def lose(self, name: str, epoch: int) -> bool:

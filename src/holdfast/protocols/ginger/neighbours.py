@@ -161,6 +161,18 @@ class Neighbours:
         taken = (mine and not broker.wards.is_ward(peer)) or broker.relocation.parent_in_doubt() == peer
         return taken and not broker.tree_shape.has_handed_over(peer)
 
+    def has_only_asked(self, peer: str) -> bool:
+        """Whether that peer, which may be out of reach, has come and gone without asking to be taken in.
+
+        1. 2 loses 0, its parent, which is cut off, and repairs that: it waits for 0, which may be out of reach.
+        2. 0 asks 2 what became of it, hears that 2 looks for it, and hangs up. If 2 took it for dead because of that,
+           it would repair the loss as if nobody were missing, and confirm what the clients of 0 have never got.
+        """
+        is_neighbour = self.is_neighbour(peer) and peer in self._interests.neighbours
+        if is_neighbour or self._broker.repairs.ahead_of.get(peer):
+            return False
+        return any(flush.silent and peer in flush.waiting for flush in self._broker.repairs.flushes)
+
     def is_neighbour(self, peer: str) -> bool:
         """Not a parent that has yet to open the link, nor whoever waits at the door to be let in or is being moved.
 

@@ -150,7 +150,7 @@ class Reunion:
         missed: tuple[Contact, ...] = ()
         if loss.cut_off:
             # So many at once are not dead, or nobody could help; those around them are not known here.
-            flush.silent, missed = True, line
+            flush.silent, flush.unheard, missed = True, True, line
             self._broker.rejoin.begin_epoch()
             self._view.revive((contact.name, contact.epoch) for contact in line)
         elif flush.silent and not flush.waiting:
@@ -185,7 +185,9 @@ class Reunion:
         if absence is None:
             return
         if absence.to_parent:
-            self._absences.unite(absence)
+            for key in self._absences.unite(absence):
+                # What went up to that one waits for this one: nobody else would send it on.
+                self._turning.rename(key, absence.key)
             # The others take this epoch for dead; they have to be able to tell us from it.
             self._broker.rejoin.begin_epoch()
             absence.contacts += absence.last_resorts(self._broker.name, self._broker.config.parent)
@@ -508,6 +510,9 @@ class Reunion:
         self._broker.rejoin.undo_return(peer)
         if absence is not None:
             self._turning.ask_as_before(peer, absence.key, self._asked_before)
+        else:
+            # Nobody is looked for any more, so nobody will say what became of it.
+            self._turning.ask_others(peer)
         self._broker.rejoin.begin_epoch()
         self._broker.neighbours.tell_down()
         self._broker.majority.recount()

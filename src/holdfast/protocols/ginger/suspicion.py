@@ -41,7 +41,7 @@ class Suspicion:
         broker.neighbours.can_be_reached(name)
         if link is None or link.is_open:
             return
-        if not broker.neighbours.matters(name):
+        if not broker.neighbours.matters(name) or broker.neighbours.has_only_asked(name):
             broker.hub.set_aside(name)
             broker.repairs.ahead_of.pop(name, None)
         elif broker.self_doubt.is_in_doubt_of(name):
@@ -50,6 +50,21 @@ class Suspicion:
             broker.hub.out.append(SetTimer(timer, max(wait_s, broker.neighbours.patience_s(name))))
         else:
             self.suspect(name, broker.neighbours.epoch_of(link), "its connection is gone")
+
+    def kept_alone(self) -> str:
+        """In words, what nobody may have any more if we begin anew now; empty if our neighbours have all of it.
+
+        1. 10 loses 11, and keeps c3#1 for those behind it. It loses its parent, 9, as well, and turns to 8.
+        2. 8 has heard that 10 is dead. 10 begins anew, and 9 does, too: those behind 11 never get c3#1.
+        """
+        broker = self._broker
+        lost = [flush.key for flush in broker.repairs.flushes if flush.key]
+        if broker.rejoin.fenced and broker.phase is Phase.SERVING:
+            lost.append(broker.rejoin.fenced)
+        for peer in lost:
+            if any(peer in record.outs for record, _ in broker.log.history(peer)):
+                return f"{broker.name} was given up while it kept what was on its way to {peer}"
+        return ""
 
     def hear_of(self, dead: Dead, peer: str) -> None:
         for name, epoch in dead:
