@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from holdfast.protocols.config import LinkConfig
-from holdfast.simulation.faults import ClientCommand, When
+from holdfast.simulation.faults import ClientCommand, Part, When
 from holdfast.simulation.network import NetworkConfig
 from holdfast.simulation.outcomes import Outcome
 from holdfast.simulation.scenarios import Scenario, Timed
@@ -111,6 +111,7 @@ def _named_by_faults(scenario: Scenario) -> set[str]:
     faults = [timed.command for timed in scenario.timetable if not isinstance(timed.command, ClientCommand)]
     inner = [fault.fault for fault in faults if isinstance(fault, When)]
     named = {getattr(fault, key) for fault in (*faults, *inner) for key in NAMES if hasattr(fault, key)}
+    named |= {name for fault in (*faults, *inner) if isinstance(fault, Part) for name in fault.side}
     # A broker of a site is named after it, as in lisbon.1.
     return named | {name.rpartition(".")[0] for name in named}
 

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.protocols.ginger import GingerBroker
 from holdfast.protocols.node import Effects
-from holdfast.simulation.faults import Crash, Publish, Reset, Subscribe
+from holdfast.simulation.faults import Crash, Part, Publish, Reset, Subscribe
 from holdfast.simulation.outcomes import Outcome
 from holdfast.simulation.scenarios import Scenario, Timed
 from holdfast.simulation.shrinking import faults_of, shrink, shrink_while
@@ -115,6 +115,12 @@ def test_a_site_stays_whose_brokers_are_named_by_a_fault():
     scenario = Scenario("0-1 0-2", protocol="sesdad", timetable=timetable)
     smaller = shrink_while(scenario, lambda one: len(one.build().tree) > 0 and len(one.timetable) == 2)
     assert smaller.tree == "0-2"
+
+
+def test_a_broker_stays_that_is_on_a_side_of_a_parted_network():
+    parted = Scenario("0-1 1-2 2-3", timetable=(Timed(1.0, Part(("2", "3"))),))
+    small = shrink_while(parted, lambda scenario: bool(scenario.timetable) and scenario.build() is not None)
+    assert set(parse_tree(small.tree)) == {"0", "2", "3"}
 
 
 def test_what_does_not_go_wrong_is_not_shrunk():
