@@ -14,7 +14,8 @@ from holdfast.protocols.narada.retention import last_of_each
 from holdfast.protocols.narada.stream_state import RepositoryStream
 from holdfast.runtime.health import Health
 from holdfast.services.lanes import LaneReading
-from holdfast.services.repository import RepositoryService, RepositorySettings
+from holdfast.services.repository import RepositoryService
+from holdfast.services.repository_settings import RepositorySettings
 from holdfast.storage.stores import MemoryStore, Store
 
 STREAM = "bank/#"

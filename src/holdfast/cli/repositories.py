@@ -22,7 +22,7 @@ from holdfast.model.reliable import LEVELS, Level, Retention
 from holdfast.model.topics import check_pattern
 from holdfast.protocols.narada.directory import ASKING_TOPIC, answer_topic, question, read_answer
 from holdfast.runtime.process import run
-from holdfast.services.repository import RepositorySettings
+from holdfast.services.repository_settings import RepositorySettings
 
 ANSWERS_S = 1.0
 COLUMNS = ("stream", "repository", "state", "stored", "missing", "damaged", "durable subscribers")

@@ -26,7 +26,7 @@ from holdfast.protocols.config import SUBSCRIPTIONS_MAX, LinkConfig
 from holdfast.runtime.serving import EXIT_MISUSE
 from holdfast.runtime.settings import JOIN_S, SESSION_BYTES_MAX, SESSION_S, SUSPECT_S, WATCHFUL_LINK, BrokerSettings
 from holdfast.runtime.tracing import RUN
-from holdfast.services.repository import RepositorySettings
+from holdfast.services.repository_settings import RepositorySettings
 
 BROKER_MODULE = "holdfast.cluster.broker_process"
 REPLICA_MODULE = "holdfast.cluster.replica_process"

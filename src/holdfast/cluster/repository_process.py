@@ -22,8 +22,9 @@ from holdfast.runtime.logs import ProcessLog
 from holdfast.runtime.process import tune_collector
 from holdfast.runtime.serving import EXIT_FAILED, EXIT_MISUSE, EXIT_STOPPED, complainer, main_of, run_server
 from holdfast.services.lanes import LaneReading, asked_text
-from holdfast.services.repository import RepositoryService, RepositorySettings
+from holdfast.services.repository import RepositoryService
 from holdfast.services.repository_metrics import repository_metrics
+from holdfast.services.repository_settings import RepositorySettings
 from holdfast.storage.stores import StoreFailed, shown_url
 
 WHAT_TO_DO = (

@@ -13,15 +13,14 @@ from time import monotonic, time_ns
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
 
 from holdfast.client import Client, connect
 from holdfast.client.listening import Listener
 from holdfast.client.participants import ParticipantDriver
 from holdfast.model.batches import Batch
 from holdfast.model.errors import Definite, HoldfastError, LocalMisuse
-from holdfast.model.reliable import INSPECT_S, Entry, Level, Retention
-from holdfast.protocols.narada import Registration, Repository, RepositoryConfig
+from holdfast.model.reliable import Entry, Level
+from holdfast.protocols.narada import Repository, RepositoryConfig
 from holdfast.protocols.narada import participant as effects
 from holdfast.protocols.narada.damaged_messages import Harm
 from holdfast.protocols.narada.directory import ASKING_TOPIC, answer
@@ -29,6 +28,7 @@ from holdfast.runtime.logs import ProcessLog
 from holdfast.runtime.process import new_incarnation
 from holdfast.services.housekeeping import Housekeeping
 from holdfast.services.inspection import Inspection, entries_of, settle_lost
+from holdfast.services.repository_settings import RepositorySettings
 from holdfast.storage.stores import Store, StoreAway, StoreError, open_store, shown_url
 
 T = TypeVar("T")
@@ -44,35 +44,6 @@ CORRECTION_NS = 50_000_000
 """A wall clock that has moved by more than this was put right; less may be that somebody looked at it late."""
 STATUS_BYTES_MAX = 1 << 19
 """What is told to whoever asks which streams there are; a longer status is not told, and `/status` still has it."""
-
-
-class RepositorySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that a repository is told."""
-
-    name: str
-    addresses: tuple[str, ...] = ("holdfast://127.0.0.1:7400",)
-    """Brokers to attach to: the first that takes it in is used, the others when that one is lost."""
-    store: str = ""
-    """Where it keeps things, as `sqlite:PATH`, `segments:DIR` or `postgresql://...`; empty: `sqlite:NAME.db`."""
-    streams: tuple[str, ...] = ()
-    """The reliable topics that it keeps, each a topic or a pattern."""
-    cluster: str = "holdfast"
-    level: Level = Level.FSYNCED
-    """What its acknowledgements stand for."""
-    owners: tuple[Registration, ...] = ()
-    """Who may publish and subscribe, where the owner of a stream says so from the beginning."""
-    inspect_s: float = INSPECT_S
-    """So often it looks whether what it keeps is as it was stored; 0: only when something is missing."""
-    retention: dict[str, Retention] = {}
-    """By stream, how long what is stored of it is kept; for good if it is not here."""
-    host: str = "127.0.0.1"
-    health_port: int | None = None
-    log: str = ""
-    log_level: str = "info"
-
-    @property
-    def store_url(self) -> str:
-        return self.store or f"sqlite:{self.name}.db"
 
 
 class RepositoryService:

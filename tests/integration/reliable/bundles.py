@@ -17,7 +17,8 @@ from holdfast.cluster.reliable_config import RepositoryEntry
 from holdfast.cluster.status import health_of
 from holdfast.model.reliable import Level
 from holdfast.runtime.broker import BrokerProcess
-from holdfast.services.repository import RepositoryService, RepositorySettings
+from holdfast.services.repository import RepositoryService
+from holdfast.services.repository_settings import RepositorySettings
 from holdfast.storage.stores import open_store
 from tests.integration.support_brokers import address_of
 

@@ -12,7 +12,8 @@ from holdfast.model.reliable import Retention
 from holdfast.runtime.logs import ProcessLog
 from holdfast.services import housekeeping, repository
 from holdfast.services.housekeeping import Housekeeping
-from holdfast.services.repository import RepositoryService, RepositorySettings
+from holdfast.services.repository import RepositoryService
+from holdfast.services.repository_settings import RepositorySettings
 from holdfast.storage.stores import MemoryStore
 
 HOUR_NS = 3600 * 10**9
