@@ -113,7 +113,7 @@ async def _start(cluster: Cluster, state: Path, trace: str, *, with_clients: boo
 
 
 def down(state: StateDirectory = STATE_DIRECTORY) -> None:
-    """Stop the cluster that `holdfast up` started: drain, then leave; who does not leave is killed.
+    """Stop the cluster that `holdfast up` started: processes drain and end; one that does not end is killed.
 
     Logs and traces of other machines are fetched to this one. Exit code 1 if a machine gives no answer: its processes
     may live on, and are stopped when this is said again.
@@ -154,14 +154,14 @@ def status(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the broker tree as it is now: who is ready, who is attached where. Exit code 1 if a broker is not ready.
+    """Show the broker tree as it is now, with its clients. Exit code 1 if a broker is not ready.
 
-    Each broker says itself who is above it, so after a failure the tree is the repaired one; those that do not answer
-    are listed at the end. While the tree heals, ↻ says below a broker what it waits for, and whom it misses.
-    `holdfast why NAME` says everything that a broker waits for.
+    Each broker is asked for its parent, so after a failure this is the repaired tree; brokers that do not answer are
+    listed at the end. During a repair a line ↻ below a broker says for what it waits, and which brokers it misses.
+    `holdfast why NAME` lists everything for which a broker waits.
 
-    With --address, or the environment variable HOLDFAST_ADDRESS, it is a cluster that runs elsewhere: the broker there
-    says where the others are. It needs the health endpoints of the brokers to be within reach.
+    With --address, or the environment variable HOLDFAST_ADDRESS, the command asks a cluster that runs elsewhere: the
+    broker at that address knows where the others are. The health endpoints of the brokers have to be within reach.
 
     \b
     Examples
@@ -259,7 +259,7 @@ def _slow(one: dict[str, Any]) -> str:
 
 
 def broker(
-    name: Annotated[str, typer.Argument(help="Who this broker is.")],
+    name: Annotated[str, typer.Argument(help="Name of this broker.")],
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Take everything else from a cluster file.")] = None,
     parent: Annotated[
         str, typer.Option("--parent", help="The broker above: NAME@HOST:PORT, or HOST:PORT of one that is running.")
@@ -276,17 +276,17 @@ def broker(
     ] = 0,
     trace: Annotated[str, typer.Option("--trace", help="A directory for the trace of what it reports.")] = "",
     state_dir: Annotated[
-        str, typer.Option("--state-dir", help="A directory for what it has to know after a crash.")
+        str, typer.Option("--state-dir", help="A directory for the state that the broker needs after a crash.")
     ] = "",
 ) -> None:
     """Run one broker in the foreground; SIGTERM or Ctrl-C drains it and ends it. It logs JSON lines to stderr.
 
-    A broker joins a tree that is running with the address of any of its brokers, and nothing else: whoever listens
-    there says its name, its protocol and the tolerance of the tree.
+    A broker joins a running tree with the address of any broker of it: the broker at that address tells its name, its
+    protocol and the tolerance of the tree.
 
-    With --state-dir it writes down who it is, whom it knows and how far publishers are. Started again after a crash,
-    with the same options, it finds back to the tree even if the brokers that its options name are gone. With --file
-    that is .holdfast/state, unless the file or the option says otherwise.
+    In the directory --state-dir the broker keeps its epoch, the addresses of its neighbours and the numbers of
+    publishers. Started again after a crash, with the same options, it finds the tree even if the brokers that its
+    options name are gone. With --file the directory is .holdfast/state, unless the file or the option names another.
 
     \b
     Examples

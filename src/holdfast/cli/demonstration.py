@@ -29,7 +29,7 @@ def demo(
     kill: Annotated[
         list[str] | None, typer.Option("--kill", "-k", help="Kill this broker on the way; may be given several times.")
     ] = None,
-    calm: Annotated[bool, typer.Option("--calm", help="Kill nobody.")] = False,
+    calm: Annotated[bool, typer.Option("--calm", help="Kill no broker.")] = False,
     report: Annotated[Path, typer.Option("--report", "-r", help="Where everything goes that it leaves.")] = Path(
         "report"
     ),

@@ -102,7 +102,7 @@ async def _restart(processes: Processes, name: str, state: Path, trace: str) -> 
 
 
 def leave(name: BrokerName, state: StateDirectory = STATE_DIRECTORY) -> None:
-    """Let a leaf of a LoCaMu tree leave it for good; returns when everybody knows. Its name is not given again.
+    """Let a leaf of a LoCaMu tree leave it for good; returns when every broker knows. Its name is not used again.
 
     Brokers of LoCaMu keep their places: one that is stopped or crashed is waited for. One that is not to come back
     leaves with this command. Only leaves can: those below it leave first. Its clients have to go to other brokers.
@@ -178,7 +178,7 @@ def why(
     address: RemoteAddress = "",
     as_json: AsJson = False,
 ) -> None:
-    """Say in words what a broker is waiting for: a lock, a repair, credit, a dead peer. Exit code 1 if it is not there.
+    """Say in words for what a broker waits: a lock, a repair, credit, a dead peer. Exit code 1 if it does not answer.
 
     With --address, or the environment variable HOLDFAST_ADDRESS, it is a broker of a cluster that runs elsewhere. A
     repository that runs elsewhere is asked at its own health endpoint.

@@ -82,8 +82,8 @@ def pub(
 
     It ends when the broker has accepted all of them, or, with --confirm, when all subscribers have them.
 
-    Repositories store what is published with --durable, or on a reliable topic of the cluster file that --file names,
-    and nothing else. Then it ends when it is stored.
+    Repositories store messages that are published with --durable, or on a reliable topic of the cluster file of --file,
+    and no others. The command then ends when the last message is stored.
 
     \b
     Examples
@@ -199,24 +199,29 @@ def sub(
         typer.Option(
             "--slow",
             metavar="POLICY",
-            help="What becomes of messages that are not read in time: disconnect, block, drop-oldest or drop-newest.",
+            help="For messages that are not read in time: disconnect (default), block, drop-oldest or drop-newest.",
         ),
     ] = None,
     slow_s: Annotated[
         float | None,
-        typer.Option("--slow-s", metavar="S", help="So long a subscription that is to disconnect may be behind: 30."),
+        typer.Option(
+            "--slow-s", metavar="S", help="Seconds that a subscription may be behind before it is disconnected: 30."
+        ),
     ] = None,
     durable: Annotated[
-        str | None, typer.Option("--durable", metavar="NAME", help="A durable subscription: go on where NAME was.")
+        str | None,
+        typer.Option("--durable", metavar="NAME", help="A durable subscription: continue where NAME stopped."),
     ] = None,
-    from_start: Annotated[
-        bool, typer.Option("--from-start", help="Everything that is stored, then what comes.")
-    ] = False,
+    from_start: Annotated[bool, typer.Option("--from-start", help="All stored messages, then new ones.")] = False,
     from_seq: Annotated[
-        int | None, typer.Option("--from", metavar="SEQ", min=1, help="Stored from this number on, from 1.")
+        int | None,
+        typer.Option("--from", metavar="SEQ", min=1, help="Stored messages from this sequence number on, from 1."),
     ] = None,
     from_time: Annotated[
-        str, typer.Option("--from-time", metavar="T", help="Stored since then: 2026-11-15T20:00, local time, or ...Z.")
+        str,
+        typer.Option(
+            "--from-time", metavar="T", help="Messages stored since then: 2026-11-15T20:00, local time, or ...Z."
+        ),
     ] = "",
     reconnect: Annotated[
         bool, typer.Option("--reconnect", help="Come back when the session is lost; a line says where a gap is.")
@@ -225,17 +230,18 @@ def sub(
         Path | None, typer.Option("--record", metavar="DIR", help="Write to this recording instead of printing.")
     ] = None,
 ) -> None:
-    """Subscribe and print what arrives, until Ctrl-C or --count; or record it, for the data pipeline to read.
+    """Subscribe and print the arriving messages until Ctrl-C or --count; or record them for the data pipeline.
 
-    What is stored on a reliable topic is read with --durable, which goes on where NAME was, or once with --from-start,
-    --from or --from-time: then repositories forget the reader when it ends.
+    To read the stored messages of a reliable topic, use --durable NAME, which continues where NAME stopped, or once
+    --from-start, --from or --from-time: the repositories forget that reader when the command ends.
 
-    Whoever prints more slowly than others publish is disconnected when 16 MiB have waited for 30 s, with an error that
-    says so. With --slow drop-oldest or drop-newest messages are dropped instead; a note on stderr, and with --json a
-    line {"gap": ..., "dropped": N}, says how many, in their place. With --slow block publishers wait.
+    A command that prints more slowly than others publish is disconnected when 16 MiB have waited for 30 s, with an
+    error that says so. With --slow drop-oldest or drop-newest messages are dropped instead; a note on stderr, or with
+    --json a line {"gap": ..., "dropped": N}, counts them in their place. With --slow block publishers wait.
 
-    A session is lost when a broker without a tolerance is restarted, or when nobody was there for too long: that ends
-    the command, unless --reconnect lets it begin another session, say where messages may be missing, and go on.
+    A session is lost when the broker of a cluster without a tolerance is restarted, or when no broker could be reached
+    for too long. That ends the command. With --reconnect it begins another session, says where messages may be missing,
+    and continues.
 
     \b
     Examples

@@ -40,7 +40,7 @@ RemoteAddress = Annotated[
     ),
 ]
 ClusterName = Annotated[str, typer.Option("--cluster", help="The name of the cluster, if it has one of its own.")]
-Name = Annotated[str | None, typer.Option("--name", "-n", help="Who this client is; without it a name is made up.")]
+Name = Annotated[str | None, typer.Option("--name", "-n", help="Name of this client; without it a random one.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text for people.")]
 StateDirectory = Annotated[Path, typer.Option("--state", help="Where a running cluster is written down.")]
 ProtocolName = Annotated[str, typer.Option("--protocol", "-p", help="Which protocol; `holdfast protocols` lists them.")]

@@ -63,7 +63,8 @@ def archive(
         str, typer.Option("--repositories", help="Health endpoints, with commas; else those of the running cluster.")
     ] = "",
     subscriber: Annotated[
-        str, typer.Option("--subscriber", help="Who reads, if the owner of the reliable topic registers who may.")
+        str,
+        typer.Option("--subscriber", help="Name of the reader, if the owner of the reliable topic registers readers."),
     ] = "spark",
     gaps: Annotated[
         str, typer.Option("--gaps", help="At messages that were given up: fail, or note them as a row and go on.")

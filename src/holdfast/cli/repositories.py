@@ -29,7 +29,7 @@ COLUMNS = ("stream", "repository", "state", "stored", "missing", "damaged", "dur
 
 
 def repository(
-    name: Annotated[str, typer.Argument(help="Who this repository is; the same name finds its store again.")],
+    name: Annotated[str, typer.Argument(help="Name of this repository; the same name finds its store again.")],
     streams: Annotated[
         list[str] | None, typer.Option("--stream", "-s", help="A reliable topic, such as 'bank/#'. Repeatable.")
     ] = None,
@@ -37,16 +37,17 @@ def repository(
         str, typer.Option("--store", help="sqlite:PATH, segments:DIR or postgresql://...; sqlite:NAME.db if not said.")
     ] = "",
     level: Annotated[
-        str, typer.Option("--level", help="What its acknowledgement stands for: memory, written or fsynced.")
+        str, typer.Option("--level", help="Where a message is when it is acknowledged: memory, written or fsynced.")
     ] = Level.FSYNCED.value,
     keep_s: Annotated[
-        float | None, typer.Option("--keep-s", min=1.0, help="What was stored longer ago may go; for good if not said.")
+        float | None, typer.Option("--keep-s", min=1.0, help="Remove messages after so many seconds; default: never.")
     ] = None,
     keep_bytes: Annotated[
-        int | None, typer.Option("--keep-bytes", min=1, help="The oldest of what weighs more may go, per stream.")
+        int | None,
+        typer.Option("--keep-bytes", min=1, help="Remove the oldest messages of a stream beyond so many bytes."),
     ] = None,
     forget_unread: Annotated[
-        bool, typer.Option("--forget-unread", help="Also what durable subscribers have not read; they get a gap.")
+        bool, typer.Option("--forget-unread", help="Remove unread messages, too; their readers get a gap.")
     ] = False,
     address: Address = DEFAULT_ADDRESS,
     cluster: ClusterName = CLUSTER_NAME,
@@ -56,10 +57,11 @@ def repository(
     health_port: Annotated[int, typer.Option("--health-port", min=0, max=65535, help="0: no health endpoint.")] = 0,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Take everything else from a cluster file.")] = None,
 ) -> None:
-    """Run one repository in the foreground: it stores what is published on its reliable topics, and hands it on.
+    """Run one repository in the foreground: it stores the messages of its reliable topics for durable subscribers.
 
-    Every repository of a topic stores everything; with N of them, N-1 may be gone. A new one, or one that was away,
-    first gets what it missed from the others. SIGTERM or Ctrl-C ends it; what it has acknowledged is in its store.
+    Every repository of a topic stores all its messages; of N repositories N-1 may be lost. A repository that is new, or
+    was away, first fetches the missing messages from the others. SIGTERM or Ctrl-C ends it; every message that it has
+    acknowledged is in its store.
 
     \b
     Examples
@@ -98,7 +100,7 @@ def topics(
     cluster: ClusterName = CLUSTER_NAME,
     as_json: AsJson = False,
 ) -> None:
-    """Show the reliable topics: who keeps them, how much is stored, and how far behind each durable subscriber is.
+    """Show the reliable topics: their repositories, the stored messages, and the lag of each durable subscriber.
 
     Exit code 1 if no repository answers.
 
