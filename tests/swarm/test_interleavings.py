@@ -10,7 +10,7 @@ import pytest
 from tests.support.storms import Storm, blow
 from tests.swarm.seeds import FIRST, name
 
-RUNS = int(os.environ.get("SWARM_RUNS") or 1000)
+RUNS = int(os.environ.get("SWARM_RUNS") or 500)
 CHUNK = 50
 PORTIONS = [range(start, min(start + CHUNK, FIRST + RUNS)) for start in range(FIRST, FIRST + RUNS, CHUNK)]
 
