@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.model.batches import Batch
 from holdfast.model.costs import cost_bytes
@@ -164,6 +165,12 @@ THREE_IN_A_ROW = Plan(
         ),
     },
 )
+BEHIND_A_TOTAL = (faults.Publish("a", "t", b"1", "total", ("k",)), faults.Publish("a", "t", b"2", "causal"))
+ONE_HOP = Plan(
+    "0-1", scripts={"a@1": (faults.Subscribe("a", "t"), *BEHIND_A_TOTAL), "b@0": (faults.Subscribe("b", "t"),)}
+)
+TWO_HOPS = replace(ONE_HOP, tree="0-1 1-2", scripts={"a@2": ONE_HOP.scripts["a@1"], "b@0": ONE_HOP.scripts["b@0"]})
+ONE_OF_TWO_HOPS = Plan("0-1 1-2", scripts={"a@2": BEHIND_A_TOTAL, "b@1": (faults.Subscribe("b", "t"),)})
 TWO_MESSAGES = Plan(
     "0-1",
     scripts={
@@ -180,14 +187,14 @@ A_RESET = Plan(
 BY_SEARCH = [
     pytest.param(with_turning(TurnsAnywhere), THREE_IN_A_ROW, " total", id="messages turn anywhere"),
     pytest.param(with_turning(TotalsAloneClimb), THREE_IN_A_ROW, " total", id="weaker messages do not climb"),
+    pytest.param(with_turning(GoesPastWhatWentUp), ONE_HOP, "fifo", id="messages go past what went up"),
+    pytest.param(with_turning(TellsAtOnce), TWO_HOPS, "fifo", id="brokers tell too early what has turned"),
+    pytest.param(with_turning(ForgetsToTell), ONE_OF_TWO_HOPS, "have not turned", id="brokers do not tell what turned"),
+    pytest.param(NotBackDown, ONE_HOP, "have not turned", id="what turns does not go back down"),
     pytest.param(with_interests(ConfirmsAtOnce), TWO_MESSAGES, " lost", id="subscriptions are confirmed at once"),
 ]
 
 BY_STORMS = [
-    pytest.param(with_turning(GoesPastWhatWentUp), mixed, "fifo", id="messages go past what went up"),
-    pytest.param(with_turning(TellsAtOnce), mixed, "fifo", id="brokers tell too early what has turned"),
-    pytest.param(with_turning(ForgetsToTell), mixed, "have not turned", id="brokers do not tell what has turned"),
-    pytest.param(NotBackDown, mixed, "lost", id="what turns does not go back down"),
     pytest.param(ServesBeforeItKnows, mixed, "lost", id="brokers serve before they know"),
     pytest.param(with_interests(LearnsNothing), mixed, "lost", id="newcomers learn nothing"),
 ]
@@ -234,7 +241,11 @@ def test_a_search_finds_a_broker_without_a_rule(make: MakeBroker, plan: Plan, fi
     assert finding in found_by_search(make, plan)
 
 
-@pytest.mark.parametrize("plan", [TWO_MESSAGES, A_RESET], ids=["two messages", "a reset"])
+@pytest.mark.parametrize(
+    "plan",
+    [TWO_MESSAGES, A_RESET, ONE_HOP, TWO_HOPS, ONE_OF_TWO_HOPS],
+    ids=["two messages", "a reset", "one hop", "two hops", "one of two hops"],
+)
 def test_a_search_finds_nothing_where_every_rule_is_kept(plan: Plan):
     assert search(plan).verdict() == "all states, no violation"
 
