@@ -166,6 +166,16 @@ def test_a_broker_may_be_lost_at_any_moment():
     assert search(A_LOSS_ON_THE_WAY).verdict() == "all states, no violation"
 
 
+def test_a_broker_that_the_others_wait_for_may_crash_at_any_moment_and_comes_back():
+    report = search(small_plan("locamu", 2, 1, 1, 0, Budget(crashes=1, returns=1)))
+    assert report.verdict() == "all states, no violation"
+
+
+def test_a_broker_that_the_others_wait_for_must_come_back():
+    plan = small_plan("locamu", 2, 1, 1, 0, Budget(crashes=1))
+    assert "waits for" in search(plan, Bounds(shortest=False)).finding
+
+
 @pytest.mark.parametrize("budget", [Budget(freezes=1), Budget(cuts=1)], ids=["a freeze", "a cut"])
 def test_a_broker_may_freeze_or_be_cut_off_for_a_time_at_any_moment(budget: Budget):
     assert search(small_plan("ginger", 2, 1, 1, 0, budget)).verdict() == "all states, no violation"

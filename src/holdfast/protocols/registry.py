@@ -44,6 +44,8 @@ class ProtocolInfo(Struct, frozen=True):
     """Whether the nodes of its tree are sites of several brokers, and clients have sessions with all of them."""
     recovers: bool = False
     """Whether a broker goes on after a crash with what it wrote down, message by message: it needs a disk."""
+    awaits: bool = False
+    """Whether the others wait for a broker that crashed until it is back: nobody takes its place."""
 
 
 def _made(package: str, maker: str, config: BrokerConfig, incarnation: int, **settings: Any) -> BrokerNode:
@@ -136,6 +138,7 @@ PROTOCOLS: dict[str, ProtocolInfo] = {
             hops=partial(_hops, "locamu", "LocamuBroker"),
             grows=True,
             recovers=True,
+            awaits=True,
         ),
         ProtocolInfo(
             "sesdad",

@@ -177,7 +177,8 @@ def staged(plan: Plan, make: BrokerFactory | None = None, *, check_invariants: b
     parents = parse_tree(plan.tree) if plan.sites is None else plan.sites.brokers()
     casts = [_broker(plan, parents, name, make or find_protocol(plan.protocol).make) for name in parents]
     casts += [_client(plan, address, script, parents) for address, script in plan.scripts.items()]
-    rules = Rules(plan.idle_frames, parents, plan.mortal or tuple(parents), *_holds(plan, parents))
+    awaits = find_protocol(plan.protocol).awaits
+    rules = Rules(plan.idle_frames, parents, plan.mortal or tuple(parents), *_holds(plan, parents), awaits)
     stage = Stage(tuple(casts), rules, check_invariants=check_invariants)
     if plan.sites is None:  # Brokers of a site have ranks: no two of them may exchange their names.
         stage.symmetries = symmetries(parents, plan.scripts)

@@ -386,13 +386,14 @@ class Search:
 
 def moves_of(stage: Stage, world: World) -> list[Move]:
     """What has to be tried from a world; nothing if it is at rest. Time passes when nothing else can happen."""
-    if world.now - world.progress_s >= PATIENCE_S and not world.held:
+    is_held = bool(world.held) or stage.awaits_return(world)
+    if world.now - world.progress_s >= PATIENCE_S and not is_held:
         return []
     moves = stage.moves(world)
     if any(isinstance(move, LOCAL) for move in moves):
         return moves
     waited_s = world.now - world.busy_s
-    if world.held:
+    if is_held:
         return _while_held(stage, world, moves, waited_s)
     if waited_s >= CALM_S and not stage.waits(world):
         return []
@@ -402,8 +403,9 @@ def moves_of(stage: Stage, world: World) -> list[Move]:
 
 
 def _while_held(stage: Stage, world: World, moves: list[Move], waited_s: float) -> list[Move]:
-    """As long as somebody is frozen or cut off: time passes, until everybody must have noticed."""
-    tick, releases = stage.tick(world), stage.releases(world)
+    """As long as somebody is frozen, cut off or waited for: time passes, until everybody must have noticed."""
+    tick = stage.tick(world)
+    releases: list[Move] = [*stage.releases(world)] or stage.returns(world)
     # Whoever dials a frozen broker again and again is busy; that is no reason to wait longer.
     if tick is None or world.now - world.progress_s >= HELD_S:
         return [*releases]

@@ -234,6 +234,8 @@ class Rules(Struct, frozen=True):
     """Brokers that may freeze."""
     cuttable: tuple[tuple[str, str], ...] = ()
     """Pairs of brokers that may be parted."""
+    awaits: bool = False
+    """Whether a broker that crashed comes back in any case."""
 
 
 class Stage:
@@ -379,6 +381,10 @@ class Stage:
 
     def _is_up(self, world: World, name: str) -> bool:
         return world.states[self.places[name]] >= 0 and (name,) not in world.held
+
+    def awaits_return(self, world: World) -> bool:
+        """Whether a broker is down that comes back in any case, since the others wait for it."""
+        return self.rules.awaits and any(self.returns(world))
 
     def releases(self, world: World) -> list[Release]:
         """What may end: freezes and cuts."""
