@@ -52,10 +52,12 @@ class DeltaBroker(EdgeBroker):
     """Whether a node that recovers is told where messages go."""
     yields: ClassVar[bool] = True
     """Whether routing information waits for traffic."""
+    covers: ClassVar[bool] = True
+    """Whether filters that others cover are left out of matching, and filters that are alike are merged."""
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
-        state = self.state = NodeState(config, self.hub, self._send)
+        state = self.state = NodeState(config, self.hub, self._send, self.covers)
         self.map, self.reach, self.passage, self.filters = state.map, state.reach, state.passage, state.filters
         self.journal, self.recovery, self.confs, self.peers = state.journal, state.recovery, state.confs, state.peers
         self.forwarding = Forwarding(state, self)
@@ -659,6 +661,7 @@ class DeltaBroker(EdgeBroker):
             "backlog_bytes": {link.peer: link.backlog_bytes for link in links if link.backlog_bytes},
             **self.slow_status(),
             "subscriptions": len(self.filters.table),
+            "matched_filters": self.filters.matched,
             "in_transit": len(self.passage.under_way()),
             "kept": len(self.passage.entries) - len(self.passage.under_way()),
             "known_links": len(self.map.places()),

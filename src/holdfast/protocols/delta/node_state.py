@@ -38,13 +38,15 @@ class Peer:
 class NodeState:
     """The state of one broker."""
 
-    def __init__(self, config: BrokerConfig, hub: Hub, send: Callable[[str, SessionMessage], None]) -> None:
+    def __init__(
+        self, config: BrokerConfig, hub: Hub, send: Callable[[str, SessionMessage], None], fewer: bool
+    ) -> None:
         self.name, self.tolerance, self.hub, self.send = config.name, config.tolerance, hub, send
         self.map = TopologyMap(config.name, config.name, config.tolerance + 1, config.edges)
         self.map.addresses.update(dict(config.places))
         self.reach = Reach(self.map)
         self.passage = Passage(config.name, config.tolerance)
-        self.filters = Subscriptions(self.map)
+        self.filters = Subscriptions(self.map, fewer)
         self.journal = Journal()
         self.recovery = Recovery()
         self.confs = Confirmations(send)

@@ -11,6 +11,7 @@ back when none does any more. Changes are sets of facts, not counts, and may be 
 
 from holdfast.model.batches import Batch
 from holdfast.model.delta_messages import Change, Entry
+from holdfast.protocols.delta.fewer_filters import FewerFilters
 from holdfast.protocols.delta.topology import TopologyMap
 from holdfast.protocols.routing import RoutingTable, Takers
 
@@ -18,9 +19,15 @@ from holdfast.protocols.routing import RoutingTable, Takers
 class Subscriptions:
     """The filters that one broker knows."""
 
-    def __init__(self, places: TopologyMap) -> None:
+    def __init__(self, places: TopologyMap, fewer: bool = True) -> None:
+        """`fewer`: whether filters that others cover are left out of matching, and those that are alike are merged."""
         self._map = places
-        self.table = RoutingTable()
+        self.table: RoutingTable | FewerFilters = FewerFilters() if fewer else RoutingTable()
+
+    @property
+    def matched(self) -> int:
+        """How many filters are looked at for messages."""
+        return len(self.table.matched if isinstance(self.table, FewerFilters) else self.table)
 
     def takers(self, batch: Batch) -> Takers:
         """RCPT of the paper: the nodes to which a publication goes from here, as far as they are known."""
