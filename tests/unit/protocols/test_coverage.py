@@ -32,10 +32,10 @@ def random_term(chance: Random) -> str:
     return chance.choice(forms)
 
 
-def random_filter(chance: Random) -> str:
+def random_filter(chance: Random, terms_max: int = 3) -> str:
     while True:
-        text = " and ".join(random_term(chance) for _ in range(chance.choice((1, 1, 2, 3))))
-        if chance.random() < 0.2:
+        text = " and ".join(random_term(chance) for _ in range(chance.choice((1, min(2, terms_max), terms_max))))
+        if terms_max > 1 and chance.random() < 0.2:
             text += f" or {random_term(chance)}"
         try:
             parse_filter(text)
@@ -79,8 +79,8 @@ def wrong_covers(seed: int) -> list[tuple[str, str]]:
     """Pairs of which the first is said to cover the second, though a message tells them apart."""
     chance, found = Random(seed), []
     for _ in range(2000):
-        make = chance.choice((random_filter, random_term))
-        wide, narrow = make(chance), make(chance)
+        terms_max = chance.choice((1, 3))
+        wide, narrow = random_filter(chance, terms_max), random_filter(chance, terms_max)
         one, other = parse_filter(wide), parse_filter(narrow)
         if covers(one.condition, other.condition):
             messages = [random_attributes(chance) for _ in range(40)]
