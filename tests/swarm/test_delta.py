@@ -95,6 +95,7 @@ def test_a_frozen_broker_that_confirms_before_it_has_met_its_neighbours_again_lo
         pytest.param("joining", 3, 4128, id="a broker took another one in, crashed, and half of the tree never knew"),
         pytest.param("joining", 3, 7011, id="a client that joined during a recovery was taken for one that had left"),
         pytest.param("oscillate", 3, 5038, id="all brokers forgot what a client wants, and none asked it"),
+        pytest.param("scatter", 2, 7402, id="a stand-in did not wait for the first copy, and confirmed too early"),
         pytest.param("chain", 1, 7110, id="copies of a client that had left came back with its home"),
         pytest.param("scatter", 2, 5018, id="a client left while its home was failed, and said goodbye to nobody"),
         pytest.param("subscribing", 1, 4034, id="a broker took a client in, crashed, and told nobody when it was back"),

@@ -320,7 +320,7 @@ class Forwarding:
         1. We recovered, and were guided to a node that was failed already. 2. Now we know who is behind it, and later
         messages go there. 3. The first would wait for the failed node, and come behind them.
         """
-        return (node in self.peers and self.peers[node].recovering) or not self.reach.hop(node)
+        return (node in self.peers and self.peers[node].recovering) or (node in self.map and not self.reach.hop(node))
 
     def _find_hop(self, entry: Entry, node: str, hops: dict[str, dict[str, None]]) -> None:
         """The next node on the way of a publication to one destination."""
