@@ -53,6 +53,21 @@ def test_a_message_is_not_numbered_anew_because_a_later_one_went_to_another_rece
     assert "\n\n".join(complaints(range(seed, seed + 1), Trouble((), failure, 1), "delta")) == ""
 
 
+class Patient(DeltaBroker):
+    """Waits for failed brokers as long as it takes."""
+
+    def _suspect(self, name: str) -> None:
+        if self.map.is_client(name):
+            super()._suspect(name)
+
+
+def test_operations_that_wait_for_failed_brokers_are_found_although_nothing_is_lost_in_the_end():
+    scenario = random_scenario(2, "delta", Trouble((), "stay", 1))
+    assert judge(scenario, "").ok
+    waits = judge(scenario, "", make=Patient)
+    assert "still waited after" in waits.complaint()
+
+
 class Certain(DeltaBroker):
     """Confirms with the tables that it has, whether its neighbours are there or not."""
 

@@ -11,7 +11,19 @@ from random import Random
 from typing import ClassVar
 
 from holdfast.protocols.neighbourhoods import Neighbourhood
-from holdfast.simulation.faults import Attach, Command, Crash, Freeze, Join, Publish, Recover, Subscribe, Thaw, When
+from holdfast.simulation.faults import (
+    Attach,
+    Command,
+    Crash,
+    Freeze,
+    Join,
+    Publish,
+    Recover,
+    Subscribe,
+    Thaw,
+    Unsubscribe,
+    When,
+)
 from holdfast.simulation.trees import Parents
 
 DELTA_CLASSES = (
@@ -198,6 +210,32 @@ class DeltaFailures:
         for node in nodes:
             yield time_s + self._soon_s(), Crash(node)
             yield time_s + STAY_S, Recover(node)
+        yield from self._operations([one for one in self.tree if one not in nodes], time_s)
+
+    def _operations(self, there: list[str], time_s: float) -> Iterator[Timed]:
+        """Everything that can be asked for, before, while and after others fail: also by clients of failed brokers."""
+        clients = list(self.clients)
+        if self.chance.random() < 0.3:
+            yield time_s + self._soon_s(), Join("new1", self.chance.choice(there))
+        for number in range(self.chance.randint(0, 2)):
+            clients.append(f"late{number}@{self.chance.choice(there)}")
+            yield time_s + self._soon_s(), Attach(clients[-1])
+        for _ in range(self.chance.randint(3, 12)):
+            client, at_s = (
+                self.chance.choice(clients),
+                time_s + self.chance.choice((0.01, 0.3, 3.0)) * self.chance.random(),
+            )
+            pattern, where = self.chance.choice((*self.topics, "#")), self.chance.choice(("", "", "n > 4"))
+            asked = self.chance.random()
+            if asked < 0.5:
+                yield (
+                    at_s,
+                    Publish(client, self.chance.choice(self.topics), b"", "fifo", (), {"n": self.chance.randint(0, 9)}),
+                )
+            else:
+                yield at_s, Subscribe(client, pattern, where)
+                if asked > 0.8:
+                    yield at_s + self._soon_s(), Unsubscribe(client, pattern, where)
 
     def _beyond(self) -> Iterator[Timed]:
         """One too many fails in a row: whatever needs that way waits until one of them is back."""

@@ -127,6 +127,8 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether total messages need a majority of the tree's brokers: two parts of a parted tree cannot both have it."""
     gaps: bool = False
     """Whether messages may be missing to a subscriber that was told so: more may fail here than a tree survives."""
+    complete_s: Seconds = 0.0
+    """By then everything that was asked for has to be done, whoever is still failed; 0: whenever it is."""
     durable: bool = False
     """Whether brokers write down what they need after a crash; else one that recovers is told whom to join."""
     suspect_s: Delay | None = None

@@ -48,6 +48,7 @@ from holdfast.simulation.faults import (
     Attach,
     Command,
     Confirm,
+    Crash,
     Cut,
     Detach,
     Freeze,
@@ -73,7 +74,7 @@ from holdfast.simulation.scenarios import ClientSettings, Scenario, Timed
 from holdfast.simulation.site_failures import SiteFailureAuthor
 from holdfast.simulation.sites import REPLICAS_USUALLY, Sites
 from holdfast.simulation.trees import Parents, bushy_tree, print_tree, random_tree
-from holdfast.simulation.world import QUIET_S, BrokerFactory
+from holdfast.simulation.world import QUIET_S, BrokerFactory, Simulation
 
 BROKERS_MAX = 31
 BROKERS_DENSE_MIN = 4
@@ -92,6 +93,8 @@ ABSENCES_TOO = 0.7
 """How often there are absences beside what else happens to trees that pass over whoever is absent."""
 QUIET_HEALING_S = 3.0
 """Where silence means something, calm must have lasted longer than it."""
+DONE_S = 25.0
+"""So long after the last failure everything is done, where nobody returns."""
 JOIN_S = 10.0
 """Long enough for the slowest of these networks: whoever is given up because of it would be one failure too many."""
 JOIN_FLAPPING_S = 3.0
@@ -171,6 +174,7 @@ def judge(
     sim = scenario.build(make, check_invariants=check_invariants, replay=replay)
     verdict, error = None, ""
     try:
+        undone = _undone(sim, scenario.complete_s)
         sim.run_until_quiet(scenario.limit_s, _quiet_s(scenario))
         verdict = sim.check()
         clients = {name: sim.client(name) for name in sim.clients}
@@ -181,7 +185,7 @@ def judge(
             # What is missing without a word is a complaint; a session that is lost has told its application.
             verdict = replace(verdict, lost=0)
         else:
-            error = "; ".join([*sim.failures(), *([error] if error else [])])
+            error = "; ".join([*undone, *sim.failures(), *([error] if error else [])])
     except (HoldfastError, AssertionError, LookupError, TypeError, ValueError, AttributeError) as broken:
         error = "\n".join([f"{type(broken).__name__}: {broken}", *getattr(broken, "__notes__", ())])
     return Outcome(
@@ -196,6 +200,15 @@ def judge(
         virtual_s=sim.now,
         wall_s=sim.wall_s,
     )
+
+
+def _undone(sim: Simulation, complete_s: float) -> list[str]:
+    """What nodes still wait for at the time by which everything has to be done."""
+    if not complete_s:
+        return []
+    sim.run_for(complete_s)
+    waiting = sim.waiting()
+    return [f"{len(waiting)} still waited after {complete_s:g} s: {'; '.join(waiting[:5])}"] if waiting else []
 
 
 def _quiet_s(scenario: Scenario) -> float:
@@ -326,6 +339,7 @@ class _Author:
             tolerance=0 if self.info.sited else self.trouble.tolerance,
             majority=self.failure in PARTED,
             gaps=self.failure in FLAPPING,
+            complete_s=self._complete_s(),
             # Where a broker and its clients die for good, whoever comes back begins anew.
             durable=self.failure in ("recover", *FLAPPING) and not (self.info.shares_fate or self.info.sited),
             join_s=self._join_s(),
@@ -339,6 +353,13 @@ class _Author:
             clients=self._consumers(),
             timetable=timetable,
         )
+
+    def _complete_s(self) -> float:
+        """Where nobody returns, everything is done long before somebody does, and before clients lose patience."""
+        if self.failure != "stay":
+            return 0.0
+        lost_s = [timed.time_s for timed in self.entries if isinstance(timed.command, Crash)]
+        return max(lost_s, default=0.0) + DONE_S
 
     def _join_s(self) -> float | None:
         if not self.trouble.tolerance:

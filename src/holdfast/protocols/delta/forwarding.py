@@ -269,7 +269,7 @@ class Forwarding:
         for _, entry, hop, nodes, before in sorted(gifts, key=lambda gift: gift[0]):
             self._give(entry, hop, nodes, before)
         for entry in list(self.passage.entries.values()):
-            self.finish_if_complete(entry)
+            self._finish(entry)
 
     def advance(self, entry: Entry) -> None:
         """Give it to whoever is next on the way to those who have yet to confirm it."""
@@ -277,6 +277,16 @@ class Forwarding:
             return
         for hop, nodes in self._hops_of(entry).items():
             self._give(entry, hop, nodes)
+        self._finish(entry)
+
+    def _finish(self, entry: Entry) -> None:
+        """Settle those that nobody is left behind, and confirm it if that is all.
+
+        1. Somebody failed is gone past, and those behind it need not be told, since a change was taken back meanwhile.
+        2. Nobody is left to tell there: the failed one must not be waited for.
+        """
+        if entry.targets and entry.change is not None and entry.done:
+            self._hops_of(entry)
         self.finish_if_complete(entry)
 
     def _hops_of(self, entry: Entry) -> dict[str, dict[str, None]]:
