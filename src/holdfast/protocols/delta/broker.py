@@ -68,6 +68,8 @@ class DeltaBroker(EdgeBroker):
         self._retiring = False
         self._arriving = ""
         self._stale = False
+        self._awaited: set[str] = set()
+        """Nodes that will be held failed unless they come."""
 
     @property
     def operational(self) -> bool:
@@ -203,7 +205,7 @@ class DeltaBroker(EdgeBroker):
                     self._send(name, Status("back", back))
                 self.cut_off(name, f"{back} is back between {self.name} and {name}")
         for name in wanted:
-            if name not in self.hub.links:
+            if name not in self.hub.links or not (self.state.is_there(name) or name in self._awaited):
                 self._expect(name)
         for name in self.reach.failed:
             if name not in self.hub.links and self._dials(name) and self.reach.is_open_to(name):
@@ -217,11 +219,18 @@ class DeltaBroker(EdgeBroker):
         self.forwarding.advance_all()
 
     def _expect(self, name: str) -> None:
-        if self._dials(name):
+        """That node has to come: dial it, and hold it failed if it does not come in time."""
+        if name not in self.hub.links and self._dials(name):
             self._dial(name)
         if self.config.tolerance or self.map.is_client(name):
-            wait_s = self.state.patience.expected_s(name, self.state.operational)
-            self.hub.out.append(SetTimer(SUSPECT_TIMER + name, wait_s))
+            passed = len(self.map.between(name))
+            self._await(name, self.state.patience.expected_s(name, passed, self.state.operational))
+
+    def _await(self, name: str, wait_s: float) -> None:
+        # 1. We dialled a failed node in vain. 2. Another one says that it is back. 3. It fails again: nobody would ever
+        # hold it failed, if its link alone said that somebody waits for it.
+        self._awaited.add(name)
+        self.hub.out.append(SetTimer(SUSPECT_TIMER + name, wait_s))
 
     def peer_down(self, peer: str, now: float) -> Effects:
         link = self.hub.links.get(peer)
@@ -234,6 +243,7 @@ class DeltaBroker(EdgeBroker):
             and self._is_broker(peer)
             and self.state.patience.is_refused(peer)
         ):
+            self._awaited.add(peer)
             effects.append(SetTimer(SUSPECT_TIMER + peer, self.config.suspect_s))
         return effects
 
@@ -299,7 +309,7 @@ class DeltaBroker(EdgeBroker):
             self._detached_at.pop(link.peer, None)
             self.state.doubtful = self.state.doubtful or (self.config.tolerance > 0 and link.peer in self.map)
         if self.config.tolerance or link.kind == "client":
-            self.hub.out.append(SetTimer(SUSPECT_TIMER + link.peer, self.state.patience.lost_s(self._now)))
+            self._await(link.peer, self.state.patience.lost_s(self._now))
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
         super().link_refused(link, refusal)
@@ -339,6 +349,7 @@ class DeltaBroker(EdgeBroker):
         return self.hub.take()
 
     def _suspect(self, name: str) -> None:
+        self._awaited.discard(name)
         link = self.hub.links.get(name)
         if (
             self.state.joining
@@ -349,7 +360,7 @@ class DeltaBroker(EdgeBroker):
         ):
             return
         if link is not None and link.is_open:
-            self.hub.out.append(SetTimer(SUSPECT_TIMER + name, self.config.suspect_s))
+            self._await(name, self.config.suspect_s)
             return
         self.reach.fail(name)
         self.hub.out.append(Report("suspect", peer=name))

@@ -38,10 +38,14 @@ class Patience:
         """How long to wait for somebody whose connection is gone."""
         return max(self.suspect_s, self._share_s / 2) if self.stood_still(now) else self.suspect_s
 
-    def expected_s(self, name: str, operational: bool) -> float:
-        """How long to wait for somebody who is to connect with us; one that recovers itself has more patience."""
+    def expected_s(self, name: str, passed: int, operational: bool) -> float:
+        """How long to wait for somebody who is to connect with us past so many others.
+
+        1. Two are failed between us. 2. We have lost one of them, and need to find out that the other does not come.
+        3. So must the one that we expect, from its side, which may begin later. Who recovers has more patience.
+        """
         self._refusing.discard(name)
-        return self._share_s if operational else self.recovering_s
+        return self._share_s * max(1, 2 * passed - 1) if operational else self.recovering_s
 
     def is_refused(self, name: str) -> bool:
         """Whether that is the first time that nobody listens where that broker is expected."""
