@@ -3,7 +3,7 @@
 `sets`: recipient sets in the network of Figure 5. `cost`: frames a publication takes on one tree, beside others that
 pass over absent brokers. `latency`: how long a confirmation takes, by depth. `state`: what a broker knows of the tree,
 and the bytes of a message's last hops, by the size of the tree. `recovery`: how long a broker that crashed takes until
-it is operational, by the number of filters.
+it is operational, by the number of filters. `filters`: what is matched with covering off and on: see `delta_filters`.
 """
 
 from itertools import product
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from holdfast.cluster.config import parse_cluster
 from holdfast.cluster.routes import Routes
+from holdfast.experiments.delta_filters import MODES, SHAPES, Matching, Mode, Shape, measure
 from holdfast.model.delta_messages import Multicast
 from holdfast.model.errors import HoldfastError
 from holdfast.protocols.config import BrokerConfig
@@ -55,7 +56,7 @@ broker = "N3"
 topics = ["p"]
 """
 NODES = ("P1", "N1", "N2", "N3", "S1", "S2", "S3", "S4")
-What = Literal["sets", "cost", "latency", "state", "recovery"]
+What = Literal["sets", "cost", "latency", "state", "recovery", "filters"]
 
 
 class DeltaPoint(Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,6 +67,8 @@ class DeltaPoint(Struct, frozen=True, forbid_unknown_fields=True):
     protocol: str = "delta"
     size: int = 0
     """Brokers of the tree, or hops between publisher and subscriber, or filters."""
+    shape: Shape = "ranges"
+    mode: Mode = "off"
 
     def replay(self) -> str:
         """The command that runs this point alone."""
@@ -92,6 +95,7 @@ class DeltaRow(Struct, frozen=True):
     """Of that broker's map on disk."""
     header_bytes: int = 0
     """Of a publication's message without the publication."""
+    matching: Matching | None = None
 
 
 def points(quick: bool) -> list[DeltaPoint]:
@@ -105,6 +109,11 @@ def points(quick: bool) -> list[DeltaPoint]:
     found += [DeltaPoint("state", tolerance, size=size) for size, tolerance in product(sizes, (1, 2, 3))]
     filters = (250, 1000) if quick else (250, 1000, 4000)
     found += [DeltaPoint("recovery", size=count) for count in filters]
+    counts = (1000, 10_000) if quick else (1000, 10_000, 100_000)
+    found += [
+        DeltaPoint("filters", size=count, shape=shape, mode=mode)
+        for shape, count, mode in product(SHAPES, counts, MODES)
+    ]
     return found
 
 
@@ -115,6 +124,10 @@ def run(point: DeltaPoint) -> DeltaRow:
         return DeltaRow(point, sets=tuple(" ".join(routes.recipients(node, "p", {})) for node in NODES))
     if point.what == "state":
         return _state(point)
+    if point.what == "filters":
+        found = measure(point.shape, point.mode, point.size)
+        complaint = f"{found.differing} messages have other recipients" if found.differing else ""
+        return DeltaRow(point, not complaint, complaint, matching=found)
     sim, row = {"cost": _cost, "latency": _latency, "recovery": _recovery}[point.what](point)
     verdict = sim.check()
     return row if verdict.ok else msgspec.structs.replace(row, kept=False, complaint=str(verdict))

@@ -26,7 +26,7 @@ def report(rows: Sequence[DeltaRow]) -> ExperimentReport:
     good = [row for row in rows if row.kept]
     return ExperimentReport(
         "The delta-fault-tolerant tree",
-        (_sets(good), _cost(good), _latency(good), _state(good), _recovery(good), _everything(rows)),
+        (_sets(good), _cost(good), _latency(good), _state(good), _recovery(good), _filters(good), _everything(rows)),
         (Figure("delta", "Costs of the delta-fault-tolerant tree", draw(_charts(good))),),
         tuple(_claims(good)),
         broken,
@@ -85,6 +85,19 @@ def _recovery(rows: Sequence[DeltaRow]) -> ReportTable:
     return ReportTable("recovery", "Until a broker is operational again", ("filters", "ms"), lines)
 
 
+def _filters(rows: Sequence[DeltaRow]) -> ReportTable:
+    lines = tuple(
+        (
+            *(row.point.shape, row.point.mode, found.known, found.matched, round(found.evaluated, 2)),
+            *(round(found.microseconds, 1), round(found.adding_us)),
+        )
+        for row in _of(rows, "filters")
+        if (found := row.matching) is not None
+    )
+    columns = ("filters", "covering", "known", "matched", "evaluated a message", "us a message", "us to add one")
+    return ReportTable("filters", "Filters matched, covering off and on", columns, lines)
+
+
 def sorted_by_size(rows: Sequence[DeltaRow]) -> list[DeltaRow]:
     return sorted(rows, key=lambda row: (row.point.size, row.point.tolerance))
 
@@ -94,11 +107,18 @@ def _everything(rows: Sequence[DeltaRow]) -> ReportTable:
         (
             *(row.point.what, row.point.protocol, row.point.tolerance, row.point.size, row.kept, " | ".join(row.sets)),
             *(row.copies, row.frames, row.milliseconds, row.links, row.map_bytes, row.header_bytes),
+            *(row.point.shape, row.point.mode, row.matching.matched if row.matching is not None else 0),
         )
         for row in rows
     )
     columns = ("what", "protocol", "tolerance", "size", "kept", "sets", "copies", "frames", "milliseconds")
-    return ReportTable("rows", "All rows", (*columns, "links", "map_bytes", "header_bytes"), lines, detail=True)
+    return ReportTable(
+        "rows",
+        "All rows",
+        (*columns, "links", "map_bytes", "header_bytes", "shape", "mode", "matched"),
+        lines,
+        detail=True,
+    )
 
 
 def _charts(rows: Sequence[DeltaRow]) -> list[Chart]:

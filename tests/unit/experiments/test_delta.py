@@ -39,12 +39,24 @@ def test_a_broker_that_returns_is_operational_again():
     assert row.milliseconds > 0
 
 
+def test_covering_leaves_fewer_filters_to_match_and_the_same_recipients():
+    off, on = (run(DeltaPoint("filters", size=500, mode=mode)) for mode in ("off", "covering"))
+    assert off.matching is not None
+    assert on.matching is not None
+    assert on.kept
+    assert on.matching.known == off.matching.known
+    assert on.matching.matched < off.matching.matched / 3
+    assert on.matching.evaluated < off.matching.evaluated
+
+
 def test_a_report_is_made_of_rows_and_names_broken_runs():
     rows = [run(DeltaPoint("sets", tolerance)) for tolerance in range(4)] + [
         run(DeltaPoint("state", size=size)) for size in (15, 63)
     ]
     made = report([*rows, replace(rows[-1], kept=False, complaint="lost")])
-    assert [table.name for table in made.tables] == ["table-1", "cost", "latency", "state", "recovery", "rows"]
+    assert [table.name for table in made.tables] == [
+        *("table-1", "cost", "latency", "state", "recovery", "filters", "rows"),
+    ]
     assert "(paper: N1 S4)" in str(made.tables[0].rows)
     assert len(made.broken) == 1
     assert made.figures[0].svg.startswith("<svg")
