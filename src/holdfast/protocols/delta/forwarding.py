@@ -416,7 +416,7 @@ class Forwarding:
         else:
             number = self.passage.number_towards(entry, side, hop, max(self._highest(entry, nodes), before))
             if self.name in entry.targets and entry.batch is not None and number != entry.number:
-                # It waited here until we know who is behind us, and was overtaken: by numbers of the hops before us, too.
+                # It waited here until we know who is behind us, and was overtaken: by numbers of hops before us, too.
                 entry.visited = ()
             visited = self.passage.trail(entry, number, self.map.between(hop))
         message = Multicast(number, visited, change, guided, to, (), entry.batch)
