@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable
 
 from holdfast.model.batches import Batch
-from holdfast.model.delta_messages import Change, Conf, Multicast, Path
+from holdfast.model.delta_messages import Change, Conf, Multicast, Path, Visit
 from holdfast.protocols.delta.node_state import NodeState, Owner, Then
 from holdfast.protocols.delta.passage import Entry, key_of
 
@@ -409,18 +409,20 @@ class Forwarding:
         guided = peer.recovering and not self.map.is_client(hop)
         if guided and self._owner.guides:
             to = self._ways(entry, hop, nodes)
-        side = self.map.towards(hop)
+        number, visited = self._numbered(entry, hop, nodes, before)
+        self.state.send(hop, Multicast(number, visited, change, guided, to, (), entry.batch))
+
+    def _numbered(self, entry: Entry, hop: str, nodes: dict[str, None], before: int) -> tuple[int, tuple[Visit, ...]]:
+        """The number of a copy, and its last hops."""
         if entry.turned.intersection(nodes):
             # As if straight from its publisher, whose number alone tells repeats.
-            number, visited = entry.number, entry.visited[:1]
-        else:
-            number = self.passage.number_towards(entry, side, hop, max(self._highest(entry, nodes), before))
-            if self.name in entry.targets and entry.batch is not None and number != entry.number:
-                # It waited here until we know who is behind us, and was overtaken: by numbers of hops before us, too.
-                entry.visited = ()
-            visited = self.passage.trail(entry, number, self.map.between(hop))
-        message = Multicast(number, visited, change, guided, to, (), entry.batch)
-        self.state.send(hop, message)
+            return entry.number, entry.visited[:1]
+        before = max(self._highest(entry, nodes), before)
+        number = self.passage.number_towards(entry, self.map.towards(hop), hop, before)
+        if self.name in entry.targets and entry.batch is not None and number != entry.number:
+            # It waited here until we know who is behind us, and was overtaken: by numbers of hops before us, too.
+            entry.visited = ()
+        return number, self.passage.trail(entry, number, self.map.between(hop))
 
     def _highest(self, entry: Entry, nodes: Iterable[str]) -> int:
         """The highest number that went to one of these destinations, or to somebody on the way to it.
