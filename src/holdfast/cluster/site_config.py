@@ -30,6 +30,7 @@ class SiteEntry(Struct, frozen=True):
     replicas: int | None = None
     ports: tuple[Annotated[int, Meta(ge=1, le=65535)], ...] = ()
     machine: str = ""
+    machines: tuple[str, ...] = ()
 
 
 def sites_of(
@@ -62,6 +63,8 @@ def _site(name: str, entry: SiteEntry, entries: Mapping[str, SiteEntry], replica
         raise ConfigError(
             f"{source}: sites.{name}.ports: expected one for each of {replicas} brokers, not {len(entry.ports)}."
         )
+    if entry.machines and entry.machine:
+        raise ConfigError(f"{source}: sites.{name}.machines: machine is there as well; expected one of the two.")
     if entry.parent is not None and entry.parent not in entries:
         raise ConfigError(
             f"{source}: sites.{name}.parent: there is no site {entry.parent!r}{meant(entry.parent, entries)}; "
@@ -97,8 +100,8 @@ def _brokers_of(sites: Iterable[Site], entries: Mapping[str, SiteEntry]) -> dict
                 broker["host"] = entry.host
             if entry.ports:
                 broker["port"] = entry.ports[rank]
-            if entry.machine:
-                broker["machine"] = entry.machine
+            if machines := entry.machines or (entry.machine,):
+                broker["machine"] = machines[rank % len(machines)]
     return brokers
 
 

@@ -17,7 +17,7 @@ from tests.unit.cluster.play.scripts import play
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no network namespaces here: {why_not()}")
 
-SCRIPT = ROOT / "examples" / "scripts" / "three-machines.play"
+SCRIPTS = [ROOT / "examples" / "scripts" / f"{name}.play" for name in ("three-machines", "sites-on-machines")]
 MACHINES = ("m1", "m2", "m3")
 LATENCY_MS = {"m1": {"m2": 20.0, "m3": 40.0}, "m2": {"m1": 20.0, "m3": 30.0}, "m3": {"m1": 40.0, "m2": 30.0}}
 LIMIT_S = 240.0
@@ -58,18 +58,21 @@ def site(tmp_path: Path) -> Iterator[Site]:
     made.close()
 
 
-def test_the_same_script_holds_on_three_machines_and_in_virtual_time(site: Site):
-    lines = [line for line in SCRIPT.read_text().splitlines() if line and not line.startswith("#")]
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_the_same_script_holds_on_three_machines_and_in_virtual_time(site: Site, script: Path):
+    lines = [line for line in script.read_text().splitlines() if line and not line.startswith("#")]
     assert len(lines) >= 40
-    simulated = play(SCRIPT.read_text())
+    simulated = play(script.read_text())
     assert simulated.summary.ok, simulated.complaints
-    ran = site.run("play", SCRIPT, "--on", "processes", "--json", "--trace", "trace", "--log", "events.txt")
+    ran = site.run("play", script, "--on", "processes", "--json", "--trace", "trace", "--log", "events.txt")
     assert ran.returncode == 0, (ran.stdout[-2000:], ran.stderr[-2000:])
     found = json.loads(ran.stdout)
-    assert (found["ok"], found["stage"], found["brokers"]) == (True, "processes", 5)
+    assert (found["ok"], found["stage"]) == (True, "processes")
+    assert found["brokers"] == simulated.summary.brokers
     assert found["verdict"]["deliveries"] == simulated.summary.verdict["deliveries"]
     assert json.loads(site.run("audit", "trace", "--json").stdout)["ok"]
-    assert "broker boston" in (site.directory / "events.txt").read_text()
+    told = "s  broker " in (site.directory / "events.txt").read_text()
+    assert told is ("LoggingLevel full" in lines)
     assert eventually(lambda: [one.processes() for one in site.agents.values()] == [[], [], []])
 
 

@@ -229,6 +229,14 @@ def test_a_site_is_several_brokers_named_after_it():
             SITES + "[sites.faro]\nparent = 'porto'\nports = [1]\n",
             "sites.faro.ports: expected one for each of 3 brokers",
         ),
+        (
+            SITES + "[sites.faro]\nparent = 'porto'\nmachine = 'm1'\nmachines = ['m2']\n",
+            "sites.faro.machines: machine is there as well",
+        ),
+        (
+            SITES + "[sites.faro]\nparent = 'porto'\nmachines = ['m1', 'm2']\n",
+            "there is no machine 'm1'",
+        ),
         (SITES + "[sites.faro]\n", "exactly one site is the root"),
         ("routing = 'fluding'\n" + SITES, "routing"),
         ("tolerance = 1\n" + SITES, "tolerance: of the 2f+1 brokers of a site f may be lost"),

@@ -61,7 +61,7 @@ class Cast:
         if not self.sites:
             return {name: line.machine for name, line in self.brokers.items()}
         return {
-            f"{name}.{number}": line.machine
+            f"{name}.{number}": line.machine_of(number)
             for name, line in self.sites.items()
             for number in range(1, line.replicas + 1)
         }
@@ -127,7 +127,8 @@ class Cast:
 
     def _add_place(self, line: BrokerLine | SiteLine, places: dict[str, BrokerLine] | dict[str, SiteLine]) -> None:
         self._check_new(line, line.name)
-        self._check_machine(line, line.machine)
+        for machine in (line.machine,) if isinstance(line, BrokerLine) else line.machines:
+            self._check_machine(line, machine)
         kind = "broker" if isinstance(line, BrokerLine) else "site"
         if line.parent is not None and line.parent not in places:
             raise self._error(
@@ -192,8 +193,9 @@ class Cast:
         self._check_sites()
         if self.ordering:
             self._check_guarantee(self._settings["Ordering"], self.ordering)
-        places: list[BrokerLine | SiteLine] = [*self.brokers.values(), *self.sites.values()]
-        if self.machines and (bare := [one for one in places if not one.machine]):
+        bare: list[BrokerLine | SiteLine] = [one for one in self.brokers.values() if not one.machine]
+        bare += [one for one in self.sites.values() if not one.machines]
+        if self.machines and bare:
             raise self._error(
                 bare[0],
                 f"{bare[0].name} is on no machine, and the brokers of other machines could not reach it: say On",
@@ -378,7 +380,7 @@ class Cast:
         for name, site in self.sites.items():
             lines.append(f'[sites."{name}"]\nreplicas = {site.replicas}')
             lines += [f'parent = "{site.parent}"'] if site.parent is not None else []
-            lines += [f'machine = "{site.machine}"'] if site.machine else []
+            lines.append(f"machines = {list(site.machines)}")
         for name, client in self.clients.items():
             lines.append(f'[clients."{name}"]\nbroker = "{client.at}"\nmachine = "{client.machine}"')
         return parse_cluster("\n".join(lines), self._source)

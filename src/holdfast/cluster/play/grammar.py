@@ -207,11 +207,11 @@ def _site(words: Words) -> Statement:
         words,
         {
             "parent": lambda: _parent(words),
-            "on": lambda: words.name("a machine"),
+            "on": lambda: _values(words, "machines"),
             "replicas": lambda: words.number_of("number of replicas", 1, REPLICAS_MAX),
         },
     )
-    place = (found.get("parent"), found.get("on", ""), found.get("replicas", 3))
+    place = (found.get("parent"), found.get("on", ()), found.get("replicas", 3))
     return said.SiteLine(words.number, words.text, name, *place)
 
 
@@ -405,7 +405,7 @@ FORMS: dict[str, Form] = {
         Form("Seed NUMBER", "the seed of a simulation", _seed),
         Form("Machine NAME HOST:PORT", "a machine, by the address of its holdfast agent", _machine),
         Form("Broker NAME [Parent NAME] [On MACHINE] [Port N] [Latency MS]", "a broker", _broker),
-        Form("Site NAME [Parent NAME] [Replicas 1|3|5] [On MACHINE]", "a site of several brokers", _site),
+        Form("Site NAME [Parent NAME] [Replicas 1|3|5] [On MACHINE,...]", "a site of several brokers", _site),
         Form(
             "Publisher NAME At BROKER [On MACHINE]  or  Publisher NAME Publish COUNT OnTopic TOPIC [Interval MS] "
             "[Guarantee G] [Keys K,K] [Attributes name=value,...] [Size BYTES]",

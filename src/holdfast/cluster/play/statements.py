@@ -76,12 +76,16 @@ class BrokerLine(Statement, frozen=True):
 
 
 class SiteLine(Statement, frozen=True):
-    """A site: several brokers that stand in for each other."""
+    """A site: several brokers that stand in for each other, on these machines in turn."""
 
     name: str
     parent: str | None = None
-    machine: str = ""
+    machines: tuple[str, ...] = ()
     replicas: int = 3
+
+    def machine_of(self, number: int) -> str:
+        """Where the broker of that number, from 1, runs; empty: on the machine of the script."""
+        return self.machines[(number - 1) % len(self.machines)] if self.machines else ""
 
 
 class ClientLine(Statement, frozen=True):

@@ -108,6 +108,19 @@ def test_sites_become_the_sites_of_a_cluster():
     assert [(one.name, one.broker) for one in cluster.clients] == [("p", "a")]
 
 
+def test_a_site_has_a_broker_on_each_of_its_machines_in_turn():
+    machines = "Machine m1 10.0.0.1:7300\nMachine m2 10.0.0.2:7300\n"
+    text = "Protocol sesdad\n" + machines + "Site a On m1,m2\nSite b Parent a On m2\nWait 1\n"
+    cluster = check_script(parse_script(text)).cluster()
+    assert [(one.name, one.machine, one.host) for one in cluster.brokers[:4]] == [
+        ("a.1", "m1", "10.0.0.1"),
+        ("a.2", "m2", "10.0.0.2"),
+        ("a.3", "m1", "10.0.0.1"),
+        ("b.1", "m2", "10.0.0.2"),
+    ]
+    assert "x.play:4: there is no machine 'm3'" in refused("Protocol sesdad\n" + machines + "Site a On m1,m3\nWait 1\n")
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
