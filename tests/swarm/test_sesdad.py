@@ -35,6 +35,7 @@ FOUND: tuple[tuple[int, FailureClass], ...] = (
     (910256, "storm"),  # A broker yielded to an epoch that it had heard of before, and did not tell its later state.
     (901392, "majority"),  # What was kept for a client that had gone came back with another broker's state.
     (910056, "crash"),  # The site began without a broker that had not heard from one that died; that waited for two.
+    (950015, "designated"),  # What an earlier designated broker had announced was taken for the word of a later one.
     (910093, "names"),  # A broker that had answered without a memory had one by now, and nobody asked it.
 )
 

@@ -2,7 +2,9 @@
 
 from holdfast.model.batches import Batch, make_batch
 from holdfast.model.guarantees import EVENTUAL, FIFO
-from holdfast.model.site_messages import Change, Pending
+from holdfast.model.site_messages import Announce, Change, Pending
+from holdfast.protocols.sesdad.announcements import Announcements
+from holdfast.protocols.sesdad.desk import Desk
 from holdfast.protocols.sesdad.holdback import HoldBack
 from holdfast.protocols.sesdad.retransmission import Delays, Questions
 from holdfast.protocols.sesdad.routes import Routes
@@ -134,3 +136,14 @@ def test_draws_are_spread_over_all_brokers():
     picker = Picker(7)
     drawn = [picker.pick(["a", "b", "c"]) for _ in range(300)]
     assert all(70 < drawn.count(name) < 130 for name in "abc")
+
+
+def test_what_an_earlier_designated_broker_of_a_site_announces_counts_for_nothing_behind_a_later_ones():
+    submitted: list[Change] = []
+    desk = Desk(Announcements("a", [], lambda _site, _message: None), submitted.extend, lambda _peer, _message: None)
+    later, earlier = Announce("b", 1, 1, True, (("t", ""),)), Announce("b", 0, 1, True, ())
+    desk.announced("a.1", later, Routes(), 0)
+    desk.announced("a.2", earlier, Routes(), 0)
+    desk.announced("a.2", later, Routes(), 0)
+    assert submitted == [Change("n", "b", 1 << 32 | 1)]
+    assert [one.what for one in desk.expand(submitted[0], Routes())] == ["a", "n"]

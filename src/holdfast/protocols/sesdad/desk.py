@@ -38,6 +38,8 @@ class Desk:
         """By subscriber and number: the brokers that have passed a request on."""
         self._waiters: list[Waiter] = []
         self._wholes: dict[tuple[str, int], Announce] = {}
+        self._latest: dict[str, int] = {}
+        """By site: the number of its latest announcement that was brought to us."""
         self.present: dict[str, set[str]] = {}
         """The brokers with which each subscriber has a session."""
         self._absent_since: dict[str, float] = {}
@@ -47,6 +49,7 @@ class Desk:
         self._asked.clear()
         self._waiters.clear()
         self._wholes.clear()
+        self._latest.clear()
         self.present = {name: set() for name in subscribers}
         self._absent_since = dict.fromkeys(subscribers, now)
 
@@ -64,16 +67,22 @@ class Desk:
             self._submit([change])
 
     def announced(self, relay: str, message: Announce, routes: Routes, version: int) -> None:
-        """A broker passes on what another site wants."""
+        """A broker passes on what another site wants.
+
+        What an earlier designated broker of that site has said counts for nothing behind the word of a later one:
+        1. The announcement of epoch 1, which tells all, is proposed. 2. The one of epoch 0 comes by a slower way, and
+        its turn is next: all that it does not name would be taken back.
+        """
         token = message.epoch << EPOCH_BITS | message.number
         last = Change("n", message.site, token)
-        if token <= routes.done.get(message.site, 0):
-            self._wait(Waiter(version, relay, last))
-            return
         key = (message.site, token)
         if key in self._asked:
             self._asked[key][relay] = None
             return
+        if token <= max(routes.done.get(message.site, 0), self._latest.get(message.site, 0)):
+            self._wait(Waiter(version, relay, last))
+            return
+        self._latest[message.site] = token
         self._asked[key] = {relay: None}
         if message.whole:
             self._wholes[key] = message
