@@ -36,6 +36,7 @@ FOUND: tuple[tuple[int, FailureClass], ...] = (
     (901392, "majority"),  # What was kept for a client that had gone came back with another broker's state.
     (910056, "crash"),  # The site began without a broker that had not heard from one that died; that waited for two.
     (950015, "designated"),  # What an earlier designated broker had announced was taken for the word of a later one.
+    (950017, "crash"),  # No run: brokers that dial a dead one were taken for traffic, and the run for one without rest.
     (910093, "names"),  # A broker that had answered without a memory had one by now, and nobody asked it.
 )
 

@@ -465,7 +465,7 @@ class Network:
 
     def is_vain(self, action: Action, argument: Any) -> bool:
         """Whether an action of the queue is an attempt to reach a host that is down: nothing will come of it."""
-        if action == self.failed:
+        if action in (self.failed, self._refused):
             return True
         return bool(action == self._knock and not argument[1].up)
 

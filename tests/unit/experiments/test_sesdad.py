@@ -1,5 +1,7 @@
 """The experiment on sites: points that can be run alone, and a report of rows."""
 
+from statistics import mean
+
 from msgspec.structs import replace
 
 from holdfast.experiments.sesdad import PROTOCOLS, Point, points, run
@@ -37,8 +39,15 @@ def test_agreement_on_every_message_is_waited_for_and_led_by_one_broker():
 
 
 def test_the_loss_of_the_designated_broker_stops_a_site_that_agrees_for_longer():
-    gaps = [run(Point("loss", interested=0, protocol=one, every_ms=5.0, operations=60)).gap_ms for one in PROTOCOLS]
-    assert gaps[0] < gaps[1]
+    """On average: in a single run either may be lucky, as the seed decides for which publications it was chosen."""
+    means = [
+        mean(
+            run(Point("loss", interested=0, protocol=one, every_ms=5.0, operations=60, seed=seed)).gap_ms
+            for seed in range(6)
+        )
+        for one in PROTOCOLS
+    ]
+    assert means[0] < means[1]
 
 
 def test_a_report_is_made_of_rows_and_names_broken_runs():
