@@ -65,6 +65,11 @@ class Notebook:
         self._tree: tuple[Contact, ...] = ()
         self._gone = ""
 
+    @property
+    def untold(self) -> str:
+        """What an earlier life has let go of, and could not tell anybody."""
+        return self._gone
+
     def restore(self, pairs: Mapping[str, bytes], epoch: int) -> Kept:
         """These are an earlier life's; ours has that epoch."""
         kept = kept_in(pairs)

@@ -100,13 +100,11 @@ class EdgeBroker(ABC):
         self._now = 0.0
         self.remembered: tuple[Contact, ...] = ()
         """The brokers that an earlier life of this one knew."""
-        self.untold = ""
-        """What an earlier life has let go of, and could not tell anybody."""
 
     def restore(self, pairs: dict[str, bytes]) -> None:
         """Be told, before the start, what an earlier life has written down."""
         kept = self.notebook.restore(pairs, self.hub.incarnation)
-        self.remembered, self.untold = kept.tree, kept.gone
+        self.remembered = kept.tree
         self.publishers.restore(kept.numbered)
 
     # -------------------------------------------------------------------------------------------- entry points

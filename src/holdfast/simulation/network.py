@@ -342,6 +342,10 @@ class Network:
             for incoming in host.inputs:
                 incoming.choose_again()
 
+    def waiting(self) -> list[str]:
+        """What nodes wait for, in words; one that has crashed waits for nothing."""
+        return [f"{name} waits for {reason}" for name, host in self.hosts.items() for reason in host.waiting_for()]
+
     def busiest_bytes(self) -> int:
         """What the broker that sent most has sent to others since brokers were limited last."""
         return max(self.bytes_by_broker().values(), default=0)

@@ -207,7 +207,7 @@ def _undone(sim: Simulation, complete_s: float) -> list[str]:
     if not complete_s:
         return []
     sim.run_for(complete_s)
-    waiting = sim.waiting()
+    waiting = sim.network.waiting()
     return [f"{len(waiting)} still waited after {complete_s:g} s: {'; '.join(waiting[:5])}"] if waiting else []
 
 

@@ -444,15 +444,9 @@ class Simulation:
     def _anybody_waits(self) -> bool:
         return any(host.waiting_for() for host in self.network.hosts.values())
 
-    def waiting(self) -> list[str]:
-        """What nodes wait for, in words; one that has crashed waits for nothing."""
-        return [
-            f"{name} waits for {reason}" for name, host in self.network.hosts.items() for reason in host.waiting_for()
-        ]
-
     def _why_not_quiet(self, limit_s: float) -> str:
         lines = [f"not quiet after {limit_s:g} s of virtual time (now {self.kernel.now:.3f} s)"]
-        lines += [f"  {one}" for one in self.waiting()]
+        lines += [f"  {one}" for one in self.network.waiting()]
         if self._commands_left:
             lines.append(f"  {self._commands_left} entries of the timetable are still to come")
         if len(lines) == 1:

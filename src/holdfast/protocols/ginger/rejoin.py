@@ -278,9 +278,8 @@ class Rejoin:
     def _tell_what_is_gone(self) -> None:
         """An earlier life of ours has let go of something: everybody is told, once."""
         broker = self._broker
-        if broker.untold:
-            self._holes.announce(broker.untold)
-            broker.untold = ""
+        if broker.notebook.untold:
+            self._holes.announce(broker.notebook.untold)
             self._hub.out += broker.notebook.gone("")
 
     def _send_behind_fence(self, peer: str) -> None:
