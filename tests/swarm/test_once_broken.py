@@ -279,3 +279,18 @@ BUSHY_RUNS: list[tuple[FailureClass, int, int, str]] = [
 @pytest.mark.parametrize(("failure", "tolerance", "seed"), [run[:3] for run in BUSHY_RUNS], ids=str)
 def test_what_was_broken_once_in_a_tree_that_takes_shape_holds(failure: FailureClass, tolerance: int, seed: int):
     assert list(complaints(range(seed, seed + 1), Trouble((), failure, tolerance, degree_max=3))) == []
+
+
+RUNS_WITH_TOTALS: list[tuple[FailureClass, int, int, str]] = [
+    (
+        "flap",
+        1,
+        52275,
+        "what a repair announced went to a newcomer with the name of the lost broker, and was never taken",
+    ),
+]
+
+
+@pytest.mark.parametrize(("failure", "tolerance", "seed"), [run[:3] for run in RUNS_WITH_TOTALS], ids=str)
+def test_what_was_broken_once_with_any_share_of_total_messages_holds(failure: FailureClass, tolerance: int, seed: int):
+    assert list(complaints(range(seed, seed + 1), Trouble((), failure, tolerance, totals=(5, 70)))) == []

@@ -55,6 +55,14 @@ class Admissions:
         self._absences = broker.absences
         self.settling: bool = False
         """While a repair is being settled nothing else goes on: it would miss those that are being taken in."""
+        self.replacing: str = ""
+        """The lost neighbour whose repair is being settled, until others are in its place.
+
+        1. 0 is lost, begins anew and comes to 1. At that moment 1 ends the repair of the loss, and announces what
+           nobody has come for.
+        2. If it told that to its neighbour 0, too, the newcomer, which is not let in yet, would break its link for it.
+           0 would come back, and nothing on the link would be taken any more.
+        """
         self._repaired: dict[str, float] = {}
         """Whose loss was repaired here, and up to which epoch, the latest last."""
 
@@ -74,7 +82,7 @@ class Admissions:
         if key:
             self._broker.diaries.note_absence(flush, mine)
             self._broker.reunion.absence_noted(flush)
-        self.settling = True
+        self.settling, self.replacing = True, key
         if key:
             self._account_for(flush)
         self._open_links(flush, settlement)
@@ -84,6 +92,7 @@ class Admissions:
             found = [record for record in map(self._log.find, settlement.order) if record is not None]
             late.keep(mine, joined, settlement.batches, {record.record_id: record.number for record in found})
         self._replace(flush, late)
+        self.replacing = ""
         if case is not None:
             self._broker.late_sessions.no_longer_late(case, joined)
         self.settling = False

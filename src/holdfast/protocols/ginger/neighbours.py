@@ -182,6 +182,8 @@ class Neighbours:
         broker = self._broker
         if peer == broker.rejoin.fenced or broker.wards.is_ward(peer) or broker.relocation.is_target(peer):
             return False
+        if peer and peer == broker.admissions.replacing:
+            return False
         return not any(flush.key == peer or peer in flush.joined for flush in broker.repairs.flushes)
 
     def check_contents(self, link: Link, message: SessionMessage) -> None:
