@@ -33,6 +33,14 @@ A_LOSS_ON_THE_WAY = Plan(
     Budget(crashes=1),
     ("B",),
 )
+A_LOST_ROOT = Plan(
+    "0-1 0-2",
+    "ginger",
+    1,
+    {"a@1": (Publish("a", "t", b"1", "causal"),), "b@2": (Subscribe("b", "t"),)},
+    Budget(crashes=1),
+    ("0",),
+)
 
 
 class TurnsAnywhere(GingerBroker):
@@ -162,8 +170,9 @@ def test_every_order_keeps_every_promise(plan: Plan):
     assert report.finals > 0
 
 
-def test_a_broker_may_be_lost_at_any_moment():
-    assert search(A_LOSS_ON_THE_WAY).verdict() == "all states, no violation"
+@pytest.mark.parametrize("plan", [A_LOSS_ON_THE_WAY, A_LOST_ROOT], ids=["a loss on the way", "a lost root"])
+def test_a_broker_may_be_lost_at_any_moment(plan: Plan):
+    assert search(plan).verdict() == "all states, no violation"
 
 
 def test_a_broker_that_the_others_wait_for_may_crash_at_any_moment_and_comes_back():
@@ -191,6 +200,7 @@ def test_a_broker_may_freeze_or_be_cut_off_for_a_time_at_any_moment(budget: Budg
         (Wrong, BEHIND_A_TOTAL, "something climbs"),
         (with_parts(repairs=Forgetful), A_LOSS_ON_THE_WAY, "does not come to rest"),
         (with_parts(rejoin=Claimant, reunion=Settled), A_LOSS_ON_THE_WAY, "lost"),
+        (with_parts(rejoin=Claimant), A_LOST_ROOT, "lost"),
         (GingerBroker, A_LOSS_ON_THE_WAY, "C waits for"),
     ],
 )
