@@ -419,7 +419,8 @@ class Simulation:
         self._run(self.kernel.now)
         while True:
             next_s, saying = self._next_business_s(), self._frames_said()
-            busy = next_s is not None or said != saying or self._anybody_waits()
+            waits = any(host.waiting_for() for host in self.network.hosts.values())
+            busy = next_s is not None or said != saying or waits
             if not busy and self.kernel.now - calm_since_s >= quiet_s:
                 return
             if self.kernel.now >= deadline_s:
@@ -440,9 +441,6 @@ class Simulation:
 
     def _frames_said(self) -> int:
         return sum(count for kind, count in self.network.sent.items() if kind not in IDLE_FRAMES)
-
-    def _anybody_waits(self) -> bool:
-        return any(host.waiting_for() for host in self.network.hosts.values())
 
     def _why_not_quiet(self, limit_s: float) -> str:
         lines = [f"not quiet after {limit_s:g} s of virtual time (now {self.kernel.now:.3f} s)"]

@@ -25,14 +25,13 @@ from holdfast.protocols.border import Border, Place, border
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.delta.forwarding import Forwarding
 from holdfast.protocols.delta.guests import Guests
-from holdfast.protocols.delta.node_state import NodeState, Peer
+from holdfast.protocols.delta.node_state import SUSPECT_TIMER, NodeState, Peer
 from holdfast.protocols.delta.synchronisation import Synchronisation
 from holdfast.protocols.edges import EdgeBroker, Phase
 from holdfast.protocols.links import Link, LinkState
 from holdfast.protocols.node import Disconnect, Effects, Report, SetTimer
 from holdfast.protocols.publishers import PublicationRefused, interest_problem, topic_problem
 
-SUSPECT_TIMER = "suspect:"
 REFRESH_TIMER = "refresh"
 REFRESH_S = 0.01
 
@@ -68,8 +67,6 @@ class DeltaBroker(EdgeBroker):
         self._retiring = False
         self._arriving = ""
         self._stale = False
-        self._awaited: set[str] = set()
-        """Nodes that will be held failed unless they come."""
 
     @property
     def operational(self) -> bool:
@@ -205,7 +202,7 @@ class DeltaBroker(EdgeBroker):
                     self._send(name, Status("back", back))
                 self.cut_off(name, f"{back} is back between {self.name} and {name}")
         for name in wanted:
-            if name not in self.hub.links or not (self.state.is_there(name) or name in self._awaited):
+            if name not in self.hub.links or not (self.state.is_there(name) or name in self.state.patience.awaited):
                 self._expect(name)
         for name in self.reach.failed:
             if name not in self.hub.links and self._dials(name) and self.reach.is_open_to(name):
@@ -224,13 +221,7 @@ class DeltaBroker(EdgeBroker):
             self._dial(name)
         if self.config.tolerance or self.map.is_client(name):
             passed = len(self.map.between(name))
-            self._await(name, self.state.patience.expected_s(name, passed, self.state.operational))
-
-    def _await(self, name: str, wait_s: float) -> None:
-        # 1. We dialled a failed node in vain. 2. Another one says that it is back. 3. It fails again: nobody would ever
-        # hold it failed, if its link alone said that somebody waits for it.
-        self._awaited.add(name)
-        self.hub.out.append(SetTimer(SUSPECT_TIMER + name, wait_s))
+            self.state.await_node(name, self.state.patience.expected_s(name, passed, self.state.operational))
 
     def peer_down(self, peer: str, now: float) -> Effects:
         link = self.hub.links.get(peer)
@@ -243,7 +234,7 @@ class DeltaBroker(EdgeBroker):
             and self._is_broker(peer)
             and self.state.patience.is_refused(peer)
         ):
-            self._awaited.add(peer)
+            self.state.patience.awaited.add(peer)
             effects.append(SetTimer(SUSPECT_TIMER + peer, self.config.suspect_s))
         return effects
 
@@ -309,7 +300,7 @@ class DeltaBroker(EdgeBroker):
             self._detached_at.pop(link.peer, None)
             self.state.doubtful = self.state.doubtful or (self.config.tolerance > 0 and link.peer in self.map)
         if self.config.tolerance or link.kind == "client":
-            self._await(link.peer, self.state.patience.lost_s(self._now))
+            self.state.await_node(link.peer, self.state.patience.lost_s(self._now))
 
     def link_refused(self, link: Link, refusal: Refusal) -> None:
         super().link_refused(link, refusal)
@@ -349,7 +340,7 @@ class DeltaBroker(EdgeBroker):
         return self.hub.take()
 
     def _suspect(self, name: str) -> None:
-        self._awaited.discard(name)
+        self.state.patience.awaited.discard(name)
         link = self.hub.links.get(name)
         if (
             self.state.joining
@@ -360,7 +351,7 @@ class DeltaBroker(EdgeBroker):
         ):
             return
         if link is not None and link.is_open:
-            self._await(name, self.config.suspect_s)
+            self.state.await_node(name, self.config.suspect_s)
             return
         self.reach.fail(name)
         self.hub.out.append(Report("suspect", peer=name))

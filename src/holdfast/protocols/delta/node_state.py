@@ -17,7 +17,9 @@ from holdfast.protocols.delta.recovery import Recovery
 from holdfast.protocols.delta.subscriptions import Subscriptions
 from holdfast.protocols.delta.topology import TopologyMap
 from holdfast.protocols.hub import Hub
+from holdfast.protocols.node import SetTimer
 
+SUSPECT_TIMER = "suspect:"
 Then = Callable[[], None]
 
 
@@ -77,6 +79,15 @@ class NodeState:
         """Whether that node is connected with us, and we have greeted each other."""
         link = self.hub.links.get(name)
         return link is not None and link.is_open and name in self.peers and self.peers[name].greeted
+
+    def await_node(self, name: str, wait_s: float) -> None:
+        """That node will be held failed unless it is there in time.
+
+        1. We dialled a failed node in vain. 2. Another one says that it is back. 3. It fails again: nobody would ever
+        hold it failed, if its link alone said that somebody waits for it.
+        """
+        self.patience.awaited.add(name)
+        self.hub.out.append(SetTimer(SUSPECT_TIMER + name, wait_s))
 
     def unlearn(self, peer: str) -> None:
         """What that peer has told a node that recovers is void."""

@@ -23,6 +23,8 @@ class Patience:
         self._pause_s = max(link.silence_s - link.heartbeat_s, config.suspect_s)
         self._settled_at = self._sure_at = 0.0
         self._refusing: set[str] = set()
+        self.awaited: set[str] = set()
+        """Nodes that will be held failed unless they come."""
 
     def settle(self, now: float) -> None:
         """A turn is over."""
