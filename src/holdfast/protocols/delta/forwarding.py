@@ -419,7 +419,7 @@ class Forwarding:
             return entry.number, entry.visited[:1]
         before = max(self._highest(entry, nodes), before)
         number = self.passage.number_towards(entry, self.map.towards(hop), hop, before)
-        if self.name in entry.targets and entry.batch is not None and number != entry.number:
+        if self.name in entry.targets and not entry.waits and entry.batch is not None and number != entry.number:
             # It waited here until we know who is behind us, and was overtaken: by numbers of hops before us, too.
             entry.visited = ()
         return number, self.passage.trail(entry, number, self.map.between(hop))
