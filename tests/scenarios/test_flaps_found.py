@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.messages import Interest
+from holdfast.protocols.ginger.absences import Absence
 from holdfast.protocols.ginger.admissions import Admissions
 from holdfast.protocols.ginger.diaries import Diaries
 from holdfast.protocols.ginger.flush import Flush
@@ -53,26 +54,30 @@ class AccusesVisitors(Neighbours):
 
 
 class FindsEverybodyAccountedFor(Diaries):
-    """Takes it that nobody wanted anything behind a lost broker but those who have come in its place."""
+    """Takes it that nobody wanted anything behind a lost broker but those who have come, and that nothing is lacking."""
+
+    def give_up_absence(self, absence: Absence) -> None:
+        absence.lacks = False
+        super().give_up_absence(absence)
 
     def wanted_by_nobody_here(self, flush: Flush) -> list[Interest]:  # noqa: ARG002
         return []
 
 
-class LeavesInSilence(Suspicion):
-    """Begins anew in the midst of a repair, and never says what it alone had kept."""
+class SaysNothingOfLossesInARow(Admissions):
+    """Takes in those from behind more dead brokers than are survived, and tells nobody what that means."""
 
-    def kept_alone(self) -> str:
-        return ""
+    def _tell_of_losses_in_a_row(self, flush: Flush) -> None:
+        pass
 
 
-BOTH_LEFT_OUT = with_parts(neighbours=AccusesVisitors, diaries=FindsEverybodyAccountedFor)
-"""Either of the two rules keeps the confirmations true."""
+ALL_LEFT_OUT = with_parts(neighbours=AccusesVisitors, diaries=FindsEverybodyAccountedFor)
+"""Each of these rules keeps the confirmations true."""
 LEFT_OUT: list[tuple[str, MakeBroker, str]] = [
     ("client-below-another", with_parts(late_sessions=SaysNothingOfSessions), "silent losses"),
     ("wanted-by-nobody-who-came", with_parts(admissions=AccountsForNobody), "false confirmations"),
-    ("asked-and-hung-up", BOTH_LEFT_OUT, "false confirmations"),
-    ("given-up-in-a-repair", with_parts(suspicion=LeavesInSilence), "silent losses"),
+    ("asked-and-hung-up", ALL_LEFT_OUT, "false confirmations"),
+    ("three-lost-in-a-row", with_parts(admissions=SaysNothingOfLossesInARow), "silent losses"),
     ("dead-in-an-earlier-epoch", with_parts(suspicion=StrikesOutTheLiving), "NotQuiet"),
 ]
 

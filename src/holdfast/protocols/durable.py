@@ -1,4 +1,4 @@
-"""What a broker writes down, so that it is somebody when it comes back after a crash: four facts, at changes only.
+"""What a broker writes down, so that it is somebody when it comes back after a crash: three facts, at changes only.
 
 - its *epoch*: a later life must have a later one, or its neighbours would take it for the one that they have given up,
   whatever the clock of the machine says by then;
@@ -7,7 +7,6 @@
   again, and whoever has processed those numbers would take the new messages for repeats and drop them in silence.
   Numbers are reserved many at a time, so the disk is written once for very many messages, and a new session after a
   crash begins behind what was reserved.
-- that it was given up with messages that nobody else may have (`gone`): when it serves again, it tells everybody.
 
 What it had passed on is not written down: its neighbours hold it until everybody has it.
 """
@@ -21,7 +20,7 @@ from holdfast.model.errors import LocalMisuse
 from holdfast.model.terms import Contact, Counter
 from holdfast.protocols.node import Effects, Persist
 
-EPOCH, TREE, GONE, NUMBERED = "epoch", "tree", "gone", "numbered:"
+EPOCH, TREE, NUMBERED = "epoch", "tree", "numbered:"
 CONTACTS_MAX = 64
 
 _epoch = msgspec.msgpack.Decoder(Counter)
@@ -35,8 +34,6 @@ class Kept(Struct, frozen=True):
     epoch: int = 0
     tree: tuple[Contact, ...] = ()
     numbered: dict[str, tuple[int, bool]] = {}
-    gone: str = ""
-    """What was let go of by a life that was given up, in words, if it was never told."""
 
 
 def kept_in(pairs: Mapping[str, bytes]) -> Kept:
@@ -50,7 +47,6 @@ def kept_in(pairs: Mapping[str, bytes]) -> Kept:
                 for key, value in pairs.items()
                 if key.startswith(NUMBERED)
             },
-            pairs.get(GONE, b"").decode(),
         )
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LocalMisuse(f"what a broker has written down cannot be understood: {error}") from None
@@ -63,12 +59,6 @@ class Notebook:
         self.durable = durable
         self._epoch = 0
         self._tree: tuple[Contact, ...] = ()
-        self._gone = ""
-
-    @property
-    def untold(self) -> str:
-        """What an earlier life has let go of, and could not tell anybody."""
-        return self._gone
 
     def restore(self, pairs: Mapping[str, bytes], epoch: int) -> Kept:
         """These are an earlier life's; ours has that epoch."""
@@ -77,7 +67,7 @@ class Notebook:
             raise LocalMisuse(
                 f"a broker that was in epoch {kept.epoch} cannot begin again in epoch {epoch}: give it a later one"
             )
-        self._epoch, self._tree, self._gone = kept.epoch, kept.tree, kept.gone
+        self._epoch, self._tree = kept.epoch, kept.tree
         return kept
 
     def epoch(self, epoch: int) -> Effects:
@@ -98,13 +88,6 @@ class Notebook:
         """Up to where a publisher has numbered, or may have; 0 forgets it."""
         value = msgspec.msgpack.encode((last, exact)) if last else b""
         return [Persist(NUMBERED + name, value)] if self.durable else []
-
-    def gone(self, what: str) -> Effects:
-        """What is let go of, and has to be told by the next life; empty when it is told."""
-        if not self.durable or what == self._gone:
-            return []
-        self._gone = what
-        return [Persist(GONE, what.encode())]
 
     def left(self) -> Effects:
         """It leaves in order: nobody has to be found again."""

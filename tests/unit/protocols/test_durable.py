@@ -144,15 +144,3 @@ def test_a_tree_is_written_when_it_changes_and_the_last_one_known_is_kept():
 def test_what_is_not_a_brokers_is_refused(pairs: dict[str, bytes]):
     with pytest.raises(LocalMisuse, match="cannot be understood"):
         kept_in(pairs)
-
-
-def test_what_a_given_up_life_let_go_of_is_written_down_until_it_is_told():
-    notebook = Notebook(durable=True)
-    pairs = writes(notebook.gone("what was on its way to 11"))
-    assert notebook.gone("what was on its way to 11") == []
-    assert kept_in(pairs).gone == "what was on its way to 11"
-    later = Notebook(durable=True)
-    later.restore(pairs, 8)
-    assert kept_in(writes(later.gone(""))).gone == ""
-    assert later.gone("") == []
-    assert Notebook(durable=False).gone("anything") == []

@@ -64,6 +64,7 @@ class Absence:
         "earlier_root",
         "history",
         "key",
+        "lacks",
         "missing",
         "parent",
         "refused_s",
@@ -81,6 +82,8 @@ class Absence:
         self.history = NOTHING
         """What was unstable on the link with the lost neighbour."""
         self.missing: dict[str, Twig] = {}
+        self.lacks = False
+        """Whether it is known that there is something out of reach which our part lacks."""
         self.unaccounted: list[Interest] = []
         """What was wanted behind the lost neighbour, and by nobody who is known to have come in its place."""
         self.doubt = RoutingTable()

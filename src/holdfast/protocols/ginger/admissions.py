@@ -254,8 +254,20 @@ class Admissions:
             if not joiner.join.whole and (flush.reunion or not self._view.lost):
                 reason = f"what was published around {name} while it was out of reach is not kept any more"
                 self._holes.announce(reason, except_peer=name)
+        self._tell_of_losses_in_a_row(flush)
         if absence is not None and not brokers:
             self._broker.diaries.tell_of_lost_diary(absence)
+
+    def _tell_of_losses_in_a_row(self, flush: Flush) -> None:
+        """More brokers in a row are lost than the tolerance: what was on its way between them may have died with all.
+
+        1. 10 loses 11, and keeps c3#1 for those behind it. It loses its parent, 9, as well, and turns to 8.
+        2. 8 has heard that 10 is dead. 10 begins anew, and 9 does, too: c0, behind 11, comes to 8, and nobody has c3#1.
+        """
+        beyond = flush.beyond(self._broker.config.tolerance)
+        if beyond:
+            names = ", ".join(sorted(beyond))
+            self._holes.announce(f"more brokers were lost between {self._broker.name} and {names} than are survived")
 
     def _tell_behind_another(self, flush: Flush, mine: OwnHistory) -> None:
         """A lost broker comes back below another one, and what went by to it here has gone by to nobody else.

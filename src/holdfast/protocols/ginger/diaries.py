@@ -141,6 +141,8 @@ class Diaries:
             self._holes.announce(
                 f"what was on its way to {absence.key} when {self._broker.name} lost it is kept no longer"
             )
+        if absence.lacks:
+            self._holes.announce(f"what was published around {absence.key} while it was out of reach is gone with it")
         unaccounted = [ALL] if others else absence.unaccounted
         if unaccounted:
             unknown = Finding(broken=f"what became of {', '.join(others[:NAMES_MAX]) or absence.key} is not known")

@@ -82,6 +82,20 @@ class Flush:
         for below in twig.twigs:
             self._miss(below)
 
+    def beyond(self, tolerance: int) -> list[str]:
+        """Those who have come from behind more dead brokers in a row than that."""
+        above = {twig.name: name for name, twigs in self.known.items() for twig in twigs}
+        found = []
+        for name, joiner in self.joined.items() if self.key else ():
+            # A client of another broker than the lost one: that is lost, too.
+            dead = 2 if joiner.is_client and joiner.join.old not in ("", self.key) else 0
+            steps, upper = 0, above.get(name, "")
+            while upper in self.dead:
+                steps, upper = steps + 1, above.get(upper, "")
+            if max(dead, steps) > tolerance:
+                found.append(name)
+        return found
+
     def concerns(self, dead: Iterable[str]) -> bool:
         return not self.dead.isdisjoint(dead)
 

@@ -268,19 +268,11 @@ class Rejoin:
             self._broker.send(peer, self._view.message(peer, True, 0, 0, False))
         if self._broker.phase is Phase.JOINING:
             self._broker.enter(Phase.SERVING)
-            self._tell_what_is_gone()
         self._broker.neighbours.tell_down()
         if not self.hold:
             self.settled()
         self._broker.names.greet(peer)
         self._broker.repairs.tick()
-
-    def _tell_what_is_gone(self) -> None:
-        """An earlier life of ours has let go of something: everybody is told, once."""
-        broker = self._broker
-        if broker.notebook.untold:
-            self._holes.announce(broker.notebook.untold)
-            self._hub.out += broker.notebook.gone("")
 
     def _send_behind_fence(self, peer: str) -> None:
         """What was processed for the parent while it had not opened the link."""

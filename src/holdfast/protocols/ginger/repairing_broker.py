@@ -152,7 +152,6 @@ class RepairingBroker(GingerBroker):
 
     def begin_anew(self, reason: str) -> None:
         """This broker was suspected and is alive: nobody may hear from this epoch any more."""
-        self.hub.out += self.notebook.gone(self.suspicion.kept_alone())
         self.phase = Phase.GONE
         self.hub.abandon("this broker was given up and begins anew")
         self.hub.out.append(Report("excluded", detail=reason))

@@ -146,6 +146,7 @@ class Reunion:
         if absence is not None:
             absence.to_parent, absence.contacts = True, tuple(dict.fromkeys((*line, *inherited)))
             absence.parent = line[0].name if line else old
+            absence.lacks = loss.cut_off
             absence.whole, absence.earlier_root = not inherited, absence.parent if inherited else ""
         missed: tuple[Contact, ...] = ()
         if loss.cut_off:

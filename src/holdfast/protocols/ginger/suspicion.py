@@ -51,21 +51,6 @@ class Suspicion:
         else:
             self.suspect(name, broker.neighbours.epoch_of(link), "its connection is gone")
 
-    def kept_alone(self) -> str:
-        """In words, what nobody may have any more if we begin anew now; empty if our neighbours have all of it.
-
-        1. 10 loses 11, and keeps c3#1 for those behind it. It loses its parent, 9, as well, and turns to 8.
-        2. 8 has heard that 10 is dead. 10 begins anew, and 9 does, too: those behind 11 never get c3#1.
-        """
-        broker = self._broker
-        lost = [flush.key for flush in broker.repairs.flushes if flush.key]
-        if broker.rejoin.fenced and broker.phase is Phase.SERVING:
-            lost.append(broker.rejoin.fenced)
-        for peer in lost:
-            if any(peer in record.outs for record, _ in broker.log.history(peer)):
-                return f"{broker.name} was given up while it kept what was on its way to {peer}"
-        return ""
-
     def hear_of(self, dead: Dead, peer: str) -> None:
         for name, epoch in dead:
             if self._is_hearsay(name, epoch, peer):
