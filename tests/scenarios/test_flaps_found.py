@@ -54,7 +54,7 @@ class AccusesVisitors(Neighbours):
 
 
 class FindsEverybodyAccountedFor(Diaries):
-    """Takes it that nobody wanted anything behind a lost broker but those who have come, and that nothing is lacking."""
+    """Takes it that only those who have come wanted anything behind a lost broker, and that nothing is lacking."""
 
     def give_up_absence(self, absence: Absence) -> None:
         absence.lacks = False

@@ -1,11 +1,12 @@
 """Merges that are interrupted while brokers stand still: the world of `benchmarks/merges.py`, in virtual time.
 
 A part of seven brokers is cut off, and comes back; in the midst of that its root or the border broker dies, or its link
-is cut again; and beside it up to three brokers stand still, for less or for longer than a silence. The five runs below
+is cut again; and beside it up to three brokers stand still, for less or for longer than a silence. The six runs below
 were broken: silent losses, false confirmations, a total message out of order.
 """
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
@@ -35,19 +36,30 @@ PART = ("1", "4", "5")
 CLIENTS = ("alice@4", "bob@5", "carol@0", "dave@3", "eve@6")
 GUARANTEES = ("eventual", "fifo", "causal", "total")
 WORDS = (("1", "Seek"), ("0", "Found"), ("1", "Join"), ("0", "Open"), ("0", "Publish"), ("1", "Publish"))
+PAIRS = (
+    (("2", "0"), ("6", "2")),
+    (("1", "0"), ("4", "1")),
+    (("2", "0"), ("1", "0")),
+    (("1", "0"), ("1", "0")),
+    (("6", "2"), ("2", "0")),
+)
 BOOT_S = 4.0
 RATE = 30
 VICTIMS = {"kill-part": "1", "kill-border": "0"}
 
 
 def interrupted_merge(fault: str, seed: int) -> Scenario:
-    """The schedule of that number; `fault` is what interrupts the merge: `cut`, `kill-part` or `kill-border`."""
+    """The schedule of that number; `fault` is what interrupts the merge: `cut`, `kill-part` or `kill-border`.
+
+    With `links` there is no part: two links are cut, one after the other.
+    """
     chance, entries = Random(f"{fault} {seed}"), [Timed(0.0, Subscribe(client, "t")) for client in CLIENTS]
 
     def add(time_s: float, command: Command) -> None:
         entries.append(Timed(round(BOOT_S + time_s, 6), command))
 
-    end_s = _stand_still(chance, add, _part_and_merge(fault, chance, add))
+    befall = _two_cuts if fault == "links" else partial(_part_and_merge, fault)
+    end_s = _stand_still(chance, add, befall(chance, add))
     time_s = 0.5
     while time_s < end_s + 3.0:
         client = chance.choice(CLIENTS)
@@ -92,6 +104,17 @@ def _part_and_merge(fault: str, chance: Random, add: Add) -> float:
     return end_s
 
 
+def _two_cuts(chance: Random, add: Add) -> float:
+    """Two links, one after the other; returns when nothing more fails."""
+    time_s = 1.0
+    for one, other in chance.choice(PAIRS):
+        cut_s = chance.choice((0.5, 1.0, 1.6, 2.0, 3.0))
+        add(time_s, Cut(one, other))
+        add(time_s + cut_s, Heal())
+        time_s += cut_s + chance.choice((0.0, 0.0, 0.3, 1.0, 2.0))
+    return time_s
+
+
 def _stand_still(chance: Random, add: Add, end_s: float) -> float:
     for _ in range(chance.randint(1, 3)):
         broker, begin_s = chance.choice("0123456"), chance.uniform(0.5, end_s + 1)
@@ -115,6 +138,7 @@ BROKEN_ONCE = [
         "a part that had lost its diary was taken in by one that looked for others, and nobody was told",
     ),
     ("kill-part", 211, "a client forgot that its total messages climb, and they were released in a minority"),
+    ("links", 213, "a broker came to a repair that had begun anew, and a client of its earlier life did not count"),
     ("kill-part", 219, "two brokers were lost in a row, and what was wanted behind the first counted as accounted for"),
 ]
 

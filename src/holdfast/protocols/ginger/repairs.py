@@ -232,7 +232,11 @@ class Repairs:
             # Whoever begins anew is not missed itself, and has nobody with it that we have not heard of.
             lost.waiting.pop(name, None)
         flush = self._flush_for(name, join) or Flush("")
-        flush.waiting.pop(name, None)
+        expected = flush.waiting.pop(name, None)
+        if expected is not None and join.twig.kind == "broker" and join.twig.epoch > expected.epoch:
+            # 1. 2 gives up 3, which stood still, and is lost before it has said so. 3 comes to 0, having begun anew.
+            # 2. dave, a client of 3, has not come, and wants what eve wants, who has.
+            flush.unheard = flush.unheard or not (join.old or join.processed)
         flush.known[name] = join.twig.twigs
         records, numbers = put_together(ahead, join.processed)
         flush.joined[name] = Joiner(replace(join, processed=numbers), records)
