@@ -52,21 +52,31 @@ class RepairMeasurement(Struct, frozen=True):
 async def whole(
     cluster: Cluster, dead: Sequence[str], clients: Sequence[str], timeout_s: float = WHOLE_S
 ) -> ClusterStatus:
-    """The tree, when it is one again: one root, everybody alive ready below it, every client somewhere."""
+    """The tree, when it is one again."""
     limit = monotonic() + timeout_s
     while True:
         seen = await cluster_status(cluster)
-        alive = [broker for broker in seen.brokers if broker.name not in dead]
-        attached = {client for broker in alive for client in broker.clients}
-        tops = seen.tops()
-        if all(broker.ready for broker in alive) and len(tops) == 1 and attached >= set(clients):
+        missing = missing_from_whole(seen, dead, clients)
+        if not missing:
             return seen
         if monotonic() > limit:
-            late = [f"{broker.name}: {broker.reason}" for broker in alive if not broker.ready]
-            raise ProcessError(
-                f"the tree was not whole again within {timeout_s:g} s; {'; '.join(late) or 'no one root'}."
-            )
+            raise ProcessError(f"the tree was not whole again within {timeout_s:g} s; {'; '.join(missing)}.")
         await asyncio.sleep(POLL_S)
+
+
+def missing_from_whole(seen: ClusterStatus, dead: Sequence[str], clients: Sequence[str]) -> list[str]:
+    """In words, why the tree is not whole: one root, all that live ready and done with repairs, every client somewhere.
+
+    An orphan names the broker that it asks as its parent, and serves its clients meanwhile. A kill at that moment
+    would be a second loss in one repair, which may be more than the tree survives.
+    """
+    alive = [broker for broker in seen.brokers if broker.name not in dead]
+    missing = [f"{broker.name}: {broker.reason or 'it is not ready'}" for broker in alive if not broker.ready]
+    missing += [f"{broker.name} {broker.healing[0]}" for broker in alive if broker.ready and broker.healing]
+    if len(seen.tops()) != 1:
+        missing.append(f"{len(seen.tops())} roots")
+    attached = {client for broker in alive for client in broker.clients}
+    return missing + [f"{client} is at no broker" for client in clients if client not in attached]
 
 
 def kill(processes: Processes, seen: ClusterStatus, victim: str, topics: Mapping[str, str]) -> Kill:

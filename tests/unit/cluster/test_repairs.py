@@ -2,7 +2,8 @@
 
 import pytest
 
-from holdfast.cluster.repairs import Kill, RepairMeasurement, between, repairs, role_of
+from holdfast.cluster.repairs import Kill, RepairMeasurement, between, missing_from_whole, repairs, role_of
+from holdfast.cluster.status import BrokerStatus, ClusterStatus
 from holdfast.model.trace import Event
 
 MS = 1_000_000
@@ -46,3 +47,21 @@ def test_a_path_works_again_with_the_first_delivery_of_what_was_published_after_
 
 def test_a_kill_that_broke_nothing_needed_no_repair():
     assert repairs([Kill("5", "edge", 0, 0, ())], []) == []
+
+
+def seen(name: str, parent: str | None, waiting: tuple[str, ...] = (), *, ready: bool = True) -> BrokerStatus:
+    said = {"name": name, "waiting_for": list(waiting)}
+    return BrokerStatus(name, parent, "", ready, clients=(f"c{name}",), status=said)
+
+
+def test_a_tree_is_whole_when_its_repairs_are_over_and_every_client_is_at_a_broker():
+    dead = BrokerStatus("1", "0", "", ready=False, reason="nobody is listening there")
+    asking = seen("4", "0", ("0 to open the link",))
+    whole = ClusterStatus("c", "ginger", (seen("0", None), dead, seen("4", "0")))
+    assert missing_from_whole(whole, ["1"], ["c0", "c4"]) == []
+    assert missing_from_whole(whole, ["1"], ["c1"]) == ["c1 is at no broker"]
+    assert missing_from_whole(whole, [], []) == ["1: nobody is listening there"]
+    orphaned = ClusterStatus("c", "ginger", (seen("0", None), dead, asking))
+    assert missing_from_whole(orphaned, ["1"], []) == ["4 waits for 0 to open the link"]
+    parted = ClusterStatus("c", "ginger", (seen("0", None), seen("4", "1", ready=False)))
+    assert missing_from_whole(parted, [], []) == ["4: it is not ready", "2 roots"]
