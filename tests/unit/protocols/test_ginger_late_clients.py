@@ -151,3 +151,12 @@ def test_what_the_repair_has_handed_to_others_and_the_client_lacks_counts_as_wel
     case.keep(NOTHING, {}, {("r", 1): batch("r", 1, TOTAL, "k")}, {})
     assert case.contradicts(account(received(total)), {"p": 1}, anybody)
     assert not case.contradicts(account(received(total), r=1), {"p": 1}, anybody)
+
+
+def test_total_batches_that_climbed_again_contradict_nobody_who_got_them_in_the_same_order():
+    case, first, second = began(LateClients(10_000, KEEP_S)), batch("p", 1, TOTAL, "k"), batch("q", 1, TOTAL, "k")
+    case.note(first, 4)
+    case.note(second, 5)
+    assert not case.contradicts(account(received(first), received(second), p=1, q=1), {"p": 1, "q": 1}, anybody)
+    assert not case.contradicts(account(received(second), p=1, q=1), {"p": 1, "q": 1}, anybody)
+    assert case.contradicts(account(received(second), received(first), p=1, q=1), {"p": 1, "q": 1}, anybody)

@@ -40,6 +40,14 @@ class Account(Struct, frozen=True):
     records: list[Unstable]
     processed: Mapping[str, int]
 
+    def had_before(self, other: Batch, batch: Batch) -> bool:
+        """Whether the client has the other batch, and got it before this one; what it keeps no longer came first."""
+        if self.processed.get(other.publisher, 0) < other.last:
+            return False
+        order = [(one.batch.publisher, one.batch.first) for one in self.records]
+        place = (other.publisher, other.first)
+        return place not in order or order.index(place) < order.index((batch.publisher, batch.first))
+
 
 class LateCase:
     """One lost broker, whose loss is repaired, and its clients that have not come."""
@@ -103,17 +111,22 @@ class LateCase:
                 yield batch
 
     def _conflicts(self, batch: Batch, client: Account, total: bool) -> Iterator[Batch]:
-        """What others have before that batch, on a key of it, and the client has not: total batches, or weaker ones."""
+        """What others have before that batch, on a key of it, and the client has not: total batches, or weaker ones.
+
+        1. The top of a topic, 1, turns m1 and m2 for busy, and dies before anybody else has heard of it.
+        2. Both climb again, and turn above, in the same order. busy has both: nothing is wrong.
+        """
         lacked = [one for one in self.known.values() if client.processed.get(one.publisher, 0) < one.last]
-        before = (*lacked, *self._before(batch))
+        before = (*lacked, *self._before(batch, client))
         return (one for one in before if (one.guarantee == TOTAL) is total and _share_a_key(batch, one))
 
-    def _before(self, batch: Batch) -> Iterator[Batch]:
-        """What was processed since the repair, and before that batch."""
+    def _before(self, batch: Batch, client: Account) -> Iterator[Batch]:
+        """What was processed since the repair, and before that batch, and did not come before it to the client."""
         for other, _ in self.since:
             if (other.publisher, other.first) == (batch.publisher, batch.first):
                 return
-            yield other
+            if not client.had_before(other, batch):
+                yield other
 
 
 class LateClients:
