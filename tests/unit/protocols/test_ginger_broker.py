@@ -33,6 +33,7 @@ from holdfast.model.messages import (
 )
 from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.protocols.ginger import GingerBroker
+from holdfast.protocols.ginger.brake import CLIMBING_BYTES_MAX
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import LinkState
 from holdfast.protocols.node import Connect, Disconnect, Effects, Report, Send, SetTimer
@@ -536,3 +537,84 @@ def test_taking_back_a_subscription_is_confirmed_by_the_neighbours():
     assert isinstance(told, Unsubscribe)
     assert peer == "c1"
     assert stage.says("c1", UnsubscribeAck(told.token)) == [("alice", UnsubscribeAck(3))]
+
+
+# ------------------------------------------------------------------------------------------------- too much that climbs
+
+
+def heavy(publisher: str, first: int, guarantee: int = TOTAL, keys: tuple[str, ...] = KEY) -> Publish:
+    """A message of the largest payload: each uses a client's window up."""
+    return Publish(make_batch(publisher, first, "t", guarantee, [b"x" * PAYLOAD_BYTES_MAX], [keys]))
+
+
+def granted(stage: Stage, client: str) -> bool:
+    """Whether the broker has granted that client more since it was last asked. Its parent takes all that it is sent."""
+    up = stage.broker.hub.links["parent"]
+    stage._enter(stage.broker.receive("parent", Ack(up.queued, CREDIT), stage.now))
+    stage.frames.clear()
+    stage.settle()
+    return any(peer == client and isinstance(frame, Ack) for peer, frame in stage.frames)
+
+
+def publish_until_it_has_to_wait(stage: Stage, client: str) -> int:
+    """The number of the message after which the client may send nothing more."""
+    for number in range(1, 2 * CLIMBING_BYTES_MAX // PAYLOAD_BYTES_MAX):
+        stage.says(client, heavy(client, number))
+        if not granted(stage, client):
+            return number
+    raise AssertionError(f"{client} could publish {number} messages")
+
+
+def climbing_stage(*clients: str) -> Stage:
+    stage = child_stage().attach(*clients)
+    stage.says("parent", Subscribe(1, "t", ""))
+    return stage
+
+
+def test_a_publisher_waits_when_too_much_climbs_and_goes_on_when_half_of_it_has_turned():
+    stage = climbing_stage("alice")
+    last = publish_until_it_has_to_wait(stage, "alice")
+    assert last * PAYLOAD_BYTES_MAX >= CLIMBING_BYTES_MAX
+    assert any("room for what alice publishes" in reason for reason in stage.broker.waiting_for())
+    assert "room for what alice publishes" in json.dumps(stage.broker.status()["climbing"])
+    stage.says("parent", Turned("alice", 2))
+    assert not granted(stage, "alice")
+    stage.says("parent", Turned("alice", last // 2 + 2))
+    assert granted(stage, "alice")
+    assert not any("room for" in reason for reason in stage.broker.waiting_for())
+    stage.says("parent", Turned("alice", last))
+    assert stage.broker.turning.bytes == 0
+
+
+def test_whoever_publishes_what_does_not_climb_does_not_wait_for_what_does():
+    stage = climbing_stage("alice", "bob")
+    publish_until_it_has_to_wait(stage, "alice")
+    for number in range(1, 4):
+        stage.says("bob", heavy("bob", number, CAUSAL, keys=()))
+        assert granted(stage, "bob")
+    stage.says("bob", heavy("bob", 4))
+    assert not granted(stage, "bob")
+
+
+def test_a_publisher_that_leaves_while_it_waits_is_granted_nothing_and_its_next_session_goes_on():
+    stage = climbing_stage("alice")
+    last = publish_until_it_has_to_wait(stage, "alice")
+    stage._enter(stage.broker.receive("alice", Goodbye("it closes"), stage.now))
+    assert not any("room for" in reason for reason in stage.broker.waiting_for())
+    stage.hello("alice", "client", session=2)
+    stage.says("parent", Turned("alice", last))
+    stage.settle()
+    stage.says("alice", heavy("alice", last + 1))
+    assert granted(stage, "alice")
+
+
+def test_what_a_client_resumes_its_session_with_is_granted_when_there_is_room():
+    stage = climbing_stage("alice")
+    last = publish_until_it_has_to_wait(stage, "alice")
+    stage.lose("alice")
+    stage.says("parent", Turned("alice", last))
+    stage.settle()
+    welcome = stage.hello("alice", "client", resume=True)
+    assert isinstance(welcome, Welcome)
+    link = stage.broker.hub.links["alice"]
+    assert link.consumed_bytes == link.received_bytes

@@ -2,12 +2,14 @@
 
 import pytest
 
-from holdfast.model.batches import Batch, make_batch
+from holdfast.model.batches import PAYLOAD_BYTES_MAX, Batch, make_batch
 from holdfast.model.guarantees import CAUSAL, TOTAL
 from holdfast.model.messages import Climb, Publish, Rejected, SessionMessage, Subscribe, Twig
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger import RepairingBroker
+from holdfast.protocols.ginger.brake import CLIMBING_BYTES_MAX
+from holdfast.protocols.links import Link
 from holdfast.protocols.node import Report, Restart
 
 
@@ -154,6 +156,43 @@ def test_weaker_messages_with_a_key_are_marked_where_total_ones_may_pass_them_by
     taken = broker.majority.accepted("c", Publish(batch(key="k")))
     assert taken is not None
     assert bool(taken.batch.crossed) is crossed
+
+
+def too_much(broker: Alone) -> tuple[Link, int]:
+    """A client publishes total messages until nothing more is granted; its link, and what it has published."""
+    link = broker.hub.links["c"] = Link("c", "client", 1, False, broker.config.link, 0.0)
+    broker.log.link("c")
+    published = 0
+    for number in range(1, 2 * CLIMBING_BYTES_MAX // PAYLOAD_BYTES_MAX):
+        message = Publish(make_batch("c", number, "t", TOTAL, [b"x" * PAYLOAD_BYTES_MAX], [("k",)]))
+        broker._take(link, message, message)
+        published += message.batch.cost_bytes
+        if link.consumed_bytes < published:
+            return link, published
+    raise AssertionError(f"it could publish {published} bytes")
+
+
+def test_a_minority_grants_no_more_while_too_much_waits_for_a_majority(monkeypatch: pytest.MonkeyPatch):
+    broker = minority()
+    link, published = too_much(broker)
+    broker.settle(1.0)
+    assert CLIMBING_BYTES_MAX < link.consumed_bytes < published
+    assert any("room for what c publishes" in reason for reason in broker.waiting_for())
+    monkeypatch.setattr(Alone, "serves_total", True)
+    broker.turning.pump()
+    broker.settle(2.0)
+    assert link.consumed_bytes == published
+    assert not broker.waiting_for()
+    broker.turning.check_invariants()
+
+
+def test_a_client_that_has_left_waits_for_no_room():
+    broker = minority()
+    _, published = too_much(broker)
+    broker.hub.end("c", "it closes")
+    assert not any("room for" in reason for reason in broker.waiting_for())
+    # What it has published was accepted, and waits for a majority still.
+    assert broker.turning.bytes == published
 
 
 # ----------------------------------------------------------------------------------------------- repairs, and joining

@@ -102,6 +102,7 @@ class GingerBroker(EdgeBroker):
 
     def _session_ends(self, peer: str) -> None:
         self._early_questions.pop(peer, None)
+        self.turning.brake.forget(peer)
         self.interests.drop(peer)
         self.confirmations.drop(peer)
         self.recalls.drop(peer)
@@ -110,7 +111,10 @@ class GingerBroker(EdgeBroker):
     # ------------------------------------------------------------------------------------------------ questions
 
     def _take(self, link: Link, message: SessionMessage, arrived: SessionMessage) -> None:
-        self._consumed(link, arrived)
+        if link.kind == "client" and isinstance(message, Publish) and not self.turning.has_room_for(message.batch):
+            self.turning.brake.hold(link, arrived)
+        else:
+            self._consumed(link, arrived)
         if link.kind == "client" and isinstance(message, Confirm) and self._is_early(message):
             self._early_questions.setdefault(link.peer, deque()).append((link, message))
         else:
@@ -222,6 +226,10 @@ class GingerBroker(EdgeBroker):
             last = min(max(last, asked.used) + (0 if certain else asked.stride), SEQ_MAX)
             self.publishers.note(source, last)
         self._send(source, Recalled(asked.token, last, certain))
+
+    def settle(self, now: float) -> Effects:
+        self.turning.brake.ease(self.turning.bytes, self._consumed)
+        return super().settle(now)
 
     def timer(self, name: str, now: float) -> Effects:
         if name == BEAT_TIMER:

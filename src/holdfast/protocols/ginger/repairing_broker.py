@@ -147,8 +147,9 @@ class RepairingBroker(GingerBroker):
         self._session_over(client)
 
     def forget_questions(self, client: str) -> None:
-        """Nobody waits any more for answers about what that client has published."""
+        """Nobody waits any more for answers about what that client has published, or for leave to publish more."""
         self._early_questions.pop(client, None)
+        self.turning.brake.forget(client)
 
     def begin_anew(self, reason: str) -> None:
         """This broker was suspected and is alive: nobody may hear from this epoch any more."""

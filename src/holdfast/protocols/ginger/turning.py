@@ -35,6 +35,7 @@ from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
 from holdfast.model.messages import Climb, SessionMessage, Turned
 from holdfast.model.plurals import counted
+from holdfast.protocols.ginger.brake import CLIMBING_BYTES_MAX, Brake
 from holdfast.protocols.interests import InterestMap
 
 HERE = ""
@@ -63,10 +64,10 @@ class TurningOwner(Protocol):
 class Climbing:
     """A batch that came here on its way up and has not turned."""
 
-    __slots__ = ("batch", "hop", "sources")
+    __slots__ = ("batch", "bytes", "hop", "sources")
 
     def __init__(self, batch: Batch, source: str, hop: str) -> None:
-        self.batch, self.hop = batch, hop
+        self.batch, self.bytes, self.hop = batch, batch.cost_bytes, hop
         self.sources = [source]
         """By which links it came: clients, or brokers that are told when it turns."""
 
@@ -80,12 +81,19 @@ class Turning:
         self._owner, self._interests, self._send = owner, interests, send
         self._of: dict[str, deque[Climbing]] = {}
         """By publisher, in the order of their numbers."""
+        self.bytes = 0
+        """What all of that weighs."""
+        self.brake = Brake()
 
     # --------------------------------------------------------------------------------------------------- questions
 
     def goes_up(self, batch: Batch) -> bool:
         """Whether a batch that a client publishes here may not simply spread from here."""
         return batch.publisher in self._of or self._hop(batch) is not None
+
+    def has_room_for(self, batch: Batch) -> bool:
+        """Whether a client that publishes this batch here may go on: it does not go up, or little enough climbs."""
+        return self.bytes <= CLIMBING_BYTES_MAX or not self.goes_up(batch)
 
     def has_climbing(self, publisher: str, seq: int) -> bool:
         """Whether a message of that publisher with that number, or a lower one, has not turned."""
@@ -112,7 +120,9 @@ class Turning:
         if hop is None:
             self._turn(batch, (came_from,))
             return
-        self._of.setdefault(batch.publisher, deque()).append(Climbing(batch, came_from, hop))
+        climbing = Climbing(batch, came_from, hop)
+        self._of.setdefault(batch.publisher, deque()).append(climbing)
+        self.bytes += climbing.bytes
         if hop != HERE:
             self._pass_up(hop, batch)
 
@@ -152,6 +162,7 @@ class Turning:
         over = []
         while climbs and climbs[0].batch.last <= last:
             over.append(climbs.popleft())
+            self.bytes -= over[-1].bytes
         if climbs is not None and not climbs:
             del self._of[publisher]
         for climbing in over:
@@ -168,6 +179,7 @@ class Turning:
         climbs = self._of.get(publisher)
         while climbs and climbs[0].hop == HERE and self._hop(climbs[0].batch) is None:
             climbing = climbs.popleft()
+            self.bytes -= climbing.bytes
             if not climbs:
                 del self._of[publisher]
             self._turn(climbing.batch, climbing.sources)
@@ -199,7 +211,7 @@ class Turning:
         return sum(map(len, self._of.values()))
 
     def waiting_for(self) -> list[str]:
-        """In words, what has not turned."""
+        """In words, what has not turned, and who may publish nothing more for that."""
         reasons = []
         for publisher, climbs in sorted(self._of.items()):
             hops = sorted({climbing.hop for climbing in climbs})
@@ -207,9 +219,11 @@ class Turning:
                 many = sum(climbing.batch.count for climbing in climbs if climbing.hop == hop)
                 went = f"went up to {hop}" if hop else "wait here"
                 reasons.append(f"{counted(many, 'message')} of {publisher}, which {went} and have not turned")
-        return reasons
+        return reasons + self.brake.waiting_for()
 
     def check_invariants(self) -> None:
+        known = sum(climbing.bytes for climbs in self._of.values() for climbing in climbs)
+        assert self.bytes == known, f"{self.bytes} bytes climb by the count, and {known} do"
         for publisher, climbs in self._of.items():
             assert climbs, f"{publisher} is remembered for nothing"
             hops = [climbing.hop for climbing in climbs]
