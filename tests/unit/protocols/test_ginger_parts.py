@@ -1,5 +1,8 @@
 """Parts of a Ginger broker, each asked by itself."""
 
+from collections import deque
+from collections.abc import Iterator
+
 import pytest
 
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, Batch, make_batch
@@ -9,6 +12,7 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger import RepairingBroker
 from holdfast.protocols.ginger.brake import CLIMBING_BYTES_MAX
+from holdfast.protocols.ginger.turning import Climbing
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Report, Restart
 
@@ -193,6 +197,33 @@ def test_a_client_that_has_left_waits_for_no_room():
     assert not any("room for" in reason for reason in broker.waiting_for())
     # What it has published was accepted, and waits for a majority still.
     assert broker.turning.bytes == published
+
+
+# ------------------------------------------------------------------------------------------------------------- climbs
+
+
+class Counted(deque[Climbing]):
+    """The climbs of a publisher; how many of them were looked at."""
+
+    seen = 0
+
+    def __iter__(self) -> Iterator[Climbing]:
+        for one in super().__iter__():
+            self.seen += 1
+            yield one
+
+
+def test_what_comes_behind_many_climbs_or_ends_the_first_of_them_looks_at_none_of_the_others():
+    broker = minority()
+    climbs = broker.turning._of["c"] = Counted()
+    for number in range(1, 101):
+        broker.turning.enter(batch(number, guarantee=TOTAL, key="k"), "c")
+    assert (len(climbs), climbs.seen) == (100, 0)
+    for number in range(1, 100):
+        climbs[0].hop = climbs[-1].hop = "0"
+        broker.turning.on_turned("c", number)
+    # The one that has turned, and the one behind it.
+    assert (len(climbs), climbs.seen) == (1, 2 * 99)
 
 
 # ----------------------------------------------------------------------------------------------- repairs, and joining

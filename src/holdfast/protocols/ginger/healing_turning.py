@@ -91,7 +91,10 @@ class HealingTurning(Turning):
             climbing.sources.append(came_from)
 
     def _find(self, batch: Batch) -> Climbing | None:
-        climbs = self._of.get(batch.publisher, ())
+        climbs = self._of.get(batch.publisher)
+        if not climbs or climbs[-1].batch.first < batch.first:
+            # Mostly so: what is new comes behind all the others, which may be many.
+            return None
         return next((one for one in climbs if one.batch.first == batch.first), None)
 
     def _hop(self, batch: Batch) -> str | None:
@@ -151,11 +154,12 @@ class HealingTurning(Turning):
 
     def _finish(self, publisher: str, last: int, told: Collection[str]) -> None:
         for climbing in self._of.get(publisher, ()):
-            if climbing.batch.last <= last:
-                record = self._healer.log.find((publisher, climbing.batch.first))
-                if record is not None:
-                    self._healer.log.released(record)
-                self._healer.note_done(publisher, climbing.batch.last)
+            if climbing.batch.last > last:
+                break
+            record = self._healer.log.find((publisher, climbing.batch.first))
+            if record is not None:
+                self._healer.log.released(record)
+            self._healer.note_done(publisher, climbing.batch.last)
         super()._finish(publisher, last, told)
 
     # -------------------------------------------------------------------------------------------------- repairs

@@ -226,6 +226,8 @@ class Turning:
         assert self.bytes == known, f"{self.bytes} bytes climb by the count, and {known} do"
         for publisher, climbs in self._of.items():
             assert climbs, f"{publisher} is remembered for nothing"
+            firsts = [climbing.batch.first for climbing in climbs]
+            assert firsts == sorted(firsts), f"{publisher} climbs out of the order of its numbers: {firsts}"
             hops = [climbing.hop for climbing in climbs]
             waits = [hop == HERE for hop in hops]
             assert waits == sorted(waits), f"something of {publisher} went up behind what waits: {hops}"
