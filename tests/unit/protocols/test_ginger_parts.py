@@ -129,6 +129,13 @@ def test_a_peer_that_is_back_was_not_lost_asleep():
     assert not broker.self_doubt.was_parted_asleep("2")
 
 
+def test_a_peer_that_is_back_is_doubted_no_longer():
+    broker = asleep()
+    broker.self_doubt.lost_connection("2")
+    broker.self_doubt.is_back("2")
+    assert not broker.at(61.0 + broker.config.doubt_s).self_doubt.is_in_doubt_of("2")
+
+
 # ---------------------------------------------------------------------------------------------------------- majority
 
 

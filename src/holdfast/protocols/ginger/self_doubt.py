@@ -90,7 +90,13 @@ class SelfDoubt:
             self._doubted.add(peer)
 
     def is_back(self, peer: str) -> None:
-        """That peer has a connection again."""
+        """That peer has a connection again: nobody has to ask about it any more.
+
+        1. The connection with a neighbour is lost while this broker, which has slept, is in doubt.
+        2. The neighbour comes back. Hours later it dies, and its connection is closed.
+        3. If it were still doubted, its loss would be put off, and repaired as if it had fallen silent.
+        """
+        self._doubted.discard(peer)
         self._parted_asleep.discard(peer)
 
     def was_parted_asleep(self, peer: str) -> bool:
