@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, Batch, make_batch
+from holdfast.model.errors import PeerViolation
 from holdfast.model.guarantees import CAUSAL, TOTAL
 from holdfast.model.messages import Climb, Publish, Rejected, SessionMessage, Subscribe, Twig
 from holdfast.protocols.config import BrokerConfig
@@ -77,6 +78,14 @@ def test_what_a_repair_hands_over_does_not_go_to_its_joiners_by_itself_meanwhile
         broker.data_path.pass_on(Publish(batch()), "3")
     broker.data_path.pass_on(Publish(batch(2)), "3")
     assert (broker.published_to("2"), broker.published_to("4")) == ([(2, 2)], [(1, 1), (2, 2)])
+
+
+def test_a_repair_that_ends_with_a_violation_leaves_nobody_out():
+    broker = Alone().with_neighbour("2")
+    with pytest.raises(PeerViolation), broker.data_path.handing_apart(["2"]):
+        raise PeerViolation("a test says so")
+    broker.data_path.pass_on(Publish(batch()), "3")
+    assert broker.published_to("2") == [(1, 1)]
 
 
 def test_the_highest_number_of_a_publisher_may_be_that_of_a_batch_that_climbs():

@@ -123,8 +123,10 @@ class DataPath:
     def handing_apart(self, names: Iterable[str]) -> Iterator[None]:
         """Meanwhile a repair hands to these what they lack: nothing that is passed on goes to them by itself."""
         self._given_apart = frozenset(names)
-        yield
-        self._given_apart = frozenset()
+        try:
+            yield
+        finally:
+            self._given_apart = frozenset()
 
     def highest(self, publisher: str) -> int:
         """The highest number of that publisher that was seen here."""
