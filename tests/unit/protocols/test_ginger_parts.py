@@ -8,7 +8,17 @@ import pytest
 from holdfast.model.batches import PAYLOAD_BYTES_MAX, Batch, make_batch
 from holdfast.model.errors import PeerViolation
 from holdfast.model.guarantees import CAUSAL, TOTAL
-from holdfast.model.messages import Climb, Publish, Rejected, SessionMessage, Subscribe, Twig
+from holdfast.model.messages import (
+    Climb,
+    Join,
+    Open,
+    Publish,
+    Rejected,
+    SessionMessage,
+    Subscribe,
+    Twig,
+    Upward,
+)
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger import RepairingBroker
@@ -251,6 +261,42 @@ def test_whoever_is_known_below_a_lost_broker_is_expected_and_the_topics_there_a
     assert (broker.repairs.is_expected("3"), broker.repairs.is_expected("4")) == (True, False)
     assert (broker.repairs.unsettled("t"), broker.repairs.unsettled("u")) == (True, False)
     assert broker.repairs.waiting_for() == ["3 to join, since 2 is lost"]
+
+
+def client_at_the_door(broker: Alone, old: str) -> None:
+    """A client that would rather be refused than wait asks to be let in."""
+    link = broker.hub.links["c"] = Link("c", "client", 1, False, broker.config.link, 0.0)
+    join = Join(Twig("c", "client", 1, ""), old, (), {}, (), 1, 0, patient=False)
+    broker.repairs.comes(link, join)
+
+
+def is_refused_a_total_message(broker: Alone) -> bool:
+    return broker.majority.accepted("c", Publish(batch(guarantee=TOTAL, key="k"))) is None
+
+
+def test_of_a_client_that_is_sent_on_nothing_is_remembered():
+    broker = minority()
+    client_at_the_door(broker, old="9")
+    assert "c" not in broker.hub.links
+    assert not is_refused_a_total_message(broker)
+
+
+def test_of_a_client_that_leaves_before_it_is_let_in_nothing_is_remembered():
+    broker = minority().with_neighbour("2")
+    broker.repairs.begin_repair("2", (Twig("3", "broker", 1, ""), Twig("c", "client", 1, "")), silent=False)
+    client_at_the_door(broker, old="2")
+    assert "c" in broker.hub.links
+    assert "c" not in broker.log.flows
+    assert is_refused_a_total_message(broker)
+    broker.hub.end("c", "it closes")
+    assert not is_refused_a_total_message(broker)
+
+
+def test_what_a_parent_has_said_of_its_side_before_it_is_lost_is_forgotten():
+    broker = Alone(parent="0")
+    broker.neighbours.on_open("0", Open((("t", ""),), Upward((), (), ()), (), 0, 0, more=True))
+    broker.hub.end("0", "it leaves")
+    assert broker.neighbours._wanted_above == {}
 
 
 def test_a_neighbour_whose_loss_is_repaired_is_none():

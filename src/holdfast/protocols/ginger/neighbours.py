@@ -245,6 +245,7 @@ class Neighbours:
     def client_ended(self, name: str, epoch: int) -> None:
         """Only its broker has to know: nobody turns to a client, and nobody is behind it."""
         self._broker.farewells.add(name, epoch, self._broker.now)
+        self._broker.majority.forget(name)
         self._view.lose(name, epoch)
         for flush in self._broker.repairs.flushes:
             flush.lose(name, epoch)
@@ -262,7 +263,6 @@ class Neighbours:
         self._broker.session_over(name)
         self._turning.pump()
         self._someone_left = True
-        self._broker.majority.forget(name)
 
     def settle(self) -> None:
         """Once a turn: a thousand sessions may expire in one, and each would tell of all that are left."""
@@ -286,7 +286,7 @@ class Neighbours:
             self.round_trip_s[peer] = now - asked_at
 
     def opens(self, peer: str) -> None:
-        """A session begins: its `Open` has said nothing yet."""
+        """A session begins, or has ended: its `Open` has said nothing yet, or never will."""
         self._wanted_above.pop(peer, None)
 
     def unreachable(self, peer: str) -> None:

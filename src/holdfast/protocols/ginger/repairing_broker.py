@@ -323,6 +323,7 @@ class RepairingBroker(GingerBroker):
             return
         self._detached_at.pop(link.peer, None)
         self.repairs.ahead_of.pop(link.peer, None)
+        self.neighbours.opens(link.peer)
         self.slow_readers.forget(link.peer)
         self.allowances.forget(link.peer)
         self.hub.out.append(Report("end", peer=link.peer, detail=reason))

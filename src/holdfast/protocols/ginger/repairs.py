@@ -172,8 +172,6 @@ class Repairs:
         broker, name = self._broker, link.peer
         if broker.tree_shape.holds_join(link, join) or broker.wards.refuses_join(link, join):
             return
-        if join.twig.kind == "client":
-            broker.majority.wants_patience(name, join.patient)
         ahead = self.ahead_of.pop(name, [])
         broker.suspicion.hear_of(join.dead, name)
         is_over = broker.phase is Phase.GONE or self._hub.links.get(name) is not link
@@ -183,6 +181,8 @@ class Repairs:
         if join.old and case is None and not self.is_expected(name) and name not in self._insisting:
             self._not_expected(link, join, ahead)
         elif not self._is_above(name, join):
+            if join.twig.kind == "client":
+                broker.majority.wants_patience(name, join.patient)
             self._greet_joiner(name, join)
             self._let_take_part(name, join, ahead, case)
             self.tick()
