@@ -9,7 +9,7 @@ Nothing that must be sequenced turns where a repair is pending on a link that wa
 turned before it was lost comes first. And a total batch turns only where a majority of the brokers is.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from holdfast.model.batches import Batch
@@ -227,5 +227,5 @@ class HealingTurning(Turning):
         # Those that sent it up may all be lost.
         super()._turn(batch, sources or (HERE,))
 
-    def _tell(self, batch: Batch, sources: Sequence[str], told: Collection[str]) -> None:  # type: ignore[override]
+    def _tell(self, batch: Batch, sources: Iterable[str], told: Collection[str]) -> None:
         super()._tell(batch, [one for one in sources if one != HERE], told)
