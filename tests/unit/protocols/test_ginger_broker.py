@@ -34,6 +34,7 @@ from holdfast.model.messages import (
 from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.protocols.ginger import GingerBroker
 from holdfast.protocols.ginger.brake import CLIMBING_BYTES_MAX
+from holdfast.protocols.ginger.locks import LockingBroker
 from holdfast.protocols.hub import BEAT_TIMER
 from holdfast.protocols.links import LinkState
 from holdfast.protocols.node import Connect, Disconnect, Effects, Report, Send, SetTimer
@@ -260,17 +261,20 @@ def test_a_client_that_talks_like_a_broker_loses_its_session():
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("kind", "message"),
     [
-        Rejected(1, 0, 0, "no"),
-        publish("alice", 1, topic="a/#"),
-        Subscribe(1, "a", "n >"),
-        TotalMarker("alice", 1, "a/#", KEY),
-        TotalRequest(batch("alice", 1, TOTAL, "a//b", KEY)),
+        (GingerBroker, Rejected(1, 0, 0, "no")),
+        (GingerBroker, publish("alice", 1, topic="a/#")),
+        (GingerBroker, Subscribe(1, "a", "n >")),
+        (GingerBroker, Climb(batch("alice", 1, TOTAL, "a//b", KEY))),
+        (LockingBroker, TotalMarker("alice", 1, "a/#", KEY)),
+        (LockingBroker, TotalRequest(batch("alice", 1, TOTAL, "a//b", KEY))),
     ],
 )
-def test_a_neighbour_that_sends_what_cannot_be_loses_its_connection_and_the_broker_lives(message: SessionMessage):
-    stage = Stage().join("c1").attach("alice")
+def test_a_neighbour_that_sends_what_cannot_be_loses_its_connection_and_the_broker_lives(
+    kind: type[GingerBroker], message: SessionMessage
+):
+    stage = Stage(kind=kind).join("c1").attach("alice")
     assert stage.says("c1", message) == []
     assert stage.ended == ["c1"]
     assert stage.says("alice", Subscribe(5, "t", "")) == []
@@ -537,6 +541,23 @@ def test_taking_back_a_subscription_is_confirmed_by_the_neighbours():
     assert isinstance(told, Unsubscribe)
     assert peer == "c1"
     assert stage.says("c1", UnsubscribeAck(told.token)) == [("alice", UnsubscribeAck(3))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "stands"),
+    [
+        (GingerBroker, Climb(batch("c", 1, TOTAL, keys=KEY)), True),
+        (GingerBroker, TotalRequest(batch("c", 1, TOTAL, keys=KEY)), False),
+        (LockingBroker, Climb(batch("c", 1, TOTAL, keys=KEY)), False),
+        (LockingBroker, TotalRequest(batch("c", 1, TOTAL, keys=KEY)), True),
+    ],
+)
+def test_a_neighbour_orders_total_messages_as_the_protocol_does(
+    kind: type[GingerBroker], message: SessionMessage, stands: bool
+):
+    stage = Stage(kind=kind).join("c1")
+    stage.says("c1", message)
+    assert ("c1" in stage.connected()) is stands
 
 
 # ------------------------------------------------------------------------------------------------- too much that climbs

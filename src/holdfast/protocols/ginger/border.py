@@ -55,26 +55,24 @@ ALONG_THE_TREE = (
     ConfirmAck,
     Recall,
     Recalled,
-    Climb,
-    Turned,
-    TotalRequest,
-    TotalMarker,
-    TotalAck,
-    TotalProcessed,
     Hole,
 )
+TURNING = (Climb, Turned)
+LOCKING = (TotalRequest, TotalMarker, TotalAck, TotalProcessed)
+"""How `ginger-locks` orders, in place of turning."""
 ABOUT_THE_TREE = (Open, View, ViewAck, Census, Counted, Move, Named)
 """Of neighbours, and of those who are about to be, or are no more."""
 TO_BE_LET_IN = (Unstable, Numbers, Interests, Join, Seek, Found)
 """Of those who are not: neighbours look for nobody, and join nobody."""
 
-FIXED_BORDER: Border = border(*ALONG_THE_TREE, Interests)
+FIXED_BORDER: Border = border(*ALONG_THE_TREE, *TURNING, Interests)
+LOCKING_BORDER: Border = border(*ALONG_THE_TREE, *LOCKING, Interests)
 HEALING_BORDER: Border = {
     Place.CALLER: frozenset((Unstable, Numbers, Interests, Join)),
     Place.JOINER: NOTHING,
     Place.CLIENT: FROM_CLIENTS,
     Place.VISITOR: frozenset((*TO_BE_LET_IN, *ABOUT_THE_TREE)),
-    Place.NEIGHBOUR: frozenset((*ALONG_THE_TREE, *ABOUT_THE_TREE, *TO_BE_LET_IN, Merged, Sought)),
+    Place.NEIGHBOUR: frozenset((*ALONG_THE_TREE, *TURNING, *ABOUT_THE_TREE, *TO_BE_LET_IN, Merged, Sought)),
 }
 UNSTABLE_BYTES_MAX = 64 << 20
 """What a peer may bring to a repair before it says `Join`."""

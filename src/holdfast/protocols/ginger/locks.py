@@ -21,7 +21,9 @@ from holdfast.model.messages import (
     TotalRequest,
 )
 from holdfast.model.plurals import counted
+from holdfast.protocols.border import Border
 from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.ginger.border import LOCKING_BORDER
 from holdfast.protocols.ginger.broker import GingerBroker
 from holdfast.protocols.ginger.cuts import BatchId, CutMap
 from holdfast.protocols.links import Link
@@ -41,6 +43,7 @@ class LockingBroker(GingerBroker):
     """One broker that locks keys."""
 
     protocol: ClassVar[str] = "ginger-locks"
+    border: ClassVar[Border] = LOCKING_BORDER
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
