@@ -13,16 +13,19 @@ from holdfast.model.messages import (
     Join,
     Open,
     Publish,
+    Refusal,
     Rejected,
     SessionMessage,
     Subscribe,
     Twig,
     Upward,
 )
+from holdfast.model.terms import Contact
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger import RepairingBroker
 from holdfast.protocols.ginger.brake import CLIMBING_BYTES_MAX
+from holdfast.protocols.ginger.reunion import PROBE_TICKS
 from holdfast.protocols.ginger.turning import Climbing
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Report, Restart
@@ -330,6 +333,43 @@ def test_a_parent_that_has_yet_to_open_the_link_leaves_what_it_wants_unsettled()
     broker.rejoin.fenced = "0"
     assert (broker.rejoin.unsettled("t"), broker.rejoin.unsettled("u")) == (True, False)
     assert broker.rejoin.waiting_for() == ["0 to open the link"]
+
+
+# ----------------------------------------------------------------------------------------------------------- the search
+
+
+def apart(broker: Alone, missing: dict[str, str]) -> None:
+    """These children are lost, each with one broker behind it that is missing."""
+    for child, behind in missing.items():
+        broker.absences.begin(child, (Contact(child, 7, ""),), 0.0)
+        absence = broker.absences.find(child)
+        assert absence is not None
+        absence.missing[behind] = Twig(behind, "broker", 8, "")
+
+
+def is_excluded_by(broker: Alone, peer: str) -> None:
+    broker.link_refused(broker.hub.links[peer], Refusal("excluded", f"{peer} takes 1 for dead"))
+
+
+def test_two_that_are_missing_behind_two_lost_children_may_both_take_a_broker_for_dead_that_asks_them():
+    broker = Alone()
+    apart(broker, {"2": "5", "3": "6"})
+    broker.reunion.tick(1.0)
+    phases = []
+    for peer in ("5", "6", "2"):
+        is_excluded_by(broker, peer)
+        phases.append(broker.phase)
+    # The last is the lost child itself, which has given this broker up.
+    assert phases == [Phase.SERVING, Phase.SERVING, Phase.GONE]
+
+
+def test_one_that_is_missing_may_take_its_time_to_say_so():
+    broker = Alone()
+    apart(broker, {"2": "5"})
+    for beat in range(1, 2 * PROBE_TICKS + 2):
+        broker.reunion.tick(float(beat))
+    is_excluded_by(broker, "5")
+    assert broker.phase is Phase.SERVING
 
 
 # ------------------------------------------------------------------------------------------------------------- moves

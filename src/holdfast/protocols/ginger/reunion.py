@@ -72,8 +72,12 @@ class Reunion:
         self._confirmations = broker.confirmations
         self.search, self.strays = Search(broker.hub, broker.neighbours.matters), Strays()
         self._ticks, self._seeking = 0, False
-        self._missing_asked = ""
-        """The one of those missing behind a lost child that was asked last."""
+        self._missing_asked: set[str] = set()
+        """Of those missing behind lost children the ones that were asked, and may answer.
+
+        1. 1 has lost two children, with somebody behind each, and asks one of either in one tick.
+        2. Both take 1 for dead. If 1 remembered one of them, the answer of the other would have it begin anew.
+        """
         self._asked_before: frozenset[RecordId] = frozenset()
         """Total batches that were asked of the lost neighbour before we turned to its side."""
         self._tried: tuple[Contact, ...] = ()
@@ -304,6 +308,8 @@ class Reunion:
         if self._is_short() and self._ticks % STRAY_TICKS == 1:
             self._ask_a_stray(now)
         if self._ticks % PROBE_TICKS == 1:
+            # What was asked longer ago, and not answered yet, may be answered still.
+            self._missing_asked = set(filter(self._broker.self_doubt.is_probed, self._missing_asked))
             for absence in self._absences:
                 if absence.missing and not absence.to_parent:
                     self._ask_the_lost(absence, now)
@@ -318,7 +324,7 @@ class Reunion:
         for contact in absence.contacts:
             self._probe(contact, now)
         for contact in absence.next_missing():
-            self._missing_asked = contact.name
+            self._missing_asked.add(contact.name)
             self._probe(contact, now)
 
     def _probe(self, contact: Contact, now: float) -> None:
@@ -397,7 +403,7 @@ class Reunion:
 
         One that takes us for dead may have heard that from the root of its part, which looks for us.
         """
-        excluded = refusal.code == "excluded" and peer in (self.strays.asked, self._missing_asked)
+        excluded = refusal.code == "excluded" and (peer == self.strays.asked or peer in self._missing_asked)
         if refusal.code not in ANSWERS and refusal.code != "name" and not excluded:
             return False
         self._broker.self_doubt.drop_probe(peer)
