@@ -160,23 +160,21 @@ class Rejected(Struct, frozen=True, array_like=True, tag=28, gc=False):
 
 
 class TotalRequest(Struct, frozen=True, array_like=True, tag=30, gc=False):
-    """A total batch on its way to the root of its topic's subtree (Ginger, section 3.5)."""
+    """A total batch on its way to the root of its topic's subtree (Ginger, section 3.5).
+
+    Of `ginger-locks` alone, as the three that follow.
+    """
 
     batch: Batch
 
 
 class TotalMarker(Struct, frozen=True, array_like=True, tag=31, gc=False):
-    """From the topic's root down: cut these keys for the total batch `(publisher, first)`.
-
-    `serial` is the sender's own number of this attempt; the acknowledgement repeats it, so that one that was under way
-    when an attempt was given up does not count for the next.
-    """
+    """From the topic's root down: cut these keys for the total batch `(publisher, first)`."""
 
     publisher: Name
     first: Seq
     topic: TopicText
     keys: Annotated[tuple[Key, ...], Meta(max_length=KEYS_MAX * BATCH_COUNT_MAX)]
-    serial: Counter = 0
 
 
 class TotalAck(Struct, frozen=True, array_like=True, tag=32, gc=False):
@@ -184,7 +182,6 @@ class TotalAck(Struct, frozen=True, array_like=True, tag=32, gc=False):
 
     publisher: Name
     first: Seq
-    serial: Counter = 0
 
 
 class TotalProcessed(Struct, frozen=True, array_like=True, tag=33, gc=False):

@@ -1,7 +1,10 @@
-"""Total order by a consistent cut per (topic, key).
+"""The key locks of `ginger-locks`: a total batch locks its keys across the subtree of its topic (`locks`).
 
-The thesis locks a key and queues everything on it; that puts weaker messages on different sides of a total one even
-without faults (docs/papers/ginger.md, 12). Here a total batch m with keys K on topic t goes through four steps:
+This was the total order of `ginger` until messages turned at the top (decision 36), a consistent cut per (topic, key),
+and so it speaks of cuts. `locks` leaves one rule out, as the thesis does: what comes from inside a cut waits, too. That
+puts weaker messages on different sides of a total one even without faults (docs/papers/ginger.md, 12).
+
+A total batch m with keys K on topic t goes through four steps:
 
 1. Request: m climbs to the root of t's subtree, holding nothing up.
 2. Marker: the root takes conflicting batches one at a time (a batch takes its place in the queues of all its keys at
@@ -23,9 +26,9 @@ which they come.
 
 A broker's cut is open until it acknowledges: whatever it passes on K before that is ahead of its acknowledgement on the
 way up, and ahead of m on the way down, so it is before m everywhere. Once it has acknowledged, the cut is closed: what
-comes on K from outside the cut (a client, or a neighbour that is not in it) waits; what comes from inside was on its
-way before the cut was complete, belongs before m, and passes. The root never closes: its last acknowledgement is the
-release.
+comes on K from outside the cut (a client, or a neighbour that is not in it) belongs behind m, and waits; what comes
+from inside was on its way before the cut was complete, belongs before m, and passed in `ginger`. The root never closes:
+its last acknowledgement is the release.
 
 The subtree may change meanwhile. These rules keep the order, and let nobody wait for a later batch:
 - The participants of a cut are fixed when it starts; a neighbour that joins the subtree later is not sent m (its
@@ -79,9 +82,7 @@ class Cut:
         "closed",
         "keys",
         "participants",
-        "serial",
         "source",
-        "source_serial",
         "topic",
     )
 
@@ -90,14 +91,8 @@ class Cut:
         self.keys = tuple(dict.fromkeys(keys))
         self.participants: dict[str, None] = {}
         self.awaiting: set[str] = set()
-        self.serial = self.source_serial = 0
-        """What our markers and our acknowledgement carry: see `TotalMarker`."""
         self.closed = False
         """Whether this broker has acknowledged, so that what enters here now belongs after the batch."""
-
-    def includes(self, peer: str) -> bool:
-        """Whether what comes from this peer now belongs before the batch."""
-        return peer == self.source or peer in self.participants
 
 
 class CutMap:
@@ -198,12 +193,7 @@ class CutMap:
                 self._start(cut)
 
     def _must_wait(self, cut: Cut) -> bool:
-        taken = cut.batch_id in self._cuts or any((cut.topic, key) in self._by_key for key in cut.keys)
-        return taken or self._gated(cut)
-
-    def _gated(self, cut: Cut) -> bool:  # noqa: ARG002
-        """Whether a cut may not start yet, whatever its keys."""
-        return False
+        return cut.batch_id in self._cuts or any((cut.topic, key) in self._by_key for key in cut.keys)
 
     def _start(self, cut: Cut) -> None:
         inside = self._inside(cut.topic)
@@ -228,11 +218,11 @@ class CutMap:
 
     @staticmethod
     def _marker(cut: Cut) -> TotalMarker:
-        return TotalMarker(*cut.batch_id, cut.topic, cut.keys, cut.serial)
+        return TotalMarker(*cut.batch_id, cut.topic, cut.keys)
 
     def on_ack(self, peer: str, ack: TotalAck) -> None:
         cut = self._cuts.get((ack.publisher, ack.first))
-        if cut is not None and peer in cut.awaiting and ack.serial == cut.serial:
+        if cut is not None and peer in cut.awaiting:
             self._acknowledged(peer, cut)
 
     def _acknowledged(self, peer: str, cut: Cut) -> None:
@@ -253,7 +243,7 @@ class CutMap:
         for cut in self._cuts.values():
             if not cut.closed and not cut.awaiting and cut.source != ROOT and awaited <= cut.participants.keys():
                 cut.closed = True
-                self._send(cut.source, TotalAck(*cut.batch_id, cut.source_serial))
+                self._send(cut.source, TotalAck(*cut.batch_id))
             awaited |= cut.awaiting
 
     def on_processed(self, peer: str, processed: TotalProcessed) -> None:
