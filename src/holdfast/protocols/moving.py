@@ -204,7 +204,7 @@ class MovingClient(ClientNode):
         note_number(self._processed, batch.publisher, batch.last)
         record = self._published(batch) or self._log.append(batch)
         if batch.first == record.batch.first and batch.count > record.batch.count:
-            # Two of our own that its broker has merged; of those that others want in part, we keep the whole.
+            # What was here before is a part of it; of a batch that somebody wants in part, we keep the whole.
             self._log.change(record, batch)
         self._came(self._log, record)
         self._log.released(record)

@@ -112,7 +112,7 @@ class StabilityLog:
         return [record.batch for (name, _), record in self._by_id.items() if name == publisher]
 
     def change(self, record: Record, batch: Batch) -> None:
-        """The record is of this batch: what a client has asked for one by one may be released together."""
+        """The record is of this batch: it is of more messages than was known here, or has crossed a total one."""
         if batch.count != record.batch.count or batch.crossed > record.batch.crossed:
             self.bytes += record.copies * (batch.cost_bytes - record.batch.cost_bytes)
             record.batch = batch

@@ -31,11 +31,10 @@ def merged(
     lacking: dict[str, str] | None = None,
     settled: str = "",
     new: str = "",
-    cuts: str = "",
+    awaited: str = "",
 ) -> Merge:
-    awaited = frozenset((name, 1) for name in cuts)
     return Merge(
-        {who: History(entries, True, awaited) for who, entries in histories.items()},
+        {who: History(entries, True, frozenset((name, 1) for name in awaited)) for who, entries in histories.items()},
         dict(records),
         lambda who, batch: batch.publisher in (lacking or {}).get(who, ""),
         [(name, 1) for name in settled],
@@ -145,9 +144,9 @@ def test_what_makes_something_untimely_may_be_known_by_way_of_a_third():
     assert (merge.untimely, merge.forced) == ({("a", 1)}, 0)
 
 
-def test_what_somebody_in_a_cut_has_let_pass_comes_before_the_batch_that_it_awaits():
-    # c is in the cut of z, has a, and lacks z. Somebody outside, who has z already, wants a only now.
+def test_what_somebody_has_comes_before_a_batch_that_it_lacks_and_that_the_lost_broker_may_not_have_processed():
+    # The lost broker may not have processed z. c has a, and lacks z. A third, which has z, wants a only now.
     histories = {"own": sent("z"), "c": received("a")}
     records = [record("a", keys=("k",)), record("z", TOTAL, ("k",))]
-    merge = merged(histories, *records, lacking={"c": "z"}, settled="z", new="a", cuts="z")
+    merge = merged(histories, *records, lacking={"c": "z"}, settled="z", new="a", awaited="z")
     assert (merge.order, merge.untimely, merge.late) == ([("a", 1), ("z", 1)], {("a", 1)}, set())

@@ -171,7 +171,7 @@ class Admissions:
         """Whether a joiner is the root of a part that was out of reach, even if the loss is still being repaired here.
 
         1. 3 loses 4, which becomes the root of its part. 4 dies, and 5 goes on with the search in its place.
-        2. 5 comes to 3 while 3 still waits for those behind 4. It was in no cut since 4 was cut off.
+        2. 5 comes to 3 while 3 still waits for those behind 4. It has heard nothing since 4 was cut off.
         """
         return bool(flush.insisting) or any(one.join.old and not one.is_client for one in flush.joined.values())
 

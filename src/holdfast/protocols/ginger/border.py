@@ -1,8 +1,8 @@
 """The border of a Ginger broker: who may send what (`protocols.border`), and what a `Join` may say of its sender.
 
-A client speaks for itself alone. It cannot say that others are dead, that it has brokers below it, or that it is in a
-cut; and what it says of its own epoch is what it said hello with, so that its session and its place in a repair end
-together. What a client says to have received from a broker that is lost is believed: there may be no other witness.
+A client speaks for itself alone. It cannot say that others are dead, or that it has brokers below it; and what it says
+of its own epoch is what it said hello with, so that its session and its place in a repair end together. What a client
+says to have received from a broker that is lost is believed: there may be no other witness.
 """
 
 from collections.abc import Sequence

@@ -35,7 +35,7 @@ class DataPath:
         self._late = broker.late
         self.processed: dict[str, int] = {}
         self._done: dict[str, int] = {}
-        """Of each publisher the last total batch of which only the request has passed here, and which is released."""
+        """Of each publisher the last number that went up through here and has turned, for others."""
         self._survey_pace = Pace(SURVEY_S, SURVEYS_AT_ONCE)
         self._survey_set = False
         self._given_apart: frozenset[str] = frozenset()

@@ -56,11 +56,13 @@ class Joiner:
         self._note_held()
 
     def see_own_wholes(self, wholes: Iterable[Batch]) -> None:
-        """Of a client: what it had asked for one by one, and its broker in one batch that was released, is that batch.
+        """Of a client: what it published is a part of the batch that brokers know, if that is of more messages.
 
-        1. c5 publishes c5#9, then c5#10. Its broker, 6, asks 7 for both in one batch. It is released, and 6 dies.
+        1. c5 publishes c5#9, then c5#10. Its broker, 6, sends both up in one batch. It turns, and 6 dies.
         2. 7 knows that the batch which begins with c5#9 is done. If c5#10 is not seen to be a part of that, c5 sends it
-           again, and it is released a second time: to those who subscribed since, behind what others have after it.
+           again, and it turns a second time: for those who subscribed since, behind what others have after it.
+
+        Since messages turn at the top (decision 36) brokers do not join several total batches into one.
         """
         own = [whole for whole in wholes if whole.publisher == self.join.twig.name]
         for place, one in enumerate(self.records):

@@ -9,9 +9,9 @@ What is certain, and must be kept:
 - where one of the two is total and they share a key of a topic, the order in which anybody has processed them: that
   order is the same everywhere. Who has one of them and lacks the other should get it in that order, too. Where that
   cannot be, the dead broker had passed the first of them when this participant did not want it yet: it is not owed,
-  and coming now it would come too late (`late`). Whoever is in the cut of a total one still, has all that it has
-  processed on its keys before it. The same holds for a causal record in the causal past of one that a
-  participant has received.
+  and coming now it would come too late (`late`). The same holds for a causal record in the causal past of one that a
+  participant has received. A total one that the dead broker is not known to have processed comes behind all that a
+  participant that lacks it has processed on its keys.
 
 What a participant received *after* it sent something is in no order with it: enforcing that makes cycles
 (docs/repair.md, trap 2). Everything else is a preference: the order in which somebody received two records is kept if
@@ -59,12 +59,12 @@ class History(Struct, frozen=True):
     """What one participant contributes, in the order of its link with the dead broker.
 
     `passes` tells whether it has itself processed what it sent: brokers have, a client's own message has to come back.
-    `cuts` are the total batches whose release it awaits.
+    `awaited` are the total batches that the lost broker is not known to have processed.
     """
 
     entries: Sequence[Contribution]
     passes: bool
-    cuts: frozenset[RecordId] = frozenset()
+    awaited: frozenset[RecordId] = frozenset()
 
 
 class Merge:
@@ -149,13 +149,13 @@ class Merge:
         passed = [entry for entry in entries if entry[1] is Flag.RECEIVED or (entry[1] is Flag.SENT and history.passes)]
         # Those whose place is not known have no number.
         self._keep_processed([rid for rid, _, _, number in sorted(passed, key=lambda entry: entry[3]) if number > 0])
-        self._keep_cuts(history.cuts, [entry[0] for entry in passed])
+        self._keep_awaited(history.awaited, [entry[0] for entry in passed])
         return {rid: flag for rid, flag, *_ in passed}
 
-    def _keep_cuts(self, cuts: Iterable[RecordId], passed: Sequence[RecordId]) -> None:
-        """What somebody has who awaits the release of a batch comes before that batch, for everybody."""
+    def _keep_awaited(self, awaited: Iterable[RecordId], passed: Sequence[RecordId]) -> None:
+        """What somebody has who lacks an awaited batch comes before that batch, for everybody."""
         earlier = self._set_of(passed)
-        for rid in cuts:
+        for rid in awaited:
             bit = self._bits.get(rid, 0)
             if bit & ~earlier:
                 self._before[rid] |= earlier & self._conflicts[rid]

@@ -4,8 +4,8 @@
       any of these --thaw--> as if nothing had been         FROZEN --the parent is lost--> IN DOUBT
 
 While it is frozen it sends nothing to its parent: what it has to say waits, as on a slow link. It says `drained` when
-everything that went over the link before is stable, and no cut crosses it. Only the new parent's `Open` moves it. If
-its parent is lost before that, the new parent knows whether it has been handed over, and is asked.
+everything that went over the link before is stable, and nothing climbs over it. Only the new parent's `Open` moves it.
+If its parent is lost before that, the new parent knows whether it has been handed over, and is asked.
 """
 
 from enum import Enum
@@ -173,7 +173,7 @@ class Relocation:
 
     def _on_freeze(self, journey: Journey) -> None:
         if any(record.pending and record.concerns(journey.parent) for record in self._log.records()):
-            # A total batch is asked for, and nothing behind it is stable before it is released: not now.
+            # Something climbs, and nothing behind it is stable before it has turned: not now.
             self._broker.send(journey.parent, Move("declined", journey.serial, self._broker.name))
             return
         journey.stage = Stage.FROZEN

@@ -8,14 +8,14 @@ moves one child at a time below another child of its own. P decides, C is moved,
     P -> C  freeze    the link P-C carries nothing more, in either direction
     P -> S  adopt     in the same instant: all that C wants is sent to S from now on, and S keeps it for C
     C -> P  frozen    the last that C has passed is before it
-    C -> P  drained   and P is, too: everything that went over the link is stable, no cut and no question crosses it
+    C -> P  drained   and P is, too: what went over the link is stable, nothing climbs over it, no question crosses it
     P -> S  commit    S is C's parent from here on: S -> C `Open`, and all that was kept
     S -> P  committed
 
 What C gets is gapless and in order: all of P's stream up to `freeze`; then, from S, what P has passed to S behind
 `adopt`, and what S has passed to P that P had not taken when it froze the link (`position`). What C sends goes to P up
-to `frozen`, and to S after `Open`; all of the former has reached S, as far as S wants it, before `commit` has. Total
-batches do not start on what C wants meanwhile, so no cut ever sees the link move.
+to `frozen`, and to S after `Open`; all of the former has reached S, as far as S wants it, before `commit` has. Nothing
+with keys turns on what C wants meanwhile.
 
 Until `commit` is sent, P may take everything back (`cancel`, `thaw`): the link was slow for a while. From then on S
 decides, and says so. Whoever is lost meanwhile:
@@ -219,7 +219,7 @@ class TreeShape:
         return not waiting and not self._turning.involves(mover) and not self._is_asked_for(mover)
 
     def _is_asked_for(self, mover: str) -> bool:
-        """Whether a total batch is under way that has to cross the link: nothing behind it would become stable."""
+        """Whether something climbs that has to cross the link: nothing behind it would become stable."""
         wants = self._interests.table.wants
         return any(
             record.pending and (record.concerns(mover) or wants(mover, record.batch.topic))

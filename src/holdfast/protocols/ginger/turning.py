@@ -1,8 +1,8 @@
 """Total order by turning at the top of a topic's subtree.
 
 The problem: all subscribers of a topic have to get its `total` messages in one order, and each weaker message that
-shares a key with a total one on one side of it. A cut across the subtree for each total message does that, and makes
-its publisher, and all who publish on its keys, wait for a round trip.
+shares a key with a total one on one side of it. An agreement of the subtree before each total message does that, and
+makes its publisher, and all who publish on its keys, wait for a round trip.
 
 The idea: a topic's subscribers lie in a subtree of the brokers. Its *top* is the lowest broker that has all of them
 below it or at it. A message that must be sequenced *climbs* to the top and *turns* there: it spreads from the top as
