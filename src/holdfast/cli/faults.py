@@ -178,7 +178,9 @@ def why(
     address: RemoteAddress = "",
     as_json: AsJson = False,
 ) -> None:
-    """Say in words for what a broker waits: a lock, a repair, credit, a dead peer. Exit code 1 if it does not answer.
+    """Say in words for what a broker waits: messages on their way to the top, a repair, credit, a dead peer.
+
+    Exit code 1 if it does not answer.
 
     With --address, or the environment variable HOLDFAST_ADDRESS, it is a broker of a cluster that runs elsewhere. A
     repository that runs elsewhere is asked at its own health endpoint.

@@ -75,7 +75,7 @@ PROTOCOLS: dict[str, ProtocolInfo] = {
     for info in (
         ProtocolInfo(
             "ginger",
-            "a broker tree with a subtree per topic; total order by a consistent cut per key",
+            "a broker tree with a subtree per topic; total order by the top of each subtree, and nobody waits",
             ALL,
             "connection resets; with a tolerance also lost brokers and parted networks",
             partial(_made, "ginger", "make_ginger"),

@@ -159,7 +159,7 @@ class Repairs:
         self.turn_away(peer)
 
     def end_visit(self, flush: Flush) -> None:
-        """Nobody is left of those who came by themselves: no cut is held up for them any more."""
+        """Nobody is left of those who came by themselves: the visit is over."""
         self.flushes.remove(flush)
 
     def comes(self, link: Link, join: Join) -> None:
@@ -410,5 +410,5 @@ class Repairs:
             elif not self._view.acknowledged(flush.version):
                 reasons.append(f"its neighbours to hear of the change, {why}")
             else:
-                reasons.append(f"an earlier repair, a census or a cut to end, {why}")
+                reasons.append(f"an earlier repair or a census to end, {why}")
         return reasons
