@@ -100,8 +100,8 @@ def _brokers_of(sites: Iterable[Site], entries: Mapping[str, SiteEntry]) -> dict
                 broker["host"] = entry.host
             if entry.ports:
                 broker["port"] = entry.ports[rank]
-            if machines := entry.machines or (entry.machine,):
-                broker["machine"] = machines[rank % len(machines)]
+            machines = entry.machines or (entry.machine,)
+            broker["machine"] = machines[rank % len(machines)]
     return brokers
 
 
