@@ -181,6 +181,9 @@ class Admissions:
         1. 3 was out of reach, and has joined 2, which hands it the total batches that turned meanwhile.
         2. 3 dies, or is given up, before it has passed them to 4. 4 joins 2.
         3. 4 was out of reach, too. Weaker messages that it has on their keys have crossed them, as in any merge.
+
+        No test fails without this rule: it was found with cuts. Since messages turn at the top (decision 36) several
+        hundred schedules of this story lost nothing without it, and had nothing out of order that was not `crossed`.
         """
         brokers = [joiner.join for joiner in flush.joined.values() if not joiner.is_client]
         return bool(flush.key) and (self._log.is_merging(flush.key) or any(join.merging for join in brokers))
