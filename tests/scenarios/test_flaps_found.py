@@ -1,4 +1,4 @@
-"""Schedules of flapping links that campaigns found, each with the rule that it needs left out.
+"""Schedules that campaigns found, most with flapping links, each with the rule that it needs left out.
 
 The schedules, with their stories, are in `found`; `test_repairs_found` shows that they are survived with the rule.
 """
@@ -14,6 +14,7 @@ from holdfast.protocols.ginger.diaries import Diaries
 from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.late_sessions import LateSessions
 from holdfast.protocols.ginger.neighbours import Neighbours
+from holdfast.protocols.ginger.repairs import Repairs
 from holdfast.protocols.ginger.suspicion import Suspicion
 from holdfast.simulation.scenarios import load_scenario
 from holdfast.simulation.workloads import judge
@@ -71,6 +72,14 @@ class SaysNothingOfLossesInARow(Admissions):
         pass
 
 
+class CountsLossesTooLate(Repairs):
+    """Takes a repair for begun when the neighbours have been told: another one may have ended by then."""
+
+    def _begin(self, flush: Flush) -> None:
+        flush.version = self._broker.neighbours.tell_neighbours(self._view.hops - 2)
+        self.flushes.append(flush)
+
+
 ALL_LEFT_OUT = with_parts(neighbours=AccusesVisitors, diaries=FindsEverybodyAccountedFor)
 """Each of these rules keeps the confirmations true."""
 LEFT_OUT: list[tuple[str, MakeBroker, str]] = [
@@ -78,6 +87,7 @@ LEFT_OUT: list[tuple[str, MakeBroker, str]] = [
     ("wanted-by-nobody-who-came", with_parts(admissions=AccountsForNobody), "false confirmations"),
     ("asked-and-hung-up", ALL_LEFT_OUT, "false confirmations"),
     ("three-lost-in-a-row", with_parts(admissions=SaysNothingOfLossesInARow), "silent losses"),
+    ("ended-by-another-loss", with_parts(repairs=CountsLossesTooLate), "silent losses"),
     ("dead-in-an-earlier-epoch", with_parts(suspicion=StrikesOutTheLiving), "NotQuiet"),
 ]
 

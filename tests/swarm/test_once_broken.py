@@ -288,6 +288,12 @@ RUNS_WITH_TOTALS: list[tuple[FailureClass, int, int, str]] = [
         52275,
         "what a repair announced went to a newcomer with the name of the lost broker, and was never taken",
     ),
+    (
+        "two",
+        2,
+        6300388,
+        "a repair ended while that of another loss began, and what was asked again there turned too early",
+    ),
 ]
 
 

@@ -46,6 +46,7 @@ class Flush:
         """Whether another broker is lost, too: one that was expected or had come, or that was our parent before. Nobody
         has said what was wanted behind it."""
         self.version = 0
+        """The version of the view that the neighbours have to know before the end; 0 while they are being told."""
 
     def lose(self, name: str, epoch: int) -> bool:
         """Somebody is dead in that epoch: whether it was expected, or had joined, in that one."""

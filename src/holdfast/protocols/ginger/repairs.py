@@ -66,12 +66,22 @@ class Repairs:
         if silent and not flush.waiting:
             # Nobody is known behind it. If it is out of reach, somebody may come to it whom we do not hear of.
             flush.waiting.update((one.name, Twig(one.name, "broker", one.epoch, one.address)) for one in contacts)
-        flush.version = self._broker.neighbours.tell_neighbours(self._view.hops - 2)
-        self.flushes.append(flush)
+        self._begin(flush)
         if silent:
             self._broker.diaries.ask_for_all()
         self._hub.out.append(SetTimer(JOIN_TIMER + key, self._broker.neighbours.join_s(key)))
         return flush
+
+    def _begin(self, flush: Flush) -> None:
+        """The repair is under way from now on, also for another one that ends while the neighbours are told.
+
+        1. 1 repairs the loss of 2, and waits for 0, its parent, to hear of that. 0 turns c0#2 for c0 alone, and dies.
+        2. 1 gives 0 up, tells its neighbours, and waits for nobody any more: the loss of 2 is repaired at that moment.
+           c3#1, on the key of c0#2, was asked of 2, and is asked again.
+        3. If the loss of 0 did not count yet, c3#1 would turn before c0#2, and c0, which has that, would never get it.
+        """
+        self.flushes.append(flush)
+        flush.version = self._broker.neighbours.tell_neighbours(self._view.hops - 2)
 
     def expect(self, flush: Flush, twigs: tuple[Twig, ...]) -> None:
         for twig in twigs:
@@ -348,7 +358,7 @@ class Repairs:
         if self._early:
             self._hear_early()
         for flush in list(self.flushes):
-            known = self._view.acknowledged(flush.version)
+            known = flush.version > 0 and self._view.acknowledged(flush.version)
             ready = not flush.waiting and known and not self.is_blocked(flush)
             if flush in self.flushes and ready:
                 self.flushes.remove(flush)
