@@ -412,7 +412,8 @@ class Exchange:
             births, is_first = self.core.local_tree.births, peer.said is None
             peer.said = standing
             if is_first:
-                standing = replace(standing, birth=births[self.name], known=births.get(peer.name, 0))
+                # A neighbour may open the link between our first look at the network and our start: 0 is unsaid.
+                standing = replace(standing, birth=births.get(self.name, 0), known=births.get(peer.name, 0))
             self.hub.send(peer.name, standing)
 
     def _standing(self, peer: LinkedBroker, asking: bool) -> Standing:
