@@ -27,3 +27,11 @@ def test_a_newcomer_whose_name_is_taken_ends_and_says_why():
     newcomer.receive("1", Welcome("1", 0, 1000, 0, "locamu", (0, 1, 2), 1 << 20), 0.2)
     with pytest.raises(LocalMisuse, match="broker 2 cannot join below 1, and ends: choose another name"):
         newcomer.receive("1", Refusal("excluded", "choose another name"), 0.3)
+
+
+def test_a_neighbour_that_comes_before_the_start_of_a_broker_is_welcome():
+    broker = LocamuBroker(BrokerConfig("1", edges=(("0", "1"), ("1", "2")), tolerance=1), 1)
+    effects = broker.receive("2", Hello(WIRE_VERSION, "2", "broker", "holdfast", 7, False, 0, 1000), 0.0)
+    assert any(isinstance(one, Send) and isinstance(one.frame, Welcome) for one in effects)
+    broker.start(0.1)
+    assert broker.exchange.peers["2"].in_session
