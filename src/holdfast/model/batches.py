@@ -54,13 +54,14 @@ Attributes = Annotated[dict[str, Value], Meta(max_length=ATTRIBUTES_MAX)]
 # The decoder sees these limits before it makes anything: a small frame cannot become a large batch.
 KeysColumn = Annotated[tuple[Keys, ...], Meta(max_length=BATCH_COUNT_MAX)]
 AttributesColumn = Annotated[tuple[Attributes, ...], Meta(max_length=BATCH_COUNT_MAX)]
+UNWEIGHED = -1
+Unweighed = Annotated[int, Meta(ge=UNWEIGHED, le=UNWEIGHED)]
 Choice = Sequence[int] | None
 """Which messages of a batch somebody wants: the places in it, in order, or `None` for all of them."""
 T = TypeVar("T")
 
 
-_columns = Encoder()
-_encode = _columns.encode
+_encode = Encoder().encode
 
 
 class Message(Struct, frozen=True, gc=False):
@@ -129,9 +130,11 @@ class Batch(Struct, frozen=True, array_like=True, gc=False, eq=False):
     crossed: bool = False
     """Whether it takes no part in the total order of its keys, and some broker has found that out on its way."""
     checksum: Checksum | None = None
+    texts_bytes: Unweighed = UNWEIGHED
+    """What keys and attributes weigh, once somebody has asked for it; a peer cannot say it."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Batch) and astuple(self)[:-1] == astuple(other)[:-1]
+        return isinstance(other, Batch) and astuple(self)[:-2] == astuple(other)[:-2]
 
     def __hash__(self) -> int:
         return hash((self.publisher, self.first, self.count))
@@ -139,6 +142,20 @@ class Batch(Struct, frozen=True, array_like=True, gc=False, eq=False):
     @property
     def last(self) -> int:
         return self.first + self.count - 1
+
+    @property
+    def cost_bytes(self) -> int:
+        """What the batch weighs in flow control: its columns and a flat charge for the header."""
+        cost = len(self.payloads) + len(self.lengths) + 64
+        if self.keys or self.attributes:
+            # Their texts count: a short column may hold much, and whoever keeps it is to be paid for it.
+            return cost + (self.texts_bytes if self.texts_bytes != UNWEIGHED else self._weigh_texts())
+        return cost
+
+    def _weigh_texts(self) -> int:
+        """Each broker asks some twenty times what a batch weighs: its texts are encoded for that once."""
+        force_setattr(self, "texts_bytes", len(_encode((self.keys, self.attributes))))
+        return self.texts_bytes
 
     # -------------------------------------------------------------------------------------------------- checksums
 
@@ -193,15 +210,6 @@ class Batch(Struct, frozen=True, array_like=True, gc=False, eq=False):
             )
 
     # ------------------------------------------------------------------------------------------------- what it says
-
-    @property
-    def cost_bytes(self) -> int:
-        """What the batch weighs in flow control: its columns and a flat charge for the header."""
-        cost = len(self.payloads) + len(self.lengths) + 64
-        if self.keys or self.attributes:
-            # Their texts count: a short column may hold much, and whoever keeps it is to be paid for it.
-            return cost + len(_columns.encode((self.keys, self.attributes)))
-        return cost
 
     def key_set(self) -> Sequence[str]:
         """Every key that some message of the batch has, in order of first appearance."""

@@ -60,12 +60,14 @@ class Record:
         "pending",
         "places",
         "received_from",
+        "record_id",
         "requested",
         "requested_from",
     )
 
     def __init__(self, batch: Batch, pending: bool = False) -> None:
         self.batch, self.pending = batch, pending
+        self.record_id: RecordId = (batch.publisher, batch.first)
         self.ins: dict[str, int] = {}
         self.outs: dict[str, int] = {}
         self.places: dict[str, int] = {}
@@ -89,10 +91,6 @@ class Record:
         """How far those that it went to have been found to have processed it, if they are many."""
         self.everywhere: Checklist | None = None
         """The same for the highest level of stability."""
-
-    @property
-    def record_id(self) -> RecordId:
-        return self.batch.publisher, self.batch.first
 
     def concerns(self, peer: str) -> bool:
         return peer in self.ins or peer in self.outs

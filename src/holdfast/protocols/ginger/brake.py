@@ -31,10 +31,12 @@ class Brake:
         """Nothing is granted for that message for now."""
         self._held.setdefault(link.peer, deque()).append((link, arrived))
 
-    def ease(self, climbing_bytes: int, consumed: Callable[[Link, SessionMessage], None]) -> None:
-        """So much climbs still: if that is little enough, count as consumed what was held back."""
-        if not self._held or 2 * climbing_bytes > CLIMBING_BYTES_MAX:
-            return
+    def may_ease(self, climbing_bytes: int) -> bool:
+        """Whether somebody is held back, and so little climbs that it need not be."""
+        return bool(self._held) and 2 * climbing_bytes <= CLIMBING_BYTES_MAX
+
+    def ease(self, consumed: Callable[[Link, SessionMessage], None]) -> None:
+        """Count as consumed what was held back."""
         held, self._held = self._held, {}
         for messages in held.values():
             for link, arrived in messages:

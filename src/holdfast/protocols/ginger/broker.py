@@ -111,7 +111,7 @@ class GingerBroker(EdgeBroker):
     # ------------------------------------------------------------------------------------------------ questions
 
     def _take(self, link: Link, message: SessionMessage, arrived: SessionMessage) -> None:
-        if link.kind == "client" and isinstance(message, Publish) and not self.turning.has_room_for(message.batch):
+        if link.kind == "client" and self.turning.is_full() and self._would_climb(message):
             self.turning.brake.hold(link, arrived)
         else:
             self._consumed(link, arrived)
@@ -119,6 +119,9 @@ class GingerBroker(EdgeBroker):
             self._early_questions.setdefault(link.peer, deque()).append((link, message))
         else:
             self._handle(link, message)
+
+    def _would_climb(self, message: SessionMessage) -> bool:
+        return isinstance(message, Publish) and self.turning.goes_up(message.batch)
 
     def _is_early(self, asked: Confirm) -> bool:
         """Whether a question would overtake the message that it is about, which has not turned."""
@@ -227,10 +230,6 @@ class GingerBroker(EdgeBroker):
             self.publishers.note(source, last)
         self._send(source, Recalled(asked.token, last, certain))
 
-    def settle(self, now: float) -> Effects:
-        self.turning.brake.ease(self.turning.bytes, self._consumed)
-        return super().settle(now)
-
     def timer(self, name: str, now: float) -> Effects:
         if name == BEAT_TIMER:
             self.recalls.expire(now)
@@ -240,6 +239,9 @@ class GingerBroker(EdgeBroker):
 
     def spread_turned(self, batch: Batch, came_from: str) -> None:  # noqa: ARG002
         self._pass_on(Publish(batch), "")
+
+    def has_room(self) -> None:
+        self.turning.brake.ease(self._consumed)
 
     def has_turned(self, client: str) -> None:
         """Questions of that client go on if they were about what has turned."""

@@ -184,7 +184,9 @@ class Neighbours:
             return False
         if peer and peer == broker.admissions.replacing:
             return False
-        return not any(flush.key == peer or peer in flush.joined for flush in broker.repairs.flushes)
+        # Asked for every message that is sent: while nothing is repaired, without a generator.
+        flushes = broker.repairs.flushes
+        return not (flushes and any(flush.key == peer or peer in flush.joined for flush in flushes))
 
     def check_contents(self, link: Link, message: SessionMessage) -> None:
         if isinstance(message, Join):

@@ -56,6 +56,10 @@ class TurningOwner(Protocol):
         """Pass a batch to everybody who wants it, also to the neighbour that sent it up."""
         ...
 
+    def has_room(self) -> None:
+        """Publishers that were held back because too much climbed may go on."""
+        ...
+
     def has_turned(self, client: str) -> None:
         """Something that this client published has turned: questions about it may have waited for that."""
         ...
@@ -89,11 +93,11 @@ class Turning:
 
     def goes_up(self, batch: Batch) -> bool:
         """Whether a batch that a client publishes here may not simply spread from here."""
-        return batch.publisher in self._of or self._hop(batch) is not None
+        return batch.publisher in self._of or (is_sequenced(batch) and self._hop(batch) is not None)
 
-    def has_room_for(self, batch: Batch) -> bool:
-        """Whether a client that publishes this batch here may go on: it does not go up, or little enough climbs."""
-        return self.bytes <= CLIMBING_BYTES_MAX or not self.goes_up(batch)
+    def is_full(self) -> bool:
+        """Whether so much climbs from here that clients are granted nothing for what goes up besides."""
+        return self.bytes > CLIMBING_BYTES_MAX
 
     def has_climbing(self, publisher: str, seq: int) -> bool:
         """Whether a message of that publisher with that number, or a lower one, has not turned."""
@@ -162,13 +166,19 @@ class Turning:
         over = []
         while climbs and climbs[0].batch.last <= last:
             over.append(climbs.popleft())
-            self.bytes -= over[-1].bytes
+            self._let_go(over[-1])
         if climbs is not None and not climbs:
             del self._of[publisher]
         for climbing in over:
             self._tell(climbing.batch, climbing.sources, told)
         if over:
             self.pump()
+
+    def _let_go(self, climbing: Climbing) -> None:
+        """It climbs no longer, and may make room for others."""
+        self.bytes -= climbing.bytes
+        if self.brake.may_ease(self.bytes):
+            self._owner.has_room()
 
     def pump(self) -> None:
         """What waits here goes on as far as it can: whatever it waited for may be over."""
@@ -179,7 +189,7 @@ class Turning:
         climbs = self._of.get(publisher)
         while climbs and climbs[0].hop == HERE and self._hop(climbs[0].batch) is None:
             climbing = climbs.popleft()
-            self.bytes -= climbing.bytes
+            self._let_go(climbing)
             if not climbs:
                 del self._of[publisher]
             self._turn(climbing.batch, climbing.sources)
