@@ -303,7 +303,7 @@ class Durables:
         number = await publisher.publish(topic, payload, rank, keys, attributes)
         if rank != TOTAL and len(self._known) < KNOWN_MAX:
             self._known[topic, GUARANTEES[rank].value, durable] = (publisher, rank)
-        return DurableReceipt(self._client, topic, 0, attributes or {}, durable=publisher, number=number)
+        return DurableReceipt(self._client, topic, 0, attributes, durable=publisher, number=number)
 
     async def publish_many(self, publication: Publication, payloads: Iterable[bytes]) -> DurableReceipt | None:
         """The same for messages that differ in their payload alone; returns the receipt of the last."""

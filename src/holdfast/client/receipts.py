@@ -52,7 +52,8 @@ class Receipt(Struct, gc=False, eq=False):
     client: Publisher
     topic: str
     seq: int
-    attributes: Attributes = {}
+    attributes: Attributes | None = None
+    """Of the message, if it has any: an empty table for every receipt would cost as much as the receipt."""
     is_confirmed: bool = False
     is_taken: bool = False
     found_crossed: bool = False
@@ -106,7 +107,7 @@ class Receipt(Struct, gc=False, eq=False):
         """
         taken = is_by_application(by)
         if not (self.is_taken if taken else self.is_confirmed):
-            self.found_crossed = await self.client.wait_confirmed(self.topic, self.seq, self.attributes, taken)
+            self.found_crossed = await self.client.wait_confirmed(self.topic, self.seq, self.attributes or {}, taken)
             self.is_confirmed, self.is_taken = True, taken
         return self
 

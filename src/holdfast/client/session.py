@@ -224,7 +224,7 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
                 await self._begin_turn()
                 machine, driver = self._machine, self._driver
             seq = machine.publish(topic, payload, rank, checked_keys, attributes)
-        return Receipt(self, topic, seq, attributes or {}) if seq else None
+        return Receipt(self, topic, seq, attributes) if seq else None
 
     def publish_nowait(
         self, topic: str, payload: bytes, rank: int, keys: Keys = (), attributes: Attributes | None = None
@@ -257,7 +257,7 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
         if self._lost or self._machine.pending_bytes + size > TURN_BYTES or not self._driver.settle_pending:
             await self._begin_turn()
         seq = self._machine.publish(topic, payload, rank, keys, attributes)
-        return Receipt(self, topic, seq, attributes or {})
+        return Receipt(self, topic, seq, attributes)
 
     def checked(
         self, topic: str, payload: object, guarantee: str, keys: Iterable[str], attributes: Mapping[str, Value] | None

@@ -46,7 +46,7 @@ class SyncReceipt(Struct, gc=False, eq=False):
     client: ReceiptOutbox
     topic: str
     seq: int
-    attributes: Attributes = {}
+    attributes: Attributes | None = None
     is_confirmed: bool = False
     is_taken: bool = False
     found_crossed: bool = False
@@ -98,7 +98,7 @@ class SyncReceipt(Struct, gc=False, eq=False):
         return self
 
     async def _ask_everybody(self, taken: bool) -> None:
-        self.found_crossed = await self.client.wait_confirmed(self.topic, self.seq, self.attributes, taken)
+        self.found_crossed = await self.client.wait_confirmed(self.topic, self.seq, self.attributes or {}, taken)
 
     def _wait(self, level: Level, begin: Callable[[], Coroutine[Any, Any, Any]], timeout_s: float | None) -> None:
         timeout_s = patience("confirmed" if level == "taken" else level, timeout_s)
