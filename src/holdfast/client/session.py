@@ -168,34 +168,30 @@ class Client(Attachment, Closing, metaclass=PublicMembers):
         except (KeyError, TypeError):
             known, rank = "", -1  # New, or nothing that can be looked up, such as a list: the checks say what is wrong.
         if (
-            not known
-            or durable
-            or keys is not NO_KEYS
-            or attributes is not None
-            or type(payload) is not bytes
-            or len(payload) > self._payload_bytes_max
+            known
+            and not durable
+            and (keys is NO_KEYS or is_plain_key(keys))
+            and attributes is None
+            and type(payload) is bytes
+            and len(payload) <= self._payload_bytes_max
         ):
-            if known and durable is None and attributes is None and is_plain_key(keys):
-                plain = type(payload) is bytes and len(payload) <= self._payload_bytes_max
-                if plain and (seq := self._machine.publish_alike(known, payload, rank, keys)):
-                    return Receipt(self, known, seq)
-            if (
-                keys is NO_KEYS
-                and attributes is None
-                and (taken := self.durables.publish_nowait(topic, payload, guarantee, durable))
-            ):
-                return taken
-            checked = self.checked(topic, payload, guarantee, keys, attributes)
-            durable = checked_durable(durable)
-            if durable or (durable is None and self.durables.declares(checked[0])):
-                return await self.durables.publish_checked(checked, durable)
-            return await self.publish_checked(*checked)
-        seq = self._machine.publish_alike(known, payload, rank)
-        if not seq:
-            if not self._driver.settle_pending or self._machine.pending_bytes + len(payload) > TURN_BYTES:
-                await self._begin_turn()
-            seq = self._machine.publish(known, payload, rank)
-        return Receipt(self, known, seq)
+            seq = self._machine.publish_alike(known, payload, rank, keys)
+            if not seq:
+                if not self._driver.settle_pending or self._machine.pending_bytes + len(payload) > TURN_BYTES:
+                    await self._begin_turn()
+                seq = self._machine.publish(known, payload, rank, keys)
+            return Receipt(self, known, seq)
+        if (
+            keys is NO_KEYS
+            and attributes is None
+            and (taken := self.durables.publish_nowait(topic, payload, guarantee, durable))
+        ):
+            return taken
+        checked = self.checked(topic, payload, guarantee, keys, attributes)
+        durable = checked_durable(durable)
+        if durable or (durable is None and self.durables.declares(checked[0])):
+            return await self.durables.publish_checked(checked, durable)
+        return await self.publish_checked(*checked)
 
     async def publish_many(
         self,

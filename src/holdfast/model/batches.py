@@ -37,8 +37,10 @@ ATTRIBUTES_MAX = 64
 SEQ_MAX = (1 << 53) - 1
 COPIED_BYTES_MAX = 1 << 13
 """Below this size, one piece that was copied costs less than three that were not."""
-TINY_BYTES, SHORT_BYTES, LONG_BYTES, NO_BYTES = Layout(">BB"), Layout(">BH"), Layout(">BI"), b"\xc4\x00"
-"""How MessagePack begins a byte string of one, two or four bytes of length, and one that is empty."""
+TINY_BYTES, SHORT_BYTES, LONG_BYTES = Layout(">BB"), Layout(">BH"), Layout(">BI")
+"""How MessagePack begins a byte string of one, two or four bytes of length."""
+SHORT_ARRAY = 0x90
+"""How it begins an array of up to 15 entries, whose number is added."""
 
 NAME_CHARACTERS_MAX = 128
 """Of a name that people give; a client's identity has a mark and a tag besides."""
@@ -54,8 +56,6 @@ Attributes = Annotated[dict[str, Value], Meta(max_length=ATTRIBUTES_MAX)]
 # The decoder sees these limits before it makes anything: a small frame cannot become a large batch.
 KeysColumn = Annotated[tuple[Keys, ...], Meta(max_length=BATCH_COUNT_MAX)]
 AttributesColumn = Annotated[tuple[Attributes, ...], Meta(max_length=BATCH_COUNT_MAX)]
-UNWEIGHED = -1
-Unweighed = Annotated[int, Meta(ge=UNWEIGHED, le=UNWEIGHED)]
 Choice = Sequence[int] | None
 """Which messages of a batch somebody wants: the places in it, in order, or `None` for all of them."""
 T = TypeVar("T")
@@ -130,11 +130,9 @@ class Batch(Struct, frozen=True, array_like=True, gc=False, eq=False):
     crossed: bool = False
     """Whether it takes no part in the total order of its keys, and some broker has found that out on its way."""
     checksum: Checksum | None = None
-    texts_bytes: Unweighed = UNWEIGHED
-    """What keys and attributes weigh, once somebody has asked for it; a peer cannot say it."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Batch) and astuple(self)[:-2] == astuple(other)[:-2]
+        return isinstance(other, Batch) and astuple(self)[:-1] == astuple(other)[:-1]
 
     def __hash__(self) -> int:
         return hash((self.publisher, self.first, self.count))
@@ -149,13 +147,8 @@ class Batch(Struct, frozen=True, array_like=True, gc=False, eq=False):
         cost = len(self.payloads) + len(self.lengths) + 64
         if self.keys or self.attributes:
             # Their texts count: a short column may hold much, and whoever keeps it is to be paid for it.
-            return cost + (self.texts_bytes if self.texts_bytes != UNWEIGHED else self._weigh_texts())
+            return cost + _weighed.texts_bytes(self)
         return cost
-
-    def _weigh_texts(self) -> int:
-        """Each broker asks some twenty times what a batch weighs: its texts are encoded for that once."""
-        force_setattr(self, "texts_bytes", len(_encode((self.keys, self.attributes))))
-        return self.texts_bytes
 
     # -------------------------------------------------------------------------------------------------- checksums
 
@@ -164,14 +157,14 @@ class Batch(Struct, frozen=True, array_like=True, gc=False, eq=False):
 
         It is an array of fields in which those at the end that are as in a message by itself are left away.
         """
-        size = len(self.payloads)
-        bare = _encode((self.publisher, self.first, self.topic, self.guarantee, b"", *self._columns()))
-        behind = _encode(columns)[1:] if (columns := self._columns()) else b""
+        size, columns = len(self.payloads), self._columns()
+        before = _encode((self.publisher, self.first, self.topic, self.guarantee))[1:]
         if size <= 0xFF:
             header = TINY_BYTES.pack(0xC4, size)
         else:
             header = SHORT_BYTES.pack(0xC5, size) if size <= 0xFFFF else LONG_BYTES.pack(0xC6, size)
-        return bare[: len(bare) - len(behind) - len(NO_BYTES)] + header, self.payloads, behind
+        behind = _encode(columns)[1:] if columns else b""
+        return b"%c%b%b" % (SHORT_ARRAY + 5 + len(columns), before, header), self.payloads, behind
 
     def said(self) -> tuple[object, ...]:
         """The same as fields, for an encoder."""
@@ -380,6 +373,29 @@ class Batch(Struct, frozen=True, array_like=True, gc=False, eq=False):
         if filters is None:
             return True
         return any(any_match(filters, attributes) for attributes in self.attributes or ({},))
+
+
+class _Weighed:
+    """The batch whose texts were weighed last: each broker asks some ten times in a row what a batch weighs.
+
+    Keys and attributes of two thousand messages are encoded for that, which takes as long as all else that is done with
+    them.
+    """
+
+    __slots__ = ("batch", "bytes")
+
+    def __init__(self) -> None:
+        self.batch: Batch | None = None
+        self.bytes = 0
+
+    def texts_bytes(self, batch: Batch) -> int:
+        """What its keys and attributes weigh."""
+        if batch is not self.batch:
+            self.batch, self.bytes = batch, len(_encode((batch.keys, batch.attributes)))
+        return self.bytes
+
+
+_weighed = _Weighed()
 
 
 def any_match(filters: tuple[Filter, ...], attributes: Attributes) -> bool:

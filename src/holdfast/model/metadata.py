@@ -8,7 +8,7 @@ one link, for one message of its batch.
 
 from msgspec.structs import replace
 
-from holdfast.model.batches import UNWEIGHED, Batch
+from holdfast.model.batches import Batch
 from holdfast.model.direct_messages import Barred, Cast, Copied, Passed
 from holdfast.model.messages import Data, SessionMessage
 from holdfast.model.wire import encode
@@ -34,7 +34,7 @@ def wire_bytes(message: SessionMessage) -> int:
 
 def _bare(batch: Batch) -> Batch:
     """The batch with a topic of one byte, and nothing that a reader would see."""
-    return replace(batch, topic="-", payloads=b"", keys=(), attributes=(), texts_bytes=UNWEIGHED)
+    return replace(batch, topic="-", payloads=b"", keys=(), attributes=())
 
 
 def thesis_bytes(message: SessionMessage) -> int:

@@ -92,13 +92,23 @@ NO_FRAME = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class _Last:
-    """The small batch that was encoded last, and its bytes: it goes to the next subscriber with another number."""
+    """The batch that was encoded last, and its bytes: it goes to the next subscriber with another number."""
 
-    __slots__ = ("batch", "body")
+    __slots__ = ("batch", "body", "large", "pieces")
 
     def __init__(self) -> None:
         self.batch: Batch | None = None
+        """A small one."""
         self.body = b""
+        self.large: Batch | None = None
+        """One whose payloads are not copied."""
+        self.pieces = b"", b"", b""
+
+    def pieces_of(self, batch: Batch) -> tuple[bytes, bytes, bytes]:
+        """See `Batch.pieces`."""
+        if batch is not self.large:
+            self.large, self.pieces = batch, batch.pieces()
+        return self.pieces
 
 
 _last = _Last()
@@ -138,7 +148,7 @@ def pieces(frame: Frame) -> list[bytes]:
 
 def _large(seq: int, batch: Batch) -> list[bytes]:
     """A publication whose payloads are worth not being copied."""
-    before, payloads, behind = batch.pieces()
+    before, payloads, behind = _last.pieces_of(batch)
     check = (batch.checksum or batch.seal(crc32(behind, crc32(payloads, crc32(before))))) ^ MARKS[seq]
     size = 1 + len(before) + len(payloads) + len(behind)
     if size > FRAME_BYTES_MAX:
@@ -257,7 +267,7 @@ def check_form(frame: Frame, said: memoryview) -> None:
             _last.batch, _last.body = batch, _encode(batch.said())
             same = crc32(_last.body) == batch.checksum
         else:
-            before, payloads, behind = batch.pieces()
+            before, payloads, behind = _last.pieces_of(batch)
             # A memoryview is compared byte by byte, thirty times as slowly.
             same = bytes(said[: len(before)]) == before and bytes(said[len(before) + len(payloads) :]) == behind
         if not same:

@@ -60,7 +60,7 @@ from holdfast.protocols.node import (
     SetTimer,
 )
 from holdfast.protocols.routing import RoutingTable
-from holdfast.protocols.runs import IMPLICIT_KEYS, KEY_COST_BYTES, Run, column_bytes, padded, share_bytes
+from holdfast.protocols.runs import IMPLICIT_KEYS, KEY_COST_BYTES, SHARE_BYTES, Run, column_bytes, padded
 from holdfast.protocols.wishes import Wishes
 from holdfast.protocols.witness import PublishTimes, Witness, answered
 
@@ -139,14 +139,16 @@ class ClientNode:
         if run is None or run.topic != topic or run.guarantee != guarantee:
             return 0
         size = len(payload)
+        if guarantee == TOTAL and not keys:
+            keys = IMPLICIT_KEYS
         if keys:
             if run.attributes or len(run.keys) != len(run.payloads):
                 return 0
             size += KEY_COST_BYTES + len(keys[0])
         elif not run.plain:
             return 0
-        if size < run.share_bytes:
-            size = run.share_bytes
+        if size < SHARE_BYTES:
+            size = SHARE_BYTES
         if self.pending_bytes + size > run.full_at:
             return 0
         if keys:
@@ -165,7 +167,7 @@ class ClientNode:
         seq = self.next_seq
         self.next_seq = seq + 1
         size = len(payload) + (column_bytes(keys, attributes) if keys or attributes else 0)
-        size = max(size, share_bytes(guarantee))
+        size = max(size, SHARE_BYTES)
         run = self._run
         if run is None or (run.topic, run.guarantee) != (topic, guarantee) or self.pending_bytes + size > run.full_at:
             run = self._begin_run(seq, topic, guarantee)

@@ -6,10 +6,7 @@ from holdfast.model.batches import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Attributes,
 from holdfast.model.guarantees import TOTAL
 
 T = TypeVar("T")
-TOTAL_BATCH_COUNT_MAX = 256
-"""A total batch is ordered as one message with all its keys: small enough not to tie too many keys together."""
 SHARE_BYTES = BATCH_BYTES_MAX // BATCH_COUNT_MAX
-TOTAL_SHARE_BYTES = BATCH_BYTES_MAX // TOTAL_BATCH_COUNT_MAX
 """A message counts for this much at least, so that a bound on bytes is one on messages too."""
 
 KEY_COST_BYTES = 16
@@ -22,14 +19,13 @@ IMPLICIT_KEYS: Keys = ("",)
 class Run:
     """Publications that will be one batch, which is full when the client has `full_at` pending bytes."""
 
-    __slots__ = ("attributes", "first", "full_at", "guarantee", "keys", "payloads", "plain", "share_bytes", "topic")
+    __slots__ = ("attributes", "first", "full_at", "guarantee", "keys", "payloads", "plain", "topic")
 
     def __init__(self, first: int, topic: str, guarantee: int, full_at: int) -> None:
         self.first, self.topic, self.guarantee, self.full_at = first, topic, guarantee, full_at
         self.payloads: list[bytes] = []
         self.keys: list[Keys] = []
         self.attributes: list[Attributes] = []
-        self.share_bytes = share_bytes(guarantee)
         self.plain = guarantee != TOTAL
         """Whether its messages have neither keys nor attributes."""
 
@@ -38,11 +34,6 @@ def column_bytes(keys: Keys, attributes: Attributes) -> int:
     """About what a message's keys and attributes weigh: they count towards a batch's size like payloads."""
     texts = [*keys, *attributes, *(value for value in attributes.values() if isinstance(value, str))]
     return KEY_COST_BYTES * (len(keys) + len(attributes)) + sum(map(len, texts))
-
-
-def share_bytes(guarantee: int) -> int:
-    """What a message of that guarantee counts for at least."""
-    return TOTAL_SHARE_BYTES if guarantee == TOTAL else SHARE_BYTES
 
 
 def padded(column: list[T], count: int, blank: T) -> list[T]:

@@ -45,9 +45,6 @@ class Desk:
     def spread_turned(self, batch: Batch, came_from: str) -> None:
         self.happened.append(("spread", batch, came_from))
 
-    def has_room(self) -> None:
-        self.happened.append(("room", ""))
-
     def has_turned(self, client: str) -> None:
         self.happened.append(("turned", client))
 

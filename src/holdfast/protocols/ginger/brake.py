@@ -13,9 +13,6 @@ those that publish what goes up: messages of others spread from here, and nobody
 from collections import deque
 from collections.abc import Callable
 
-from holdfast.model.messages import SessionMessage
-from holdfast.protocols.links import Link
-
 CLIMBING_BYTES_MAX = 16 << 20
 """What may climb from one broker, or wait there to, before it grants its publishers nothing more for what goes up."""
 
@@ -24,23 +21,21 @@ class Brake:
     """The publications at one broker for which nothing is granted yet."""
 
     def __init__(self) -> None:
-        self._held: dict[str, deque[tuple[Link, SessionMessage]]] = {}
-        """By client, in the order in which they came."""
+        self._held: dict[str, deque[Callable[[], None]]] = {}
+        """By client, what counts a publication as consumed, in the order in which they came."""
 
-    def hold(self, link: Link, arrived: SessionMessage) -> None:
-        """Nothing is granted for that message for now."""
-        self._held.setdefault(link.peer, deque()).append((link, arrived))
+    def hold(self, client: str, consume: Callable[[], None]) -> None:
+        """Nothing is granted for a publication of that client for now."""
+        self._held.setdefault(client, deque()).append(consume)
 
-    def may_ease(self, climbing_bytes: int) -> bool:
-        """Whether somebody is held back, and so little climbs that it need not be."""
-        return bool(self._held) and 2 * climbing_bytes <= CLIMBING_BYTES_MAX
-
-    def ease(self, consumed: Callable[[Link, SessionMessage], None]) -> None:
-        """Count as consumed what was held back."""
+    def ease(self, climbing_bytes: int) -> None:
+        """So much climbs still: if that is little enough, count as consumed what was held back."""
+        if not self._held or 2 * climbing_bytes > CLIMBING_BYTES_MAX:
+            return
         held, self._held = self._held, {}
         for messages in held.values():
-            for link, arrived in messages:
-                consumed(link, arrived)
+            for consume in messages:
+                consume()
 
     def forget(self, client: str) -> None:
         """A session is over: nobody is granted anything for it."""

@@ -15,6 +15,7 @@ remembered, and everything that its publisher publishes later goes up behind it.
 
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from typing import ClassVar
 
 from holdfast.model.batches import SEQ_MAX, Batch, Choice
@@ -111,17 +112,14 @@ class GingerBroker(EdgeBroker):
     # ------------------------------------------------------------------------------------------------ questions
 
     def _take(self, link: Link, message: SessionMessage, arrived: SessionMessage) -> None:
-        if link.kind == "client" and self.turning.is_full() and self._would_climb(message):
-            self.turning.brake.hold(link, arrived)
+        if link.kind == "client" and self.turning.is_full_for(message):
+            self.turning.brake.hold(link.peer, partial(self._consumed, link, arrived))
         else:
             self._consumed(link, arrived)
         if link.kind == "client" and isinstance(message, Confirm) and self._is_early(message):
             self._early_questions.setdefault(link.peer, deque()).append((link, message))
         else:
             self._handle(link, message)
-
-    def _would_climb(self, message: SessionMessage) -> bool:
-        return isinstance(message, Publish) and self.turning.goes_up(message.batch)
 
     def _is_early(self, asked: Confirm) -> bool:
         """Whether a question would overtake the message that it is about, which has not turned."""
@@ -239,9 +237,6 @@ class GingerBroker(EdgeBroker):
 
     def spread_turned(self, batch: Batch, came_from: str) -> None:  # noqa: ARG002
         self._pass_on(Publish(batch), "")
-
-    def has_room(self) -> None:
-        self.turning.brake.ease(self._consumed)
 
     def has_turned(self, client: str) -> None:
         """Questions of that client go on if they were about what has turned."""

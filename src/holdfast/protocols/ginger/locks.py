@@ -27,7 +27,9 @@ from holdfast.protocols.ginger.border import LOCKING_BORDER
 from holdfast.protocols.ginger.broker import GingerBroker
 from holdfast.protocols.ginger.cuts import BatchId, CutMap
 from holdfast.protocols.links import Link
-from holdfast.protocols.runs import TOTAL_BATCH_COUNT_MAX
+
+MERGED_COUNT_MAX = 256
+"""A total batch is ordered as one message with all its keys: what is merged does not tie too many keys together."""
 
 
 class _Held:
@@ -197,7 +199,7 @@ def _totals_to_merge(held: _Held, lane: deque[_Held]) -> list[_Held]:
             break
         last = follower.batch
         count, size = count + last.count, size + last.cost_bytes
-        if count > TOTAL_BATCH_COUNT_MAX or size > BATCH_BYTES_MAX:
+        if count > MERGED_COUNT_MAX or size > BATCH_BYTES_MAX:
             break
         found.append(lane.popleft())
     return found

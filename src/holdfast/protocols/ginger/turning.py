@@ -33,7 +33,7 @@ from typing import Protocol
 
 from holdfast.model.batches import Batch
 from holdfast.model.guarantees import TOTAL
-from holdfast.model.messages import Climb, SessionMessage, Turned
+from holdfast.model.messages import Climb, Publish, SessionMessage, Turned
 from holdfast.model.plurals import counted
 from holdfast.protocols.ginger.brake import CLIMBING_BYTES_MAX, Brake
 from holdfast.protocols.interests import InterestMap
@@ -54,10 +54,6 @@ class TurningOwner(Protocol):
 
     def spread_turned(self, batch: Batch, came_from: str) -> None:
         """Pass a batch to everybody who wants it, also to the neighbour that sent it up."""
-        ...
-
-    def has_room(self) -> None:
-        """Publishers that were held back because too much climbed may go on."""
         ...
 
     def has_turned(self, client: str) -> None:
@@ -95,9 +91,9 @@ class Turning:
         """Whether a batch that a client publishes here may not simply spread from here."""
         return batch.publisher in self._of or (is_sequenced(batch) and self._hop(batch) is not None)
 
-    def is_full(self) -> bool:
-        """Whether so much climbs from here that clients are granted nothing for what goes up besides."""
-        return self.bytes > CLIMBING_BYTES_MAX
+    def is_full_for(self, message: SessionMessage) -> bool:
+        """Whether a client's message goes up, where so much climbs already that nothing is granted for it."""
+        return self.bytes > CLIMBING_BYTES_MAX and isinstance(message, Publish) and self.goes_up(message.batch)
 
     def has_climbing(self, publisher: str, seq: int) -> bool:
         """Whether a message of that publisher with that number, or a lower one, has not turned."""
@@ -177,8 +173,7 @@ class Turning:
     def _let_go(self, climbing: Climbing) -> None:
         """It climbs no longer, and may make room for others."""
         self.bytes -= climbing.bytes
-        if self.brake.may_ease(self.bytes):
-            self._owner.has_room()
+        self.brake.ease(self.bytes)
 
     def pump(self) -> None:
         """What waits here goes on as far as it can: whatever it waited for may be over."""

@@ -61,8 +61,6 @@ from holdfast.protocols.node import CancelTimer, SetTimer
 from holdfast.protocols.trackers import RangeTracker
 
 RESEND_TIMER = "resend"
-TOTAL = 3
-TOTAL_BATCH_COUNT_MAX = 256
 MESSAGE_BYTES = 64
 """What a message weighs in the buffer beside its payload."""
 
@@ -166,7 +164,7 @@ class Publisher:
         number, forming, size = self.next_number, self._forming, len(payload)
         if forming is None or not self._fits(forming, topic, guarantee, size):
             self._close_run()
-            most = TOTAL_BATCH_COUNT_MAX if guarantee == TOTAL else min(self.config.batch_count_max, BATCH_COUNT_MAX)
+            most = min(self.config.batch_count_max, BATCH_COUNT_MAX)
             forming = self._forming = _Forming(number, topic, guarantee, min(most, NUMBER_MAX - number + 1))
         if keys or attributes or forming.keys or forming.attributes:
             forming.add_columns(keys, attributes)
