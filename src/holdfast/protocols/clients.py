@@ -139,14 +139,11 @@ class ClientNode:
         if run is None or run.topic != topic or run.guarantee != guarantee:
             return 0
         size = len(payload)
-        if guarantee == TOTAL and not keys:
-            keys = IMPLICIT_KEYS
-        if keys:
-            if run.attributes or len(run.keys) != len(run.payloads):
+        if keys or not run.plain:
+            keys = keys or (IMPLICIT_KEYS if guarantee == TOTAL else ())
+            if not keys or run.attributes or len(run.keys) != len(run.payloads):
                 return 0
             size += KEY_COST_BYTES + len(keys[0])
-        elif not run.plain:
-            return 0
         if size < SHARE_BYTES:
             size = SHARE_BYTES
         if self.pending_bytes + size > run.full_at:
