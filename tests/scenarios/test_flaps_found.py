@@ -15,7 +15,9 @@ from holdfast.protocols.ginger.flush import Flush
 from holdfast.protocols.ginger.late_sessions import LateSessions
 from holdfast.protocols.ginger.neighbours import Neighbours
 from holdfast.protocols.ginger.repairs import Repairs
+from holdfast.protocols.ginger.settlement import Settling
 from holdfast.protocols.ginger.suspicion import Suspicion
+from holdfast.protocols.records import RecordId
 from holdfast.simulation.scenarios import load_scenario
 from holdfast.simulation.workloads import judge
 from tests.support.parts import MakeBroker, with_parts
@@ -80,6 +82,28 @@ class CountsLossesTooLate(Repairs):
         self.flushes.append(flush)
 
 
+class NothingTurnedBelow(Settling):
+    """Hands to those above what the lost broker below had turned for others, behind what has turned above since."""
+
+    def _turned_below(self) -> set[RecordId]:
+        return set()
+
+
+class LateClientsHavePlaces(Settling):
+    """Gives places to messages that nobody who has come is to get."""
+
+    def _for_late_alone(self, *_: object) -> set[RecordId]:
+        return set()
+
+
+class TakesWhatTurnedBelow(Admissions):
+    rules = NothingTurnedBelow
+
+
+class OrdersForLateClients(Admissions):
+    rules = LateClientsHavePlaces
+
+
 ALL_LEFT_OUT = with_parts(neighbours=AccusesVisitors, diaries=FindsEverybodyAccountedFor)
 """Each of these rules keeps the confirmations true."""
 LEFT_OUT: list[tuple[str, MakeBroker, str]] = [
@@ -88,6 +112,8 @@ LEFT_OUT: list[tuple[str, MakeBroker, str]] = [
     ("asked-and-hung-up", ALL_LEFT_OUT, "false confirmations"),
     ("three-lost-in-a-row", with_parts(admissions=SaysNothingOfLossesInARow), "silent losses"),
     ("ended-by-another-loss", with_parts(repairs=CountsLossesTooLate), "silent losses"),
+    ("turned-below", with_parts(admissions=TakesWhatTurnedBelow), "silent losses"),
+    ("late-client-alone", with_parts(admissions=OrdersForLateClients), "forced"),
     ("dead-in-an-earlier-epoch", with_parts(suspicion=StrikesOutTheLiving), "NotQuiet"),
 ]
 

@@ -294,6 +294,8 @@ RUNS_WITH_TOTALS: list[tuple[FailureClass, int, int, str]] = [
         6300388,
         "a repair ended while that of another loss began, and what was asked again there turned too early",
     ),
+    ("late", 1, 6200769, "what a lost broker had turned for its own client alone was taken for others, who came later"),
+    ("late", 1, 6201125, "messages that only a late client was to get were put in an order without it"),
 ]
 
 

@@ -86,6 +86,22 @@ def only_the_absent_want_it() -> Situation:
     return situation(having, mine=mine, held=held, processed={"c0": 1}, others_want=others_want, absent=(absent,))
 
 
+def it_has_turned_below_for_others() -> Situation:
+    """The story of the rule: s, above P, wanted c3#1 too late; P would process it behind p#1, which B has not got."""
+    p1, c3 = batch("p", key="k"), batch("c3", key="k")
+    mine = OwnHistory([(("p", 1), Flag.SENT, 0, 1)], {("p", 1): p1}, {("p", 1): 1}, {})
+    held, below = [Held(("p", 1), p1, 1, False, True)], joiner("C", Unstable("d", c3, 0, 0))
+    having = joiner("c1", *received(c3), kind="client")
+    more: dict[str, Any] = {"mine": mine, "held": held, "processed": {"p": 1}, "others_want": wanted_by("s")}
+    return situation(having, below, below=True, heard={"P": 0, "c1": 0, "C": 0}, **more)
+
+
+def only_a_late_client_wants_it() -> Situation:
+    late = "(late clients of B, 1)"
+    asked = joiner("C1", Unstable("d", batch("a", key="k"), 0, 0))
+    return situation(asked, joiners_want=wanted_by(), others_want=wanted_by(late), late=(late,))
+
+
 def an_earlier_batch_of_its_publisher_has_turned() -> Situation:
     """The story of the rule: c1#6 has turned at B for c1 alone; c1#7 climbs."""
     own = [Unstable("t", batch("c1", seq, key="k"), 0, 0) for seq in (6, 7)]
@@ -146,6 +162,16 @@ class NothingIsOvertaken(Settling):
         return set()
 
 
+class NothingTurnedBelow(Settling):
+    def _turned_below(self) -> set[RecordId]:
+        return set()
+
+
+class LateClientsHavePlaces(Settling):
+    def _for_late_alone(self, *_: object) -> set[RecordId]:
+        return set()
+
+
 class NothingClimbs(Settling):
     def _climbing(self) -> dict[RecordId, Batch]:
         return {}
@@ -188,6 +214,8 @@ RULES: list[tuple[Callable[[], Situation], type[Settling], Callable[[Settlement]
     (it_was_done_without_the_lost_broker, NothingWasInVain, given("C2"), set(), {A1}),
     (the_coordinator_knows_it_done, NothingIsDoneElsewhere, given("C2"), set(), {A1}),
     (the_lost_broker_has_passed_by, NobodyWasPassedBy, given("C2"), set(), {A1}),
+    (it_has_turned_below_for_others, NothingTurnedBelow, given("c1"), {("p", 1)}, set()),
+    (only_a_late_client_wants_it, LateClientsHavePlaces, lambda plan: plan.untimely, {A1}, set()),
     (only_the_absent_want_it, NothingIsOvertaken, given("c4"), {("c0", 1)}, set()),
     (
         an_earlier_batch_of_its_publisher_has_turned,

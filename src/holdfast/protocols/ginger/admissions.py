@@ -142,11 +142,14 @@ class Admissions:
                 owed.add(*interest, name)
         heard = {} if flush.reunion else self._heard(flush)
         unheard = tuple(self._unheard(flush.key)) if flush.key and heard else () if case is None else case.unheard
+        absence = self._absences.find(flush.key)
+        below = case.below if case is not None else bool(flush.key) and not (absence and absence.to_parent)
         if late is not None:
-            late.heard, late.unheard = heard, unheard
+            late.heard, late.unheard, late.below = heard, unheard, below
         return Situation(
             own=self._broker.name,
             lost=flush.key,
+            below=below and not flush.reunion,
             mine=mine,
             joined=dict(joined),
             witnesses={} if case is None else dict(case.joined),
@@ -155,6 +158,7 @@ class Admissions:
             kept=() if case is None else case.known,
             joiners_want=(table if flush.reunion else owed).takers,
             others_want=table.takers if flush.reunion else self._interests.confirmed_takers(),
+            late=() if late is None else (late.stand_in,),
             absent=(THE_ABSENT, UNACCOUNTED),
             reunion=flush.reunion,
             heard=heard,

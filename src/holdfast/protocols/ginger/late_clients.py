@@ -61,6 +61,8 @@ class LateCase:
         """What the repair was about."""
         self.heard: dict[str, int] = {}
         self.unheard: tuple[RecordId, ...] = ()
+        self.below = False
+        """Whether the lost broker was below this one."""
         self.interests: tuple[Interest, ...] = ()
         self.since: deque[tuple[Batch, int]] = deque()
         """What was processed since, with its place in the processing order."""

@@ -22,6 +22,7 @@ from holdfast.protocols.ginger.absences import OwnHistory
 from holdfast.protocols.ginger.joiners import Joiner, last_of
 from holdfast.protocols.ginger.merge import Contribution, Flag, History, Merge, conflict
 from holdfast.protocols.ginger.passing_order import PassingOrder
+from holdfast.protocols.ginger.turning import is_sequenced
 from holdfast.protocols.records import RecordId
 from holdfast.protocols.routing import Takers
 from holdfast.protocols.stability import StabilityLog
@@ -57,6 +58,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     """The coordinator."""
     lost: str = ""
     """The lost broker; empty if the joiners come by themselves."""
+    below: bool = False
+    """Whether the lost broker was below the coordinator, and the joiners were below that one."""
     mine: OwnHistory
     """What the coordinator has itself to do with the records that went over the lost link."""
     joined: Mapping[str, Joiner]
@@ -71,6 +74,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     """Who of the joiners wants a batch, and is owed it."""
     others_want: Callable[[Batch], Takers]
     """Who wants a batch that the coordinator passes on."""
+    late: Collection[str] = ()
+    """Names in the answers of `others_want` that stand for clients without which the repair ends."""
     absent: Collection[str] = ()
     """Names in the answers of `others_want` that stand for those who may be out of reach."""
     reunion: bool = False
@@ -171,7 +176,7 @@ class Settling:
         settled = self._settled()
         passing = PassingOrder({who: history.entries for who, history in histories.items()}, given.heard)
         withheld = self._withheld(passing)
-        aside = self._overtaken_here(set(settled) - withheld)
+        aside = self._overtaken_here(set(settled) - withheld) | self._turned_below()
 
         def lacks(who: str, batch: Batch) -> bool:
             record_id = (batch.publisher, batch.first)
@@ -181,14 +186,15 @@ class Settling:
         new = {record_id for record_id, batch in self.batches.items() if lacks(given.own, batch)} - set(settled)
         merge = Merge(histories, self.batches, lacks, settled, new)
         late = self._late(merge, passing, histories)
+        owed = {
+            name: {one for one, batch in self.batches.items() if (name, one) not in late and lacks(name, batch)}
+            for name in self._joiners
+        }
         return Settlement(
             order=merge.order,
             batches=self.batches,
-            given={
-                name: {one for one, batch in self.batches.items() if (name, one) not in late and lacks(name, batch)}
-                for name in self._joiners
-            },
-            untimely=self._untimely(merge, late, new, settled),
+            given=owed,
+            untimely=self._untimely(merge, late, new, settled) | self._for_late_alone(new, owed),
             crossed=merge.crossed if given.reunion else set(),
             forced=merge.forced,
             asked=self.asked,
@@ -269,6 +275,39 @@ class Settling:
             return set()
         overtaken = {record_id for who, record_id in late if who == self._situation.own}
         return merge.untimely | overtaken | (self.batches.keys() - new - set(settled))
+
+    def _turned_below(self) -> set[RecordId]:
+        """What has turned at a lost broker below the coordinator: nobody above wanted it in time, or it had gone up.
+
+        1. B, below P, is the top of a topic, and turns c3#1, which is total, for c1 and c2. c2 has yet to get it.
+        2. s subscribes at P, and that is confirmed. P, the top by now, turns p#1 on the same key for s. B dies before
+           it has got that.
+        3. P learns of c3#1. If s were given it, that would be behind p#1, and c1, which has c3#1, would not get p#1.
+
+        What somebody has sent to the lost broker did not climb: it was on its way to everybody. And where several are
+        lost only what somebody has sent up is known to have climbed.
+        """
+        given = self._situation
+        flags = {(one.batch.publisher, one.batch.first, one.flag) for who in self._all.values() for one in who.records}
+        came_by = given.mine.batches.keys() | {record_id for record_id, *_ in given.mine.entries}
+
+        def climbed(record_id: RecordId) -> bool:
+            sent, went_up = ((*record_id, "s") in flags), any((*record_id, flag) in flags for flag in ("t", "d"))
+            return not sent and (went_up or bool(given.heard))
+
+        found = {one for one, batch in self.batches.items() if one not in came_by and is_sequenced(batch)}
+        return {one for one in found if climbed(one)} if given.below else set()
+
+    def _for_late_alone(self, new: Collection[RecordId], owed: Mapping[str, Collection[RecordId]]) -> set[RecordId]:
+        """What is new here, and is wanted by nobody but clients that have not come: it has no place yet.
+
+        1. c3#1 and c1#2, which is total, have a key in common. Both turn at 3, for c2 alone, which is busy. 3 dies.
+        2. 2 repairs that without c2: 4 knows that c1#2 has turned, and c3 that c3#1 has. Nobody says which was first.
+        3. c2 comes, and has c3#1 before c1#2. If 2 had given them places, one of the two orders would be broken.
+        """
+        handed = {record_id for records in owed.values() for record_id in records}
+        late = self._situation.late
+        return {one for one in new if one not in handed and not self._situation.lacks_here(self.batches[one], late)}
 
     def _overtaken_here(
         self,
