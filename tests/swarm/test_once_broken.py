@@ -294,7 +294,14 @@ RUNS_WITH_TOTALS: list[tuple[FailureClass, int, int, str]] = [
         6300388,
         "a repair ended while that of another loss began, and what was asked again there turned too early",
     ),
-    ("late", 1, 6200769, "what a lost broker had turned for its own client alone was taken for others, who came later"),
+    (
+        "flap",
+        1,
+        6201473,
+        "a broker took those for dead that the root of its part, which it lost, was looking for",
+    ),
+    ("remerge", 1, 6200607, "a minority heard that there is a majority before it had what that had ordered"),
+    ("late", 1, 6200769, "what a lost broker had turned for its own client was handed to others, who came later"),
     ("late", 1, 6201125, "messages that only a late client was to get were put in an order without it"),
 ]
 

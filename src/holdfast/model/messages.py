@@ -266,7 +266,8 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     `meant` is the epoch of the receiver that the sender turns to, `old_epoch` that of `old` that it had; 0 is any.
     A part of the tree that is not `whole` has let go of messages that the receiver's side lacks. The sender is
     `merging` if two parts of the tree had not quite come together over the link that it has lost. On topics that are
-    `doubtful`, total messages may have turned where the sender has lost somebody.
+    `doubtful`, total messages may have turned where the sender has lost somebody. A broker that is `apart` has not
+    been in a part with a majority, or has yet to get what one has ordered.
     """
 
     twig: Twig
@@ -284,6 +285,7 @@ class Join(Struct, frozen=True, array_like=True, tag=41):
     whole: bool = True
     merging: bool = False
     doubtful: tuple[Interest, ...] = ()
+    apart: bool = False
 
 
 class Open(Struct, frozen=True, array_like=True, tag=42):

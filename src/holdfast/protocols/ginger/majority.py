@@ -20,6 +20,9 @@ from holdfast.protocols.records import Record
 if TYPE_CHECKING:
     from holdfast.protocols.ginger.repairing_broker import RepairingBroker
 
+MERGED_SILENCES = 4
+"""For so many silences total messages wait for the word that all is handed over which a majority has ordered."""
+
 
 class Majority:
     """Whether total messages may be ordered in this part of the tree, and which weaker ones have crossed them."""
@@ -39,6 +42,10 @@ class Majority:
         self._was_majority, self._ever_majority = True, False
         self._apart = False
         """Whether total messages may have been ordered out of our reach that have yet to come here."""
+        self._joined: set[str] = set()
+        """Brokers that were taken in here while total messages waited, and that may make this part a majority."""
+        self._majority_s: float | None = None
+        """Since when there is a majority of which it is not known that it has handed everything over."""
 
     # ------------------------------------------------------------------------------------------------ the verdict
 
@@ -46,6 +53,21 @@ class Majority:
     def settling_merge(self) -> bool:
         """Whether the new parent is still handing over what was processed out of this part's reach."""
         return self._settling_merge
+
+    @property
+    def serves_total(self) -> bool:
+        """Whether total messages may turn here: a majority is here, and what it has ordered elsewhere has come.
+
+        1. 8 loses 10, with a majority behind it, which goes on: 10 turns c5#1. c2#1, on the same key, waits at 1.
+        2. 10 comes back to 8, and hands c5#1 over. The verdict that there is a majority waits for no credit: 1 has it
+           when c5#1 is on its way. If 1 turned c2#1 at that moment, those at 10 would have the two the other way round.
+        """
+        return self.census.majority and not self._apart
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether this part is none that can have ordered total messages out of others' reach."""
+        return self._apart or not self.census.majority
 
     def recount(self) -> None:
         """The tree around this broker has changed: ask how many brokers there are."""
@@ -74,16 +96,38 @@ class Majority:
     def _verdict(self) -> None:
         """Total batches stop where the majority is lost, and go on where it is found again."""
         out = self._hub.out
-        if self.census.minority and self._was_majority:
-            self._was_majority = False
-            self._apart = self._ever_majority
-            out.append(Report("minority", detail=f"{self.census.size} of {self.census.brokers} brokers"))
+        if self.census.minority:
+            self._majority_s = None
+            self._joined -= self.census.below.keys()
+            if self._was_majority:
+                self._was_majority = False
+                self._apart = self._ever_majority
+                out.append(Report("minority", detail=f"{self.census.size} of {self.census.brokers} brokers"))
         elif self.census.majority:
+            self._regained()
             if not self._was_majority:
                 out.append(Report("majority", detail=f"of {self.census.brokers} brokers"))
             self._was_majority = self._ever_majority = True
             self._turning.pump()
         self._broker.repairs.tick()
+
+    def _regained(self) -> None:
+        """There is a majority. If none was on either side of a merge here, there is nothing that has yet to come."""
+        if self._joined:
+            self._joined.clear()
+            self.merged("")
+        elif self._apart and self._majority_s is None:
+            self._majority_s = self._broker.now
+
+    def beat(self, now: float) -> None:
+        """A heartbeat: nobody may be left that could say that everything was handed over, or the word was passed by.
+
+        1. 0 counts a minority, and says so. 8, which has not heard that, takes 10 in: there is a majority again.
+        2. To 8 all is as it was before, so it has nothing to say to those who have heard of the minority.
+        """
+        patience_s = MERGED_SILENCES * self._broker.config.link.silence_s
+        if self._majority_s is not None and now - self._majority_s >= patience_s:
+            self.merged("")
 
     def wants_patience(self, client: str, patient: bool) -> None:
         """That client says whether it would rather wait than be refused."""
@@ -113,6 +157,7 @@ class Majority:
 
     def merged(self, source: str) -> None:
         """Everything that a majority has ordered meanwhile has passed here: tell those who do not know it yet."""
+        self._majority_s = None
         if self._apart:
             self._apart = False
             others = [peer for peer in self._interests.neighbours if peer != source]
@@ -120,6 +165,7 @@ class Majority:
             self._crossings.reunited(others)
             for peer in others:
                 self._broker.send(peer, Merged())
+            self._turning.pump()
 
     def taken_in(self, flush: Flush) -> None:
         """A repair has ended, and all that its joiners lacked is on its way to them."""
@@ -129,8 +175,13 @@ class Majority:
         if flush.reunion and not self._apart:
             for name in brokers:
                 self._broker.send(name, Merged())
-        elif brokers or (flush.reunion and not any(absence.missing for absence in self._absences)):
-            # Or the last of those who were missed are clients, which have come without their broker.
+        elif flush.reunion and any(not flush.joined[name].join.apart for name in brokers):
+            self.merged("")
+        elif brokers:
+            # None of the two is a majority, or was one just now; the two together may be one.
+            self._joined.update(brokers)
+        elif flush.reunion and not any(absence.missing for absence in self._absences):
+            # The last of those who were missed are clients, which have come without their broker.
             self.merged("")
 
     def returned(self) -> None:
@@ -190,6 +241,10 @@ class Majority:
 
     def waiting_for(self) -> list[str]:
         """In words, the majority that total messages wait for."""
-        if not self.census.minority or self._turning.idle():
+        if self._turning.idle() or self.serves_total:
+            return []
+        if self.census.majority:
+            return ["what a majority has ordered out of reach to come here"]
+        if not self.census.minority:
             return []
         return [f"a majority: {self.census.size} of {self.census.brokers} brokers are here, and total needs more"]

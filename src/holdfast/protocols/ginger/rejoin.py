@@ -188,6 +188,7 @@ class Rejoin:
             whole=self._broker.reunion.is_whole(),
             merging=self._log.is_merging(peer),
             doubtful=doubtful(self._absences.doubted()),
+            apart=self._broker.majority.is_apart,
         )
         self._hub.send(peer, join)
         self.fenced = peer

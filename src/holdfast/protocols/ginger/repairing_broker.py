@@ -162,7 +162,7 @@ class RepairingBroker(GingerBroker):
 
     @property
     def serves_total(self) -> bool:
-        return self.majority.census.majority
+        return self.majority.serves_total
 
     @property
     def settling(self) -> bool:
@@ -219,6 +219,7 @@ class RepairingBroker(GingerBroker):
 
     def _beat(self, now: float) -> None:
         self.reunion.beat()
+        self.majority.beat(now)
         self.self_doubt.check_sleep(now)
         self.diaries.forget_unaccounted()
         for reason in self.watchdog.look(self.waiting_for(), now):
