@@ -25,7 +25,7 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger import RepairingBroker
 from holdfast.protocols.ginger.brake import CLIMBING_BYTES_MAX
-from holdfast.protocols.ginger.reunion import PROBE_TICKS
+from holdfast.protocols.ginger.reunion import PROBE_TICKS, STRAY_TICKS
 from holdfast.protocols.ginger.turning import Climbing
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Report, Restart
@@ -369,6 +369,18 @@ def test_one_that_is_missing_may_take_its_time_to_say_so():
     for beat in range(1, 2 * PROBE_TICKS + 2):
         broker.reunion.tick(float(beat))
     is_excluded_by(broker, "5")
+    assert broker.phase is Phase.SERVING
+
+
+def test_a_stray_may_take_its_time_to_say_that_it_takes_the_broker_for_dead_that_asks_it():
+    broker = Alone(brokers=5)
+    for name in ("3", "4"):
+        broker.reunion.strays.note(name, [Contact(name, 7, "")])
+    for beat in range(STRAY_TICKS + 2):
+        broker.reunion.tick(float(beat))
+    assert {"3", "4"} <= broker.hub.links.keys()
+    for name in ("3", "4"):
+        is_excluded_by(broker, name)
     assert broker.phase is Phase.SERVING
 
 

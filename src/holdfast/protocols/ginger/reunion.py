@@ -264,7 +264,9 @@ class Reunion:
             and not self._broker.repairs.flushes
             and self._absences.of_parent() is None
         ):
-            self.strays.asked = stray.name
+            # 1. The first of two strays is asked, and cannot be reached for long; then the second one is asked.
+            # 2. The first takes us for dead. If nobody knew that it was asked, its answer would have us begin anew.
+            self.strays.asked = {stray.name, *filter(self._broker.self_doubt.is_probed, self.strays.asked)}
             self._probe(stray, now)
 
     def _look_for_stray(self, name: str) -> None:
@@ -411,7 +413,7 @@ class Reunion:
 
         One that takes us for dead may have heard that from the root of its part, which looks for us.
         """
-        excluded = refusal.code == "excluded" and (peer == self.strays.asked or peer in self._missing_asked)
+        excluded = refusal.code == "excluded" and (peer in self.strays.asked or peer in self._missing_asked)
         if refusal.code not in ANSWERS and refusal.code != "name" and not excluded:
             return False
         self._broker.self_doubt.drop_probe(peer)
@@ -422,7 +424,7 @@ class Reunion:
         elif not excluded and refusal.code != "name":
             self.strays.forget(peer)
             self._broker.diaries.returned_elsewhere(peer)
-        elif excluded and peer == self.strays.asked:
+        elif excluded and peer in self.strays.asked:
             # Each of the two has given the other up. It will know us by our next epoch, and say where it is.
             self._broker.rejoin.begin_epoch()
             self._broker.neighbours.tell_down()

@@ -20,8 +20,8 @@ class Strays:
 
     def __init__(self) -> None:
         self._all: dict[str, Contact] = {}
-        self.asked = ""
-        """The one that was asked last."""
+        self.asked: set[str] = set()
+        """Those that were asked, and may answer: one that takes us for dead may be slow to say so."""
 
     def __len__(self) -> int:
         return len(self._all)
