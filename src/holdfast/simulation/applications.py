@@ -54,6 +54,7 @@ class ClientHost(Host):
         "_latest",
         "_pump_bound",
         "_requests",
+        "_was_let_in",
         "accepted_seq",
         "broker",
         "buried",
@@ -70,6 +71,7 @@ class ClientHost(Host):
         "ready",
         "recalling",
         "taken",
+        "unwelcome",
     )
     node: ClientCommands
 
@@ -92,6 +94,8 @@ class ClientHost(Host):
         """Whether it died with its broker, for good."""
         self.taken = False
         """Whether a later session has its name."""
+        self.unwelcome = self._was_let_in = False
+        """Whether the one broker that it knew died before it had let it in: it was told so, and promised nothing."""
         self.recalling = 0
         """The request for the numbers of its name, which others may have: nothing is done before it is answered."""
         self.commands: deque[Request] = deque()
@@ -237,7 +241,7 @@ class ClientHost(Host):
     @property
     def over(self) -> bool:
         """Whether it is owed nothing more, through no fault of the brokers."""
-        return self.buried or self.taken
+        return self.buried or self.taken or self.unwelcome
 
     def acknowledged(self) -> int:
         """The number up to which all that it published was acknowledged so that it cannot be lost.
@@ -259,7 +263,7 @@ class ClientHost(Host):
             if not self.recalling:
                 self.kernel.after(0.0, lambda _: self.when_free(self._recall))
             return
-        self.ready = True
+        self.ready = self._was_let_in = True
         if self.commands:
             self.kernel.after(0.0, self._resume)
 
@@ -301,6 +305,8 @@ class ClientHost(Host):
     def _ended(self, effect: Ended) -> None:
         self.ready, self.ended = False, True
         self.taken = bool(self.node.taken_by)
+        home = self.network.hosts.get(self.broker)
+        self.unwelcome = not self._was_let_in and home is not None and not home.up
         if not effect.clean:
             self.failures.append(f"session of {self.name} at {self.broker}: {effect.reason}")
         self._refuse_all("the session is over")

@@ -267,6 +267,15 @@ def test_what_did_not_work_out_is_among_the_failures():
     assert "the client is down" in second
 
 
+@pytest.mark.parametrize(("crash_s", "over"), [(0.0, True), (1.0, False)], ids=["before", "after"])
+def test_a_client_whose_one_broker_dies_before_it_was_let_in_was_promised_nothing(crash_s: float, over: bool):
+    sim = Simulation("0")
+    sim.at(0.0, Subscribe("bob@0", "t"))
+    sim.at(crash_s, Crash("0"))
+    sim.run_for(60.0)
+    assert (sim.client("bob").over, sim.failures() == []) == (over, over)
+
+
 def test_a_client_comes_when_it_is_attached_and_may_come_again():
     sim = Simulation("0-1")
     sim.at(0.0, Subscribe("bob@0", "a"))
