@@ -3,6 +3,7 @@
 The schedules, with their stories, are in `found`; `test_repairs_found` shows that they are survived with the rule.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ from holdfast.protocols.ginger.absences import Absence
 from holdfast.protocols.ginger.admissions import Admissions
 from holdfast.protocols.ginger.diaries import Diaries
 from holdfast.protocols.ginger.flush import Flush
+from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.ginger.late_sessions import LateSessions
 from holdfast.protocols.ginger.majority import Majority
 from holdfast.protocols.ginger.neighbours import Neighbours
 from holdfast.protocols.ginger.repairs import Repairs
 from holdfast.protocols.ginger.reunion import Reunion
-from holdfast.protocols.ginger.settlement import Settling
+from holdfast.protocols.ginger.settlement import Settlement, Settling
 from holdfast.protocols.ginger.suspicion import Suspicion
 from holdfast.protocols.records import RecordId
 from holdfast.simulation.scenarios import load_scenario
@@ -99,6 +101,14 @@ class LateClientsHavePlaces(Settling):
         return set()
 
 
+class ForgetsInWhichOrder(Admissions):
+    """Does not remember in which order it has handed to others what a late client may have in another one."""
+
+    @staticmethod
+    def _orders(joined: Mapping[str, Joiner], settlement: Settlement) -> list[list[RecordId]]:  # noqa: ARG004
+        return []
+
+
 class TurnsAtOnce(Majority):
     """Has total messages turn when the verdict comes that there is a majority, whatever is on its way."""
 
@@ -132,6 +142,7 @@ LEFT_OUT: list[tuple[str, MakeBroker, str]] = [
     ("ended-by-another-loss", with_parts(repairs=CountsLossesTooLate), "silent losses"),
     ("turned-below", with_parts(admissions=TakesWhatTurnedBelow), "silent losses"),
     ("late-client-alone", with_parts(admissions=OrdersForLateClients), "forced"),
+    ("late-client-knows-better", with_parts(admissions=ForgetsInWhichOrder), "total"),
     ("verdict-before-the-messages", with_parts(majority=TurnsAtOnce), "total"),
     ("cut-off-with-a-part", with_parts(reunion=CountsItsOwnLossesAlone), "total"),
     ("dead-in-an-earlier-epoch", with_parts(suspicion=StrikesOutTheLiving), "NotQuiet"),

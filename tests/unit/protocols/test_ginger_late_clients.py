@@ -27,12 +27,12 @@ def received(one: Batch) -> Unstable:
     return Unstable("r", one, 0, 0)
 
 
-def account(*records: Unstable, **processed: int) -> Account:
-    return Account(list(records), processed)
-
-
 def anybody(_: Batch) -> bool:
     return True
+
+
+def account(*records: Unstable, **processed: int) -> Account:
+    return Account(list(records), processed, anybody)
 
 
 def test_a_client_is_waited_for_in_its_epoch():
@@ -160,3 +160,34 @@ def test_total_batches_that_climbed_again_contradict_nobody_who_got_them_in_the_
     assert not case.contradicts(account(received(first), received(second), p=1, q=1), {"p": 1, "q": 1}, anybody)
     assert not case.contradicts(account(received(second), p=1, q=1), {"p": 1, "q": 1}, anybody)
     assert case.contradicts(account(received(second), received(first), p=1, q=1), {"p": 1, "q": 1}, anybody)
+
+
+def handed(first: Batch, second: Batch) -> LateCase:
+    """Somebody who came to the repair was handed the first before the second."""
+    case = began(LateClients(1000, KEEP_S))
+    known = {(one.publisher, one.first): one for one in (first, second)}
+    case.keep(NOTHING, {}, known, {})
+    case.orders.append([*known])
+    return case
+
+
+def test_a_weaker_message_that_a_late_client_has_on_another_side_of_a_total_one_is_out_of_order():
+    total, weaker = batch("m", 1, TOTAL, "k"), batch("w", 1, CAUSAL, "k")
+    known = account(received(weaker), received(total), m=1, w=1)
+    case = handed(total, weaker)
+    assert [*case.out_of_order(known)] == [("w", 1)]
+    assert (case.crossed(known, {}), case.contradicts(known, {}, anybody)) == ([weaker], False)
+    assert handed(weaker, total).out_of_order(known) == {}
+
+
+def test_two_total_messages_that_a_late_client_has_the_other_way_round_end_its_session():
+    one, other = batch("m", 1, TOTAL, "k"), batch("n", 1, TOTAL, "k")
+    assert handed(one, other).contradicts(account(received(other), received(one), m=1, n=1), {}, anybody)
+    assert not handed(other, one).contradicts(account(received(other), received(one), m=1, n=1), {}, anybody)
+
+
+def test_what_a_late_client_lacks_contradicts_what_it_has_only_if_it_wants_it():
+    one, other = batch("m", 1, TOTAL, "k"), batch("n", 1, TOTAL, "k")
+    case = handed(one, other)
+    assert case.contradicts(Account([received(other)], {"n": 1}, anybody), {}, anybody)
+    assert not case.contradicts(Account([received(other)], {"n": 1}, lambda _: False), {}, anybody)

@@ -91,9 +91,11 @@ class Admissions:
         if late is not None:
             found = [record for record in map(self._log.find, settlement.order) if record is not None]
             late.keep(mine, joined, settlement.batches, {record.record_id: record.number for record in found})
+            late.orders += self._orders(joined, settlement)
         self._replace(flush, late)
         self.replacing = ""
         if case is not None:
+            case.orders += self._orders(joined, settlement)
             self._broker.late_sessions.no_longer_late(case, joined)
         self.settling = False
         self._answer_requests(flush, settlement)
@@ -113,6 +115,14 @@ class Admissions:
         self._note_names(joined)
         self._broker.majority.taken_in(flush)
         self._broker.reunion.say_who_is_lost()
+
+    @staticmethod
+    def _orders(joined: Mapping[str, Joiner], settlement: Settlement) -> list[list[RecordId]]:
+        """What each of those that joined has of the repair, in its order, and behind that what it is handed."""
+        return [
+            [*joiner.processed_in_order(), *(one for one in settlement.order if settlement.owes(name, one))]
+            for name, joiner in joined.items()
+        ]
 
     def _note_names(self, joined: Mapping[str, Joiner]) -> None:
         """Those that joined are there: brokers hear of all named clients, clients of whoever has their name."""
@@ -159,6 +169,8 @@ class Admissions:
             joiners_want=(table if flush.reunion else owed).takers,
             others_want=table.takers if flush.reunion else self._interests.confirmed_takers(),
             late=() if late is None else (late.stand_in,),
+            orders=() if case is None else tuple(case.orders),
+            crossed=() if case is None else self._broker.late_sessions.out_of_order(case, joined),
             absent=(THE_ABSENT, UNACCOUNTED),
             reunion=flush.reunion,
             heard=heard,

@@ -119,6 +119,12 @@ class Joiner:
         """Whether a contribution is taken; a client sends again what is not."""
         return not self.is_client or one.batch.publisher != self.join.twig.name or one.batch.last <= self.taken
 
+    def processed_in_order(self) -> list[RecordId]:
+        """What it says to have processed of its records, in its order; a client's own message has to come back."""
+        flags = ("r",) if self.is_client else ("r", "s")
+        passed = [one for one in self.records if one.flag in flags and one.number > 0]
+        return [(one.batch.publisher, one.batch.first) for one in sorted(passed, key=lambda one: one.number)]
+
     def places(self) -> dict[RecordId, tuple[int, bool]]:
         """The place of each of its records on the new link, and whether only its request is there."""
         found: dict[RecordId, tuple[int, bool]] = {}

@@ -35,10 +35,11 @@ CASES_MAX = 64
 
 
 class Account(Struct, frozen=True):
-    """What a late client says: its records, and what it has processed."""
+    """What a late client says: its records, what it has processed, and whether it wants a batch."""
 
     records: list[Unstable]
     processed: Mapping[str, int]
+    wants: Callable[[Batch], bool]
 
     def had_before(self, other: Batch, batch: Batch) -> bool:
         """Whether the client has the other batch, and got it before this one; what it keeps no longer came first."""
@@ -61,6 +62,8 @@ class LateCase:
         """What the repair was about."""
         self.heard: dict[str, int] = {}
         self.unheard: tuple[RecordId, ...] = ()
+        self.orders: list[list[RecordId]] = []
+        """Of each that took part: what it has, in its order, and behind that what it was handed."""
         self.below = False
         """Whether the lost broker was below this one."""
         self.interests: tuple[Interest, ...] = ()
@@ -92,7 +95,7 @@ class LateCase:
             differs = batch.guarantee == TOTAL and ((batch.publisher, batch.first) in self._ids or is_wanted(batch))
             if differs and any(self._conflicts(batch, client, total=True)):
                 return True
-        return False
+        return any(one.guarantee == TOTAL == other.guarantee for one, other in self._reversed(client))
 
     def crossed(self, client: Account, processed: Mapping[str, int]) -> list[Batch]:
         """Weaker messages that stand on another side of a total one for the client than for everybody else."""
@@ -102,7 +105,34 @@ class LateCase:
             conflicts = list(self._conflicts(batch, client, total=not total))
             for weaker in conflicts if total else [batch] if conflicts else []:
                 found[weaker.publisher, weaker.first] = weaker
-        return list(found.values())
+        return [*{**found, **self.out_of_order(client)}.values()]
+
+    def out_of_order(self, client: Account) -> dict[RecordId, Batch]:
+        """What the repair has handed to somebody on another side of a total message than the client has it."""
+        pairs = [pair for pair in self._reversed(client) if TOTAL in (one.guarantee for one in pair)]
+        weaker = [one for pair in pairs for one in pair if one.guarantee != TOTAL]
+        return {(one.publisher, one.first): one for one in weaker}
+
+    def _reversed(self, client: Account) -> Iterator[tuple[Batch, Batch]]:
+        """Pairs that the client has, or would get, the other way round than somebody who has been at the repair.
+
+        1. c3#1 and c2#1, which is total, turn at 0 for c1 and c5. c1 is busy; c5 has yet to get them. 0 dies.
+        2. 1 hands both to c5. Which was first, c1 alone could say: c5 gets c2#1 before c3#1.
+        3. c1 comes, and has c3#1 before c2#1. c3#1 takes no part in the order of its keys; if it is total, too, c1 can
+           not go on.
+        """
+        has = [(one.batch.publisher, one.batch.first) for one in client.records if one.flag == "r" and one.batch.keys]
+        for order in self.orders:
+            for batch in (self.known[one] for one in has if one in order and one in self.known):
+                earlier = order[: order.index((batch.publisher, batch.first))]
+                for other in (self.known[one] for one in earlier if one in self.known):
+                    is_behind = not client.had_before(other, batch) and self._gets(client, other)
+                    if is_behind and _share_a_key(batch, other):
+                        yield other, batch
+
+    @staticmethod
+    def _gets(client: Account, batch: Batch) -> bool:
+        return client.processed.get(batch.publisher, 0) >= batch.last or client.wants(batch)
 
     def _alone(self, client: Account, processed: Mapping[str, int]) -> Iterator[Batch]:
         """What the client has received with keys, and others have got since the repair, or have not got."""

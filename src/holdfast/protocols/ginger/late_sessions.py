@@ -3,7 +3,7 @@
 What is kept for them, and for how long, is a case of `late_clients`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from holdfast.model.batches import Batch
@@ -15,9 +15,24 @@ from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.ginger.late_clients import Account, LateCase
 from holdfast.protocols.last_numbers import Ahead, put_together
 from holdfast.protocols.node import Report
+from holdfast.protocols.records import RecordId
+from holdfast.protocols.routing import RoutingTable
 
 if TYPE_CHECKING:
     from holdfast.protocols.ginger.repairing_broker import RepairingBroker
+
+
+def wants_of(join: Join) -> Callable[[Batch], bool]:
+    """Whether a client that joins wants a batch, and is owed it."""
+    table, name = RoutingTable(), join.twig.name
+    for interest in set(join.interests) - set(join.unconfirmed):
+        table.add(*interest, name)
+    return lambda batch: name in table.takers(batch)
+
+
+def account_of(joiner: Joiner) -> Account:
+    """What a late client that takes part in its repair now has said."""
+    return Account(joiner.records, joiner.join.processed, wants_of(joiner.join))
 
 
 class LateSessions:
@@ -47,7 +62,7 @@ class LateSessions:
             """By somebody else."""
             return any(peer not in (name, case.stand_in) for peer in self._interests.table.takers(batch))
 
-        account = Account(*put_together(ahead, join.processed))
+        account = Account(*put_together(ahead, join.processed), wants_of(join))
         if case.contradicts(account, self._broker.data_path.processed, is_wanted):
             self._give_up_late(case, name)
             return None
@@ -83,9 +98,8 @@ class LateSessions:
 
     def hand_over_since(self, case: LateCase, joined: Mapping[str, Joiner]) -> None:
         """What was processed since the repair that these clients have missed."""
-        for name in joined:
-            account = Account(joined[name].records, joined[name].join.processed)
-            for batch in case.crossed(account, self._broker.data_path.processed):
+        for joiner in joined.values():
+            for batch in case.crossed(account_of(joiner), self._broker.data_path.processed):
                 self._hub.out.append(Report("crossed", batch=batch))
         for name in joined:
             for batch, number, parts in self.missed(case, name):
@@ -96,6 +110,10 @@ class LateSessions:
                 else:
                     self._log.append_again(record)
                 self._broker.data_path.deliver_record(name, record, parts)
+
+    def out_of_order(self, case: LateCase, joined: Mapping[str, Joiner]) -> set[RecordId]:
+        """What these late clients have on another side of a total message than those who have come in time."""
+        return {one for joiner in joined.values() for one in case.out_of_order(account_of(joiner))}
 
     def missed(self, case: LateCase, client: str) -> list[tuple[Batch, int, list[Batch]]]:
         """What was processed since the repair and what that client wants of it."""

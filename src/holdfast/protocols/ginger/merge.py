@@ -24,7 +24,7 @@ integers, a bit a record, and of each publisher only the next record can be read
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from itertools import groupby, pairwise
@@ -71,7 +71,8 @@ class Merge:
     """One merge; `order` is its result. `forced` counts how often a certain order had to be broken: never.
 
     `settled` are the records that the coordinator holds, in its processing order; `new` those that it has yet to
-    process for somebody outside the repair.
+    process for somebody outside the repair. `orders` are those in which others have got records by way of it before,
+    and what has `crossed` a total one takes no part in the order of its keys any more.
     """
 
     def __init__(
@@ -81,10 +82,13 @@ class Merge:
         lacks: Callable[[str, Batch], bool],
         settled: Sequence[RecordId],
         new: set[RecordId],
+        orders: Iterable[Sequence[RecordId]] = (),
+        crossed: Collection[RecordId] = (),
     ) -> None:
         self._records = sorted(batches)
         self._bits = {rid: 1 << place for place, rid in enumerate(self._records)}
-        self._conflicts = _conflicts(batches, self._bits)
+        ordered = {rid: batch for rid, batch in batches.items() if rid not in crossed}
+        self._conflicts = {**dict.fromkeys(self._records, 0), **_conflicts(ordered, self._bits)}
         self._sent = 0
         # Of each record, those that come before it for certain, and those that would rather.
         self._before = dict.fromkeys(self._records, 0)
@@ -96,6 +100,8 @@ class Merge:
         self.forced = 0
         self._keep_publishers()
         passed = {who: self._keep_history(history) for who, history in sorted(histories.items())}
+        for order in orders:
+            self._keep_processed([rid for rid in order if rid in self._bits])
         missing = {who: [rid for rid, batch in batches.items() if lacks(who, batch)] for who in passed}
         for who, records in missing.items():
             self._keep_shown(passed[who], records)

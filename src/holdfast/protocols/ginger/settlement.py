@@ -11,7 +11,7 @@ own log keeps, what it has processed, and who wants what. `settle` makes a `Sett
 Each rule is a method of `Settling` with the story that goes wrong without it; a test takes each of them away.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -76,6 +76,10 @@ class Situation(Struct, frozen=True, kw_only=True):
     """Who wants a batch that the coordinator passes on."""
     late: Collection[str] = ()
     """Names in the answers of `others_want` that stand for clients without which the repair ends."""
+    orders: Collection[Sequence[RecordId]] = ()
+    """When a late client comes: what each of the others has got of the repair, in its order."""
+    crossed: Collection[RecordId] = ()
+    """When a late client comes: what it has on another side of a total message than others. Its order is free."""
     absent: Collection[str] = ()
     """Names in the answers of `others_want` that stand for those who may be out of reach."""
     reunion: bool = False
@@ -184,17 +188,16 @@ class Settling:
             return not kept_back and self._lacks(who, batch)
 
         new = {record_id for record_id, batch in self.batches.items() if lacks(given.own, batch)} - set(settled)
-        merge = Merge(histories, self.batches, lacks, settled, new)
+        merge = Merge(histories, self.batches, lacks, settled, new, given.orders, given.crossed)
         late = self._late(merge, passing, histories)
-        owed = {
-            name: {one for one, batch in self.batches.items() if (name, one) not in late and lacks(name, batch)}
-            for name in self._joiners
-        }
         return Settlement(
             order=merge.order,
             batches=self.batches,
-            given=owed,
-            untimely=self._untimely(merge, late, new, settled) | self._for_late_alone(new, owed),
+            given={
+                name: {one for one, batch in self.batches.items() if (name, one) not in late and lacks(name, batch)}
+                for name in self._joiners
+            },
+            untimely=self._untimely(merge, late, new, settled) | self._for_late_alone(new),
             crossed=merge.crossed if given.reunion else set(),
             forced=merge.forced,
             asked=self.asked,
@@ -298,16 +301,16 @@ class Settling:
         found = {one for one, batch in self.batches.items() if one not in came_by and is_sequenced(batch)}
         return {one for one in found if climbed(one)} if given.below else set()
 
-    def _for_late_alone(self, new: Collection[RecordId], owed: Mapping[str, Collection[RecordId]]) -> set[RecordId]:
-        """What is new here, and is wanted by nobody but clients that have not come: it has no place yet.
+    def _for_late_alone(self, new: Collection[RecordId]) -> set[RecordId]:
+        """What is new here, and is wanted by none of the others but clients that have not come: it has no place.
 
         1. c3#1 and c1#2, which is total, have a key in common. Both turn at 3, for c2 alone, which is busy. 3 dies.
         2. 2 repairs that without c2: 4 knows that c1#2 has turned, and c3 that c3#1 has. Nobody says which was first.
         3. c2 comes, and has c3#1 before c1#2. If 2 had given them places, one of the two orders would be broken.
+        In which order joiners are handed what they lack is kept apart (`late_clients`).
         """
-        handed = {record_id for records in owed.values() for record_id in records}
         late = self._situation.late
-        return {one for one in new if one not in handed and not self._situation.lacks_here(self.batches[one], late)}
+        return {one for one in new if not self._situation.lacks_here(self.batches[one], late)}
 
     def _overtaken_here(
         self,
