@@ -114,15 +114,15 @@ class Reunion:
         Whoever told the next one alive that all these are dead would have them begin anew, healthy as they are.
         So are we if a merge is interrupted after the link was opened: nobody but that parent has what we still lack.
 
-        Those whom the root of our part has lost count, too, if it falls silent itself:
-        1. 1 has lost 0, looks for it, and repairs that with 3, which is below it. The link between 1 and 3 breaks.
+        What the root of our part has lost, and does not look for yet, counts as one more, if it falls silent itself:
+        1. 1 has lost 0, and is repairing that with 3, which is below it. The link between 1 and 3 breaks.
         2. If 3 turned to 2, which 1 has expected in vain, and said that 0 and 1 are dead, 2 would give up 0, its own
            parent, which is healthy, and might turn what 0 has turned already.
         """
-        lost = {contact.name for contact in self._tried}
-        if self._broker.rejoin.parent_fell_silent:
-            lost |= {contact.name for contact in self._view.lost}
-        return len(lost) > self._broker.config.tolerance or self._broker.majority.settling_merge
+        given_up = any(self._view.is_gone(one.name, one.epoch) for one in self._view.lost)
+        above = given_up and self._broker.rejoin.parent_fell_silent
+        in_a_row = len(self._tried) + above
+        return in_a_row > self._broker.config.tolerance or self._broker.majority.settling_merge
 
     def contests(self, name: str) -> bool:
         """Whether it is in doubt who is out of whose reach: nobody is told meanwhile that it is dead."""
