@@ -116,13 +116,6 @@ def a_client_has_a_part() -> Situation:
     return situation(part, held=[whole], processed={"a": 2})
 
 
-def what_was_asked_of_the_lost_broker_is_done_as_a_whole() -> Situation:
-    """c1 knows #1 and #2 one by one; C1, its broker, had asked for both in one batch, which has turned."""
-    own = [Unstable("t", batch("c1", seq, key="k"), 0, 0) for seq in (1, 2)]
-    broker = joiner("C1", Unstable("d", batch("c1", 1, 2, key="k"), 0, 0))
-    return situation(joiner("c1", *own, kind="client"), broker)
-
-
 def somebody_wants_it_now() -> Situation:
     """P has processed it, and forgotten it: those who want it by now are not owed it."""
     return situation(joiner("C1", *received(batch("a"))), processed={"a": 1}, others_want=wanted_by("late"))
@@ -182,11 +175,6 @@ class PartsArePartsOnly(Settling):
         pass
 
 
-class OwnPartsArePartsOnly(Settling):
-    def _see_own_wholes(self, *_: object) -> None:
-        pass
-
-
 class NothingIsUntimely(Settling):
     def _untimely(self, *_: object) -> set[RecordId]:
         return set()
@@ -205,10 +193,6 @@ def first_record(name: str) -> Callable[[Settlement], object]:
     return lambda plan: (plan.joiners[name].records[0].batch.first, plan.joiners[name].records[0].batch.count)
 
 
-def last_record(name: str) -> Callable[[Settlement], object]:
-    return lambda plan: plan.joiners[name].records[-1].batch.first
-
-
 RULES: list[tuple[Callable[[], Situation], type[Settling], Callable[[Settlement], object], object, object]] = [
     (one_has_forgotten_it, NothingIsForgotten, given("C2"), set(), {A1}),
     (it_was_done_without_the_lost_broker, NothingWasInVain, given("C2"), set(), {A1}),
@@ -225,13 +209,6 @@ RULES: list[tuple[Callable[[], Situation], type[Settling], Callable[[Settlement]
         5,
     ),
     (a_client_has_a_part, PartsArePartsOnly, first_record("c4"), (1, 2), (2, 1)),
-    (
-        what_was_asked_of_the_lost_broker_is_done_as_a_whole,
-        OwnPartsArePartsOnly,
-        last_record("c1"),
-        1,
-        2,
-    ),
     (somebody_wants_it_now, NothingIsUntimely, lambda plan: plan.untimely, {A1}, set()),
     (a_witness_has_asked, WitnessesAskAgain, lambda plan: [name for name, _ in plan.asked], [], ["C9"]),
 ]

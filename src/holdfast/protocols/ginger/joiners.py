@@ -55,23 +55,6 @@ class Joiner:
                 seen.add((batch.publisher, whole.first))
         self._note_held()
 
-    def see_own_wholes(self, wholes: Iterable[Batch]) -> None:
-        """Of a client: what it published is a part of the batch that brokers know, if that is of more messages.
-
-        1. c5 publishes c5#9, then c5#10. Its broker, 6, sends both up in one batch. It turns, and 6 dies.
-        2. 7 knows that the batch which begins with c5#9 is done. If c5#10 is not seen to be a part of that, c5 sends it
-           again, and it turns a second time: for those who subscribed since, behind what others have after it.
-
-        Since messages turn at the top (decision 36) brokers do not join several total batches into one.
-        """
-        own = [whole for whole in wholes if whole.publisher == self.join.twig.name]
-        for place, one in enumerate(self.records):
-            batch = one.batch
-            found = [whole for whole in own if whole.first <= batch.first and batch.last <= whole.last]
-            if found and one.flag in ("t", "d"):
-                self.records[place] = Unstable(one.flag, found[0], one.after, one.number)
-        self._note_held()
-
     @property
     def is_client(self) -> bool:
         return self.join.twig.kind == "client"

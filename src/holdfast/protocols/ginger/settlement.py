@@ -11,7 +11,7 @@ own log keeps, what it has processed, and who wants what. `settle` makes a `Sett
 Each rule is a method of `Settling` with the story that goes wrong without it; a test takes each of them away.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -172,7 +172,6 @@ class Settling:
         self._see_wholes()
         self._learn_brought()
         done_here, done_there = self._done()
-        self._see_own_wholes(done_here)
         released = self._released(done_here, done_there)
         self._learn_own(released)
         histories = self._histories(released, done_here - given.mine.batches.keys())
@@ -384,15 +383,6 @@ class Settling:
             for joiner in self._all.values():
                 if joiner.is_client:
                     joiner.see_wholes(wholes)
-
-    def _see_own_wholes(self, done_here: Iterable[RecordId]) -> None:
-        """What was released in one batch is released, though its publisher may know it by parts."""
-        wholes = [*self.batches.values(), *(one.batch for one in map(self._find, done_here) if one is not None)]
-        wholes += [one.batch for who in self._all.values() for one in who.records if one.flag == "d"]
-        merged = [batch for batch in wholes if batch.guarantee == TOTAL and batch.count > 1]
-        for joiner in self._all.values() if merged else ():
-            if joiner.is_client:
-                joiner.see_own_wholes(merged)
 
     def _learn_brought(self) -> None:
         # What a client has may be a part of what brokers have: they come first.
