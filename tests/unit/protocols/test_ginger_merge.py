@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from holdfast.model.batches import Batch, make_batch
 from holdfast.model.guarantees import CAUSAL, FIFO, TOTAL
 from holdfast.protocols.ginger.merge import Contribution, Flag, History, Merge
@@ -71,6 +73,14 @@ def test_two_orders_of_reception_by_two_dead_brokers_are_preferences():
 def test_the_order_around_a_total_record_on_its_key_is_kept():
     merge = merged({"c": received("z", "a")}, record("a", keys=("k",)), record("z", TOTAL, ("k",)))
     assert merge.order == [("z", 1), ("a", 1)]
+
+
+@pytest.mark.parametrize("crossed", [False, True])
+def test_what_has_crossed_a_total_record_takes_no_part_in_the_order_of_its_keys(crossed: bool):
+    rid, weaker = record("a", keys=("k",))
+    histories = {"c": received("z", "a"), "d": received("a", "z")}
+    merge = merged(histories, (rid, weaker.as_crossed() if crossed else weaker), record("z", TOTAL, ("k",)))
+    assert merge.forced == (not crossed)
 
 
 def test_what_nobody_alive_has_sent_comes_last():

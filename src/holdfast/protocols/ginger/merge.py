@@ -71,8 +71,10 @@ class Merge:
     """One merge; `order` is its result. `forced` counts how often a certain order had to be broken: never.
 
     `settled` are the records that the coordinator holds, in its processing order; `new` those that it has yet to
-    process for somebody outside the repair. `orders` are those in which others have got records by way of it before,
-    and what has `crossed` a total one takes no part in the order of its keys any more.
+    process for somebody outside the repair. `orders` are those in which others have got records by way of it before.
+    What has `crossed` a total one takes no part in the order of its keys any more, nor do batches that say so:
+    1. B takes a part in, whose d#1 has crossed a#1: A and B have the two in one order, and D has them in the other.
+    2. B dies, and C joins A. Each keeps to what it has passed on, and no order of both is both.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class Merge:
     ) -> None:
         self._records = sorted(batches)
         self._bits = {rid: 1 << place for place, rid in enumerate(self._records)}
-        ordered = {rid: batch for rid, batch in batches.items() if rid not in crossed}
+        ordered = {rid: batch for rid, batch in batches.items() if not (batch.crossed or rid in crossed)}
         self._conflicts = {**dict.fromkeys(self._records, 0), **_conflicts(ordered, self._bits)}
         self._sent = 0
         # Of each record, those that come before it for certain, and those that would rather.
@@ -304,9 +306,10 @@ class Merge:
 
 
 def conflict(one: Batch, other: Batch) -> bool:
-    """Whether two batches share a key of a topic, and one of the two is total."""
+    """Whether two batches share a key of a topic, one of the two is total, and the other has not crossed any."""
     return (
         TOTAL in (one.guarantee, other.guarantee)
+        and not (one.crossed or other.crossed)
         and one.topic == other.topic
         and not set(one.key_set()).isdisjoint(other.key_set())
     )
