@@ -54,7 +54,6 @@ class ClientHost(Host):
         "_latest",
         "_pump_bound",
         "_requests",
-        "_was_let_in",
         "accepted_seq",
         "broker",
         "buried",
@@ -71,7 +70,6 @@ class ClientHost(Host):
         "ready",
         "recalling",
         "taken",
-        "unwelcome",
     )
     node: ClientCommands
 
@@ -94,8 +92,6 @@ class ClientHost(Host):
         """Whether it died with its broker, for good."""
         self.taken = False
         """Whether a later session has its name."""
-        self.unwelcome = self._was_let_in = False
-        """Whether the one broker that it knew died before it had let it in: it was told so, and promised nothing."""
         self.recalling = 0
         """The request for the numbers of its name, which others may have: nothing is done before it is answered."""
         self.commands: deque[Request] = deque()
@@ -241,7 +237,7 @@ class ClientHost(Host):
     @property
     def over(self) -> bool:
         """Whether it is owed nothing more, through no fault of the brokers."""
-        return self.buried or self.taken or self.unwelcome
+        return self.buried or self.taken or _was_promised_nothing(self)
 
     def acknowledged(self) -> int:
         """The number up to which all that it published was acknowledged so that it cannot be lost.
@@ -263,7 +259,7 @@ class ClientHost(Host):
             if not self.recalling:
                 self.kernel.after(0.0, lambda _: self.when_free(self._recall))
             return
-        self.ready = self._was_let_in = True
+        self.ready = True
         if self.commands:
             self.kernel.after(0.0, self._resume)
 
@@ -305,8 +301,6 @@ class ClientHost(Host):
     def _ended(self, effect: Ended) -> None:
         self.ready, self.ended = False, True
         self.taken = bool(self.node.taken_by)
-        home = self.network.hosts.get(self.broker)
-        self.unwelcome = not self._was_let_in and home is not None and not home.up
         if not effect.clean:
             self.failures.append(f"session of {self.name} at {self.broker}: {effect.reason}")
         self._refuse_all("the session is over")
@@ -336,6 +330,14 @@ class ClientHost(Host):
         if self.commands:
             reasons.append(f"a chance to carry out {len(self.commands)} commands, first {self.commands[0]}")
         return reasons
+
+
+def _was_promised_nothing(client: ClientHost) -> bool:
+    """Whether the one broker that a client knew died before it had let the client in, which was told so."""
+    home = client.network.hosts.get(client.broker)
+    if not client.ended or home is None or home.up:
+        return False
+    return not any(name == client.name and report.event == "attach" for _, name, report in client.reports)
 
 
 def judged_rows(events: list[Event], clients: Mapping[str, ClientHost]) -> list[Event]:
