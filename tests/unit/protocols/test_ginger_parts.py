@@ -9,8 +9,10 @@ from holdfast.model.batches import PAYLOAD_BYTES_MAX, Batch, make_batch
 from holdfast.model.errors import PeerViolation
 from holdfast.model.guarantees import CAUSAL, TOTAL
 from holdfast.model.messages import (
+    Census,
     Climb,
     Join,
+    Merged,
     Open,
     Publish,
     Refusal,
@@ -25,6 +27,8 @@ from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.edges import Phase
 from holdfast.protocols.ginger import RepairingBroker
 from holdfast.protocols.ginger.brake import CLIMBING_BYTES_MAX
+from holdfast.protocols.ginger.flush import Flush
+from holdfast.protocols.ginger.joiners import Joiner
 from holdfast.protocols.ginger.reunion import PROBE_TICKS, STRAY_TICKS
 from holdfast.protocols.ginger.turning import Climbing
 from holdfast.protocols.links import Link
@@ -333,6 +337,51 @@ def test_a_parent_that_has_yet_to_open_the_link_leaves_what_it_wants_unsettled()
     broker.rejoin.fenced = "0"
     assert (broker.rejoin.unsettled("t"), broker.rejoin.unsettled("u")) == (True, False)
     assert broker.rejoin.waiting_for() == ["0 to open the link"]
+
+
+def in_a_minority() -> Alone:
+    """The root of two brokers of three, which were a majority, until the other one was lost."""
+    broker = Alone(brokers=3).with_neighbour("2").with_neighbour("4").at(1.0)
+    broker.majority.on_census("2", Census(1, 1))
+    broker.majority.lose("2")
+    assert broker.majority.is_apart
+    return broker
+
+
+def takes_in(broker: Alone, name: str, apart: bool) -> None:
+    """A part comes back, and the census says that there is a majority."""
+    flush = Flush("")
+    join = Join(Twig(name, "broker", 1, ""), "1", (), {}, (), 0, 0, apart=apart)
+    flush.joined, flush.reunion = {name: Joiner(join, [])}, True
+    broker.majority.taken_in(flush)
+    broker.majority.on_census(name, Census(2, 1))
+
+
+def test_total_messages_wait_for_what_a_majority_has_ordered_and_not_for_ever():
+    broker = in_a_minority()
+    broker.majority.on_census("2", Census(2, 1))
+    served = []
+    for now in (1.0, 1.0 + 3.9 * broker.config.link.silence_s, 1.0 + 4.0 * broker.config.link.silence_s):
+        broker.majority.beat(now)
+        served.append(broker.majority.serves_total)
+    assert served == [False, False, True]
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["a majority", "two minorities"])
+def test_when_a_part_is_taken_in_nothing_is_out_of_reach_if_it_makes_a_majority(apart: bool):
+    broker = in_a_minority()
+    takes_in(broker, "2", apart)
+    assert broker.majority.serves_total
+    assert ("4", Merged()) in broker.said
+
+
+def test_two_minorities_that_are_none_together_wait_for_what_the_majority_has_ordered():
+    broker = in_a_minority().with_neighbour("5")
+    broker.majority.census.brokers = 5
+    takes_in(broker, "2", apart=True)
+    broker.majority.on_census("5", Census(1, 2))
+    assert broker.majority.census.majority
+    assert not broker.majority.serves_total
 
 
 # ----------------------------------------------------------------------------------------------------------- the search

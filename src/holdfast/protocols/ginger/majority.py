@@ -76,6 +76,7 @@ class Majority:
 
     def lose(self, name: str) -> None:
         """A broker below this one is lost, with all that it has counted."""
+        self._joined.discard(name)
         if name in self.census.below:
             self.census.lose(name)
             if name != self._broker.parent:
