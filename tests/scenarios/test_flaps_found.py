@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.model.identities import name_of
 from holdfast.model.messages import Interest
+from holdfast.model.name_messages import Presence
 from holdfast.protocols.ginger.absences import Absence
 from holdfast.protocols.ginger.admissions import Admissions
 from holdfast.protocols.ginger.diaries import Diaries
@@ -21,6 +23,7 @@ from holdfast.protocols.ginger.repairs import Repairs
 from holdfast.protocols.ginger.reunion import Reunion
 from holdfast.protocols.ginger.settlement import Settlement, Settling
 from holdfast.protocols.ginger.suspicion import Suspicion
+from holdfast.protocols.names import NameBook
 from holdfast.protocols.records import RecordId
 from holdfast.simulation.scenarios import load_scenario
 from holdfast.simulation.shrinking import faults_of
@@ -132,6 +135,13 @@ class OrdersForLateClients(Admissions):
     rules = LateClientsHavePlaces
 
 
+class TellsOnlyOfThosePresent(NameBook):
+    """Does not tell a neighbour of a later session that has ended again."""
+
+    def _is_outdone(self, told: Presence) -> bool:
+        return super()._is_outdone(told) and not self._entries[name_of(told.identity)].latest.ended
+
+
 ALL_LEFT_OUT = with_parts(neighbours=AccusesVisitors, diaries=FindsEverybodyAccountedFor)
 """Each of these rules keeps the confirmations true."""
 LEFT_OUT: list[tuple[str, MakeBroker, str]] = [
@@ -139,6 +149,7 @@ LEFT_OUT: list[tuple[str, MakeBroker, str]] = [
     ("wanted-by-nobody-who-came", with_parts(admissions=AccountsForNobody), "false confirmations"),
     ("asked-and-hung-up", ALL_LEFT_OUT, "false confirmations"),
     ("three-lost-in-a-row", with_parts(admissions=SaysNothingOfLossesInARow), "silent losses"),
+    ("later-and-ended", with_parts(names=TellsOnlyOfThosePresent), "is held by 2 sessions"),
     ("ended-by-another-loss", with_parts(repairs=CountsLossesTooLate), "silent losses"),
     ("turned-below", with_parts(admissions=TakesWhatTurnedBelow), "silent losses"),
     ("late-client-alone", with_parts(admissions=OrdersForLateClients), "forced"),

@@ -108,9 +108,15 @@ class NameBook:
             self._take_over(name_of(one.identity))
 
     def _is_outdone(self, told: Presence) -> bool:
-        """Whether a later session is there, of which the neighbour has not heard."""
+        """Whether a later session has begun, of which the neighbour has not heard; it may have ended again.
+
+        1. alice#1 is at 4, which is cut off. alice#3 begins at 0 and ends. 4 comes back, and tells 0 of alice#1.
+        2. 2 begins anew, and has forgotten alice#3. alice#2 begins there, which any other broker would refuse.
+        3. 0 tells nobody of alice#2, since that is no news to it: it knows a later one. If it told neither 4 nor 2 of
+           alice#3, both sessions would go on.
+        """
         entry = self._entries.get(name_of(told.identity))
-        return entry is not None and not entry.latest.ended and entry.latest.identity > told.identity and not told.ended
+        return entry is not None and entry.latest.identity > told.identity and not told.ended
 
     def _learn(self, presences: Iterable[Presence]) -> list[Presence]:
         """Note what is new, and return that."""
