@@ -423,6 +423,10 @@ class Attachment:
     async def close(self) -> None:
         """Flush the publications, unsubscribe, say goodbye. Closing again does nothing.
 
+        In a cluster with a tolerance the client takes its copies along, so it waits until its publications are `held`,
+        for `timeout_s` (10 s) at most: that long if one of them is `total` and waits for a majority of the brokers, or
+        comes behind such a message. Its broker has them then, and no error is raised.
+
         Raises `SessionLost` if it is not certain that the broker has every publication and that every durable one is
         stored; `Refused` as `flush` does.
         """

@@ -38,6 +38,18 @@ def test_where_nothing_is_tolerated_held_is_accepted():
     holdfast.run(story())
 
 
+def test_a_client_whose_total_messages_wait_for_a_majority_closes_after_its_time_and_they_are_accepted():
+    async def story() -> None:
+        async with broker_here(tolerance=1, brokers=3) as broker:
+            publisher = await holdfast.connect(address_of(broker), name="pub", timeout_s=0.5)
+            receipt = await publisher.publish("t", b"x", "total")
+            await receipt.accepted()
+            await publisher.close()
+            assert receipt.level == "accepted"
+
+    holdfast.run(story())
+
+
 def test_many_receipts_are_waited_for_at_once():
     async def story() -> None:
         async with chain_here(2, tolerance=1) as (_, edge), holdfast.connect(address_of(edge)) as publisher:
