@@ -43,6 +43,14 @@ def test_a_client_under_the_name_of_a_neighbour_is_refused_and_the_neighbour_kee
     assert not [report for time_s, _, report in sim.reports if time_s > 1.0 and report.event == "detach"]
 
 
+def test_a_client_under_the_name_of_a_broker_that_is_no_neighbour_is_refused_where_that_broker_is_known():
+    sim = chain()
+    client = client_called("2", "0", sim)
+    client.start()
+    sim.run_for(2.0)
+    assert not client.node.attached  # type: ignore[attr-defined]
+
+
 def test_a_client_under_the_name_of_a_broker_far_away_takes_nobody_along_when_it_leaves():
     sim = chain()
     client = client_called("5", "0", sim)
