@@ -433,6 +433,27 @@ def test_a_stray_may_take_its_time_to_say_that_it_takes_the_broker_for_dead_that
     assert broker.phase is Phase.SERVING
 
 
+def test_what_went_up_to_one_lost_parent_waits_for_the_other_when_both_are_looked_for_together():
+    # c#1 went up to 0, which is lost, and may have turned there. 3 took 1 in, and is lost as well.
+    broker = Alone().with_neighbour("0").with_neighbour("2")
+    broker.parent = "0"
+    broker.turning.enter(batch(key="k"), "c")
+    broker.parent = None
+    for parent in ("0", "3"):
+        broker.log.unlink(parent)
+        broker.interests.drop(parent)
+        broker.absences.begin(parent, (Contact(parent, 7, ""),), 0.0)
+        absence = broker.absences.find(parent)
+        assert absence is not None
+        absence.to_parent, absence.missing[parent] = True, Twig(parent, "broker", 7, "")
+    broker.reunion.absence_noted(Flush("3"))
+    assert [one.key for one in broker.absences] == ["3"]
+    assert broker.published_to("2") == []
+    broker.diaries.give_up_absence(absence)
+    # It would wait for ever if it went on waiting for 0: nobody looks for that alone any more.
+    assert broker.published_to("2") == [(1, 1)]
+
+
 # ------------------------------------------------------------------------------------------------------------- moves
 
 
