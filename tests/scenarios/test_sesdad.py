@@ -1,5 +1,7 @@
 """Sites of several brokers, in virtual time: the report's own example, brokers that die in the midst, and returns."""
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
@@ -29,9 +31,12 @@ from holdfast.simulation.faults import (
 )
 from holdfast.simulation.latencies import Exponential
 from holdfast.simulation.network import NetworkConfig
-from holdfast.simulation.scenarios import parse_scenario
+from holdfast.simulation.scenarios import load_scenario, parse_scenario
+from holdfast.simulation.workloads import judge
 from holdfast.simulation.world import NotQuiet, Simulation
 
+FOUND = Path(__file__).with_name("found")
+"""Schedules that campaigns found, shrunk; `test_repairs_found` shows that they are survived."""
 BEGIN_S = 2.0
 
 
@@ -336,6 +341,18 @@ class NoCuts(SesdadBroker):
 
     def _apply(self, message: Establish) -> None:
         super()._apply(replace(message, cuts=()))
+
+
+class BeginsAtOnce(SesdadBroker):
+    """A publisher begins where a state says that nobody else may ever have."""
+
+    def _apply(self, message: Establish) -> None:
+        super()._apply(message)
+        self._begin()
+
+
+def test_a_publisher_that_begins_before_a_majority_says_where_is_caught():
+    assert "NotQuiet" in judge(load_scenario(FOUND / "begun-for-nobody.toml"), "", make=BeginsAtOnce).error
 
 
 class Hasty(HoldBack):

@@ -37,6 +37,7 @@ class Member:
             lambda _: None,
             lambda peer: self.said.append((peer, "the state")),
             lambda change: [change],
+            lambda: None,
         )
 
     def says(self) -> list[tuple[str, SessionMessage | str]]:

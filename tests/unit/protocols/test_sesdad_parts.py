@@ -50,6 +50,16 @@ def test_what_a_broker_said_to_have_before_we_had_it_counts():
     assert stream.ready(1, "a.1", 0) is not None
 
 
+def test_a_stream_begins_behind_a_later_number_when_that_is_confirmed():
+    stream = Stream("", "p")
+    stream.pending.append(Pending(7, 101, Change("b", "p|1", 1, number=100)))
+    stream.add(unit(101))
+    assert (stream.beginning, stream.prefix, stream.highest) == (100, 0, 101)
+    assert stream.begin()
+    assert (stream.beginning, stream.prefix, stream.missing()) == (100, 101, None)
+    assert not stream.begin()
+
+
 def test_a_processed_unit_is_kept_until_all_that_are_there_have_it():
     stream = Stream("", "p")
     stream.add(unit(1))

@@ -144,9 +144,10 @@ class Agreement(Designation):
         apply: Callable[[Establish], None],
         send_state: Callable[[str], None],
         expand: Callable[[Change], list[Change]],
+        begin: Callable[[], None],
         places: Places,
     ) -> None:
-        super().__init__(name, site, tell, tell_all, marks, apply, send_state, expand)
+        super().__init__(name, site, tell, tell_all, marks, apply, send_state, expand, begin)
         self._places = places
 
     def advance(self) -> None:

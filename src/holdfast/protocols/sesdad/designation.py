@@ -55,9 +55,12 @@ class Designation:
         apply: Callable[[Establish], None],
         send_state: Callable[[str], None],
         expand: Callable[[Change], list[Change]],
+        begin: Callable[[], None],
     ) -> None:
+        """`apply` puts changes in force here, `begin` is called when a majority has them."""
         self._name, self._site, self._tell, self._tell_all = name, site, tell, tell_all
         self._marks, self._apply, self._send_state, self._expand = marks, apply, send_state, expand
+        self._begin = begin
         self._rank = site.members.index(name)
         self.epoch = 0
         self.leading = False
@@ -236,6 +239,7 @@ class Designation:
         same = sum(version == self.established for version in self._versions.values())
         if self.vouched == self.established and self._confirmed != self.established and same >= self._site.losses_max:
             self._confirmed = self.established
+            self._begin()
 
     def forget(self, member: str) -> None:
         """That broker is lost, and may come back without memory."""

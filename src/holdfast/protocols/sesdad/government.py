@@ -164,7 +164,7 @@ class Government:
         """A request that comes again by another broker, which may ask for another beginning: the first one counts."""
         if change.what != "b" or change.token > self._traffic.routes.done.get(change.subscriber, 0):
             return change
-        return replace(change, number=self._traffic.stream(LOCAL, client_of(change.subscriber)).next - 1)
+        return replace(change, number=self._traffic.stream(LOCAL, client_of(change.subscriber)).beginning)
 
     def on_site_answer(self, _: str, message: SiteAnswer) -> None:
         change = self.requests.pop((message.subscriber, message.token), None)

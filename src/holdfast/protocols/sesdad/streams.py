@@ -63,7 +63,7 @@ class Stream:
         self.units: dict[int, Unit] = {}
         """By first number: what has not been processed, or some broker of the site may lack."""
         self.pending: list[Pending] = []
-        """Changes that count from a number on which is not processed yet."""
+        """Changes that count from a number on which is not processed yet, and beginnings that are not confirmed yet."""
         self.marks: dict[str, int] = {}
         """Up to which number each other broker of the site has said to have everything."""
         self._promises: dict[str, int] = {}
@@ -110,6 +110,19 @@ class Stream:
             self.known = max(self.known, number)
             self._grow()
             self.trim()
+
+    @property
+    def beginning(self) -> int:
+        """The number behind which this stream goes on, or will when the state in force is confirmed."""
+        return max((one.cut - 1 for one in self.pending if one.change.what == "b"), default=self.next - 1)
+
+    def begin(self) -> bool:
+        """Begin where the changes that wait for it say; whether there were any. The state in force is confirmed."""
+        beginnings = [one for one in self.pending if one.change.what == "b"]
+        if beginnings:
+            self.pending = [one for one in self.pending if one.change.what != "b"]
+            self.begin_behind(max(one.cut for one in beginnings) - 1)
+        return bool(beginnings)
 
     def missing(self) -> tuple[int, int] | None:
         """The first numbers that are missing, as far as is known."""

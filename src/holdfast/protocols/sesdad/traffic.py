@@ -62,7 +62,7 @@ class Traffic:
     def last_seq(self, publisher: str) -> int:
         """The highest number that is known here of a client of this site."""
         stream = self.streams.get(("", publisher))
-        return 0 if stream is None else stream.highest
+        return 0 if stream is None else max(stream.highest, stream.beginning)
 
     def advance(self, stream: Stream, established: int) -> int:
         """Process what may be processed under that state; how many units that were."""
@@ -88,7 +88,7 @@ class Traffic:
     def _destinations(self, stream: Stream, batch: Batch) -> list[tuple[str, list[Batch]]]:
         if batch.guarantee not in self._given:
             return []
-        pending = [one for one in stream.pending if one.cut > stream.next]
+        pending = [one for one in stream.pending if one.cut > stream.next and one.change.what != "b"]
         takers = self.routes.takers(batch, pending)
         wanted = [(name, batch.chosen(choice)) for name, choice in takers.items() if name != stream.source]
         return [*wanted, *((site, [batch]) for site in self._flooded if site != stream.source)]
@@ -121,7 +121,8 @@ class Traffic:
         changed = []
         for change in message.changes:
             if change.what == "b":
-                self.stream("", client_of(change.subscriber)).begin_behind(change.number)
+                stream = self.stream(LOCAL, client_of(change.subscriber))
+                stream.pending.append(Pending(message.version, change.number + 1, change))
             if change.what == "g":
                 self.forget(change.subscriber)
             for single in self.routes.apply(change):
@@ -133,12 +134,23 @@ class Traffic:
                             stream.pending.append(Pending(message.version, cut, single))
         return changed
 
+    def begin(self) -> list[str]:
+        """Begin streams where the state in force says, which a majority has; of which publishers.
+
+        Before that it may never have been. 1. Broker 1, which is designated, puts in force that a client begins behind
+        100, says that it has everything up to there, and dies. 2. Broker 2 takes over; nobody has that state. 3. Broker
+        3 hears what broker 1 has said, and waits for number 1 to 100 of a client that has gone or begins elsewhere.
+        """
+        return [stream.publisher for stream in self.streams.values() if stream.begin()]
+
     def forget(self, subscriber: str) -> None:
-        """Nothing is kept for whoever has gone, whatever it wanted when."""
+        """Nothing is kept for a subscriber that has gone, whatever it wanted when. What it published goes on."""
         self.lanes.pop(subscriber, None)
         self._early.pop(subscriber, None)
         for stream in self.streams.values():
-            stream.pending = [one for one in stream.pending if one.change.subscriber != subscriber]
+            stream.pending = [
+                one for one in stream.pending if one.change.what == "b" or one.change.subscriber != subscriber
+            ]
 
     # ----------------------------------------------------------------------------------------------------- going out
 
