@@ -1,7 +1,5 @@
 """Sites of several brokers, in virtual time: the report's own example, brokers that die in the midst, and returns."""
 
-from pathlib import Path
-
 import pytest
 from msgspec.structs import replace
 
@@ -31,12 +29,9 @@ from holdfast.simulation.faults import (
 )
 from holdfast.simulation.latencies import Exponential
 from holdfast.simulation.network import NetworkConfig
-from holdfast.simulation.scenarios import load_scenario, parse_scenario
-from holdfast.simulation.workloads import judge
+from holdfast.simulation.scenarios import parse_scenario
 from holdfast.simulation.world import NotQuiet, Simulation
 
-FOUND = Path(__file__).with_name("found")
-"""Schedules that campaigns found, shrunk; `test_repairs_found` shows that they are survived."""
 BEGIN_S = 2.0
 
 
@@ -157,13 +152,19 @@ def test_a_broker_that_returns_knows_all_numbers_before_it_serves():
     assert lanes == [61, 61, 61]
 
 
-def begins(seed: int, replicas: int = 3) -> bool:
-    """Whether a site serves its clients whose first broker dies while all hear of each other for the first time."""
+def beginning(seed: int, replicas: int = 3, lost_s: float = 0.0) -> Simulation:
+    """A site whose first broker dies while all hear of each other for the first time."""
     network = NetworkConfig(latency=Exponential(10.0, 1.0))
     sim = Simulation("a", "sesdad", seed, replicas=replicas, network=network)
     sim.at(0.0, Subscribe("ann@a", "orders"))
-    sim.at(0.04 + 0.002 * (seed % 20), Crash("a.1"))
+    sim.at(lost_s or 0.04 + 0.002 * (seed % 20), Crash("a.1"))
     publish(sim, 1)
+    return sim
+
+
+def begins(seed: int, replicas: int = 3, lost_s: float = 0.0) -> bool:
+    """Whether such a site serves its clients."""
+    sim = beginning(seed, replicas, lost_s)
     try:
         sim.run_until_quiet(20)
     except NotQuiet:
@@ -178,6 +179,30 @@ def test_a_broker_that_dies_while_its_site_begins_leaves_nobody_behind(seed: int
 
 def test_a_site_of_five_begins_without_one_that_has_said_that_it_knows_nothing():
     assert begins(15, replicas=5)
+
+
+def heard_of_the_lost(sim: Simulation) -> int:
+    """How many brokers of a site of five have heard of the first one."""
+    return sum("a.1" in sim.node(f"a.{n}").memories.answered for n in range(2, 6))  # type: ignore[union-attr]
+
+
+FIRST_HEARD = [(1, 0.024), (3, 0.032), (12, 0.068), (21, 0.024), (68, 0.052)]
+
+
+@pytest.mark.parametrize(("seed", "lost_s"), FIRST_HEARD)
+def test_a_site_of_five_begins_if_a_single_broker_has_heard_of_one_that_died(seed: int, lost_s: float):
+    assert begins(seed, 5, lost_s)
+
+
+def test_a_site_waits_for_a_broker_of_which_none_has_heard_and_begins_when_it_is_started_again():
+    sim = beginning(0, 5, 0.02)
+    sim.at(5.0, Recover("a.1"))
+    sim.at(10.0, Publish("pub@a", "orders", b"then"))
+    sim.run_for(4.9)
+    assert heard_of_the_lost(sim) == len(sim.delivered("ann")) == 0
+    assert sim.node("a.2").waiting_for()[-1] == "3 brokers of a that have a memory"
+    sim.run_until_quiet(20)
+    assert sim.delivered("ann")[-1] == b"then"
 
 
 def test_a_site_without_a_majority_waits_and_loses_nothing():
@@ -293,8 +318,9 @@ def test_a_broker_that_tells_nothing_of_a_gap_that_a_beginning_closes_is_caught(
 
 
 def test_a_newcomer_that_waits_for_as_many_memories_as_one_that_returns_is_caught(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Memories, "suffice", lambda self, losses_max: len(self.remembering()) > losses_max)
+    monkeypatch.setattr(Memories, "account_for", lambda _self, _others, _linked: False)
     assert not all(begins(seed) for seed in range(4))
+    assert not any(begins(seed, 5, lost_s) for seed, lost_s in FIRST_HEARD)
 
 
 def test_brokers_that_do_not_ask_again_one_that_knew_nothing_are_caught(monkeypatch: pytest.MonkeyPatch):
@@ -341,18 +367,6 @@ class NoCuts(SesdadBroker):
 
     def _apply(self, message: Establish) -> None:
         super()._apply(replace(message, cuts=()))
-
-
-class BeginsAtOnce(SesdadBroker):
-    """A publisher begins where a state says that nobody else may ever have."""
-
-    def _apply(self, message: Establish) -> None:
-        super()._apply(message)
-        self._begin()
-
-
-def test_a_publisher_that_begins_before_a_majority_says_where_is_caught():
-    assert "NotQuiet" in judge(load_scenario(FOUND / "begun-for-nobody.toml"), "", make=BeginsAtOnce).error
 
 
 class Hasty(HoldBack):

@@ -126,3 +126,31 @@ def test_what_a_broker_without_a_memory_holds_does_not_count():
         node.publications.on_replicate(peer, Replicate("", 1, 0, peer, batch))
     [unit] = node.traffic.streams["", "p"].units.values()
     assert set(unit.holders) == {"a.1", "a.3"}
+
+
+class BeginsAtOnce(SesdadBroker):
+    """A publisher begins where a state says that nobody else may ever have."""
+
+    def _apply(self, message: Establish) -> None:
+        super()._apply(message)
+        self._begin()
+
+
+def told_of_a_beginning(make: type[SesdadBroker]) -> list[list[Mark]]:
+    """Up to where a broker says that it has everything of a publisher that begins: alone, and with a majority."""
+    node = make(BrokerConfig("a.1", site="a", sites=(("a", SITE.members),)), 7)
+    node.peers.linked |= {"a.2": None, "a.3": None}
+    node.designation.found()
+    node.designation.submit([Change("b", "p|1", 1, number=100)])
+    node.designation.on_promised("a.2", Promised(1, ()))
+    alone = node.traffic.prefixes()
+    node.designation.note("a.2", 1)
+    return [alone, node.traffic.prefixes()]
+
+
+def test_a_publisher_begins_when_a_majority_has_the_state_that_says_where():
+    assert told_of_a_beginning(SesdadBroker) == [[], [("", "p", 100)]]
+
+
+def test_a_broker_that_begins_what_nobody_else_may_ever_hear_of_is_caught():
+    assert told_of_a_beginning(BeginsAtOnce)[0] == [("", "p", 100)]

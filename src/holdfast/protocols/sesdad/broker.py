@@ -308,6 +308,9 @@ class SesdadBroker(EdgeBroker):
         self.publications.site_marks.pop(peer, None)
         self.missing.lost(peer)
         self.receipts.lost(peer)
+        if self.phase is Phase.JOINING:
+            self._serve_if_told()
+            return
         if not self._is_serving():
             return
         self.traffic.disowned(peer)
@@ -361,8 +364,9 @@ class SesdadBroker(EdgeBroker):
 
     def _serve_if_told(self) -> None:
         """Serve when enough others have told what they remember, or all others have answered."""
-        remembering, every = self.memories.remembering(), len(self.sites.others)
-        if not self.memories.suffice(self.sites.own.losses_max) and len(self.memories.answered) < every:
+        memories, others = self.memories, self.sites.others
+        remembering, told = memories.remembering(), len(memories.answered) == len(others)
+        if not (told or memories.suffice(self.sites.own.losses_max) or memories.account_for(others, self.peers.linked)):
             return
         self._enter(Phase.SERVING)
         for stream in self.traffic.streams.values():
@@ -371,7 +375,7 @@ class SesdadBroker(EdgeBroker):
         if not remembering:
             # The others find the same, if they have not yet.
             self.peers.blank.clear()
-            self.memories.newcomers.update(self.sites.others)
+            memories.begin(others)
             self.designation.found()
         elif self.designation.leader == self.name:
             self.designation.take_over()

@@ -2,16 +2,19 @@
 
 A broker that begins, without memory, serves nobody before it has heard from f + 1 others that have theirs: whatever
 was processed anywhere in the site, one of them knows. If every other broker of the site is there and none has any
-memory, the site begins. A broker that was there then and has not served yet needs f others with a memory, since it has
-vouched for nothing: f + 1 of the others have what was processed, and of any f of them one is among these. Without it:
-1. Brokers 1, 2 and 3 begin, and 3 hears so of 1 and 2 first. 2. Broker 1 dies before it has told 2, which waits for
-two memories, and 3 has the only one.
+memory, the site begins. A broker that was there then and has not served yet has vouched for nothing: it is as one that
+serves and has heard nothing so far. So the word of one broker that the site has begun, and with whom, is enough for it,
+once every other broker that is there has answered. Without that rule:
+1. Of five brokers, 1 tells 2 that it knows nothing, and dies. 2. Broker 2 has heard that of all, and serves. 3. The
+three others have one memory to hear of, and wait for two more, or for word from 1, for good.
 
 One that was out of reach for a while keeps what it knows, and is told the rest likewise.
 
 Numbers of lanes are a function of what was processed, so that of two accounts of a stream the one that goes further
 is right, and the other one has nothing to add but what it keeps.
 """
+
+from collections.abc import Iterable
 
 from holdfast.model.errors import PeerViolation
 from holdfast.model.messages import SessionMessage
@@ -42,6 +45,8 @@ class Memories:
         """Those of them with a memory that say that we were there when the site began, without one."""
         self.newcomers: set[str] = set()
         """The brokers with whose word that they know nothing the site began, as long as their sessions last."""
+        self._returned: set[str] = set()
+        """Brokers that were lost since we are here: they may have served, and know nothing now."""
 
     def on_site_state(self, peer: str, message: SiteState) -> None:
         self._accounts[peer] = Account(message)
@@ -72,12 +77,19 @@ class Memories:
 
     def suffice(self, losses_max: int) -> bool:
         """Whether one of those that have told knows whatever was processed anywhere in the site."""
-        remembering = self.remembering()
-        needed = losses_max if remembering and self.witnesses.issuperset(remembering) else losses_max + 1
-        return len(remembering) >= needed
+        return len(self.remembering()) > losses_max
+
+    def account_for(self, others: tuple[str, ...], linked: Iterable[str]) -> bool:
+        """Whether the site has begun with us, and each of these other brokers of it has answered or is not there."""
+        return bool(self.witnesses) and all(name in self.answered or name not in linked for name in others)
+
+    def begin(self, others: Iterable[str]) -> None:
+        """The site begins: nobody in it has any memory."""
+        self.newcomers.update(name for name in others if name not in self._returned)
 
     def lost(self, peer: str) -> None:
         """A broker is lost: its memory is with it, for all we know. That it had none when we began stays true."""
+        self._returned.add(peer)
         self._accounts.pop(peer, None)
         if self.answered.get(peer):
             del self.answered[peer]
