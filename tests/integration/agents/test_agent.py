@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from holdfast.model.errors import ConfigError
 from tests.integration.agents.support_agents import (
     BROKER,
     LIMIT_S,
+    SECRET,
     AgentProcess,
     agent,
     rest_of,
@@ -99,6 +101,46 @@ def test_whoever_says_something_else_gets_nothing(shared: AgentProcess, said: by
     connection.sendall(said)
     assert rest_of(connection) == b""
     assert shared.machine().directory().is_absolute()
+
+
+def test_the_secret_never_crosses_and_a_conversation_that_is_played_again_gets_nothing(
+    shared: AgentProcess, monkeypatch: pytest.MonkeyPatch
+):
+    """An eavesdropper has every byte of both directions."""
+    said, heard = overheard(monkeypatch)
+    machine = shared.machine("overheard")
+    machine.directory()
+    assert b"overheard" in b"".join(said)
+    everything = b"".join(said + heard)
+    for spelled in (SECRET, SECRET.hex().encode(), b64encode(SECRET).rstrip(b"=")):
+        assert spelled not in everything
+    again, _ = stranger(shared)
+    again.sendall(b"".join(said))
+    assert rest_of(again) == b""
+
+
+def overheard(monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes], list[bytes]]:
+    """What masters of this process say to agents from now on, and what they hear."""
+    said: list[bytes] = []
+    heard: list[bytes] = []
+
+    class Overheard(socket.socket):
+        def sendall(self, data: bytes, *flags: int) -> None:  # type: ignore[override]
+            said.append(data)
+            super().sendall(data, *flags)
+
+        def recv(self, *arguments: int) -> bytes:
+            heard.append(super().recv(*arguments))
+            return heard[-1]
+
+    def connect(address: tuple[str, int], timeout_s: float) -> socket.socket:
+        made = Overheard()
+        made.settimeout(timeout_s)
+        made.connect(address)
+        return made
+
+    monkeypatch.setattr("holdfast.cluster.agents.remote.socket.create_connection", connect)
+    return said, heard
 
 
 def test_a_frame_that_is_sent_again_by_somebody_else_ends_the_connection(shared: AgentProcess):
