@@ -3,7 +3,9 @@
 `holdfast campaign --protocol sesdad --faults all` makes more.
 """
 
+from collections.abc import Callable
 from random import Random
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -11,7 +13,8 @@ from holdfast.model.messages import Data, Frame, Hello
 from holdfast.model.wire import FrameReader, WireError, encode
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.registry import find_protocol
-from holdfast.protocols.sesdad import SesdadBroker
+from holdfast.protocols.sesdad import SesdadBroker, SiteClient
+from holdfast.protocols.sesdad.streams import Stream, Unit
 from holdfast.simulation.failures import FailureClass, classes_for
 from holdfast.simulation.workloads import FAULT_KINDS, Trouble, run_one
 from tests.support.forgeries import ALL_MESSAGES, Forger
@@ -61,6 +64,58 @@ def test_sites_keep_their_promises_on_links_that_break():
 
 def test_what_sites_survive_is_declared():
     assert set(find_protocol("sesdad").survives or ()) >= {"crash", "designated", "chosen", "recover", "freeze"}
+
+
+class Rule(NamedTuple):
+    """A rule that is left out: what stands in its place, and a run that shows it."""
+
+    owner: type
+    name: str
+    instead: Callable[..., Any]
+    failure: FailureClass
+    seed: int
+
+
+def goes_on_alone(stream: Stream, *_: object) -> Unit | None:
+    """Process what no other broker may hold."""
+    return stream.units.get(stream.next)
+
+
+def counts_every_holder(stream: Stream, losses_max: int, *_: object) -> Unit | None:
+    """Count those that have promised to wait for a later state, too."""
+    unit = stream.units.get(stream.next)
+    return unit if unit is not None and len(unit.holders) > losses_max else None
+
+
+def takes_one_brokers_word(client: SiteClient) -> None:
+    """Take for accepted, and forget, what a single broker has."""
+    highest = max(client._marks.values(), default=0)
+    client.accepted_seq = max(client.accepted_seq, min(highest, client.next_seq - 1))
+    client._release(highest)
+    client._leave_if_drained()
+
+
+def keeps_its_choice(client: SiteClient, peer: str) -> None:
+    """Choose nobody else in place of a broker that is lost."""
+    client._marks.pop(peer, None)
+    client._count_marks()
+    if peer == client._broker and client._there():
+        client._turn_to(client._picker.pick(client._there()))
+
+
+LEFT_OUT = [
+    Rule(Stream, "ready", goes_on_alone, "chosen", 5),
+    Rule(Stream, "ready", counts_every_holder, "chosen", 5),
+    Rule(SiteClient, "_count_marks", takes_one_brokers_word, "crash", 5),
+    Rule(SiteClient, "_lost", keeps_its_choice, "chosen", 4),
+]
+
+
+@pytest.mark.parametrize("rule", LEFT_OUT, ids=lambda rule: rule.instead.__name__)
+def test_a_node_without_a_rule_is_caught_by_a_random_run(rule: Rule, monkeypatch: pytest.MonkeyPatch):
+    assert run_one(rule.seed, "sesdad", Trouble((), rule.failure)).ok
+    monkeypatch.setattr(rule.owner, rule.name, rule.instead)
+    assert not run_one(rule.seed, "sesdad", Trouble((), rule.failure)).ok
 
 
 def well_typed(frame: Data) -> Frame | None:
