@@ -4,6 +4,7 @@ Virtual time passes while a script waits, for a while or for something, and at n
 """
 
 import typing
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -50,6 +51,7 @@ class SimulatedStage:
         """Without a seed the script's own is taken, or the usual one."""
         self.seed = seed
         self._cast = Cast()
+        self._parents: Mapping[str, str | None] = {}
         self._sim: Simulation | None = None
         self._published: dict[str, int] = {}
 
@@ -79,6 +81,8 @@ class SimulatedStage:
             replicas=next((line.replicas for line in cast.sites.values()), REPLICAS_USUALLY),
             replay="holdfast play with this script and seed",
         )
+        sited = {one.name: one.parent for one in cast.cluster().brokers} if cast.sites else {}
+        self._parents = sited or self._sim.tree
         for client in cast.clients.values():
             await self.enter(client)
         await self.wait_quiet(QUIET_LIMIT_S)
@@ -157,10 +161,11 @@ class SimulatedStage:
         host = self.sim.host(name)
         if not host.up or host.frozen:
             reason = "has crashed" if not host.up else "is frozen"
-            return BrokerStatus(name, self.sim.tree[name], name, ready=False, reason=reason)
+            return BrokerStatus(name, self._parents[name], name, ready=False, reason=reason)
         node = typing.cast("BrokerNode", host.node)
         said = {**node.status(), "ready": node.ready(), "waiting_for": node.waiting_for()}
-        parent = said.get("parent", self.sim.tree[name])
+        # Brokers of sites have no parents of their own; they are shown below each other as on processes.
+        parent = self._parents[name] if self._cast.sites else said.get("parent", self._parents[name])
         return status_of(name, parent if isinstance(parent, str) else None, name, said)
 
     async def frozen(self, node: str) -> bool:

@@ -148,6 +148,13 @@ def test_a_site_does_without_one_of_its_brokers_and_waits_for_a_majority(policy:
     assert played.summary.ok, played.complaints
 
 
+def test_brokers_of_sites_stand_where_they_stand_on_processes():
+    script = (
+        "Protocol sesdad\nSite a\nSite b Parent a\nSubscriber s At b\nWaitQuiet\nExpect a.1 Root\nExpect a.2 Root\n"
+    )
+    assert play(script + "Expect b.1 Root\n").complaints == {7: "a.2 is ready, below a.1", 8: "b.1 is ready, below a.1"}
+
+
 @pytest.mark.parametrize("protocol", ["ginger", "cbcast", "barriers", "delta-neighbourhood", "locamu"])
 def test_every_protocol_plays_the_same_script(protocol: str):
     played = play(f"Protocol {protocol}\nOrdering fifo\n{TEN}WaitQuiet\nExpect s Order p#1..10\nExpect Clean\n")
