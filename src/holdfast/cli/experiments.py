@@ -150,6 +150,8 @@ def _print_report(report: ExperimentReport) -> None:
         for one in report.goals:
             goals.add_row(one.title, one.wanted, one.ours, goal_word(one.met))
         console.print(goals)
+    if report.remark:
+        print_line(report.remark)
     source = report.source
     for claim in report.claims:
         print_line(f"{claim.figure}: {f'as in the {source}' if claim.agrees else f'DIFFERS from the {source}'}")

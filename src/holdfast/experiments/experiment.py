@@ -63,6 +63,8 @@ class ExperimentReport(Struct, frozen=True):
     source: str = "thesis"
     """What the claims are taken from."""
     goals: tuple[ClaimReached, ...] = ()
+    remark: str = ""
+    """A sentence about the source, for everybody who compares the figures."""
 
 
 class Experiment(Struct, frozen=True):

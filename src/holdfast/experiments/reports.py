@@ -86,7 +86,7 @@ def csv_text(table: ReportTable) -> str:
 
 def markdown(report: ExperimentReport) -> str:
     """The whole report as one page, with links to its drawings."""
-    parts = [f"# {report.title}"]
+    parts = [f"# {report.title}", *([report.remark] if report.remark else [])]
     parts += [f"![{figure.title}]({figure.name}.svg)" for figure in report.figures]
     parts += [_goals_text(report)] if report.goals else []
     parts += [_claims_text(report)] if report.claims else []
@@ -109,10 +109,15 @@ def _claims_text(report: ExperimentReport) -> str:
     lines = [f"## Beside the {source}", ""]
     for claim in report.claims:
         word = f"as in the {source}" if claim.agrees else "differs"
-        lines.append(f"- {claim.figure}, {word}. The {source}: {claim.says} Here: {claim.ours}")
+        lines.append(f"- {claim.figure}, {word}. The {source}: {ended(claim.says)} Here: {ended(claim.ours)}")
         if claim.why and not claim.agrees:
             lines.append(f"  Why: {claim.why}")
     return "\n".join(lines)
+
+
+def ended(words: str) -> str:
+    """The words as a sentence among others."""
+    return words if words.endswith((".", "!", "?")) else f"{words}."
 
 
 def markdown_table(table: ReportTable) -> str:

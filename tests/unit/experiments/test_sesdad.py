@@ -4,6 +4,7 @@ from statistics import mean
 
 from msgspec.structs import replace
 
+from holdfast.experiments.reports import markdown
 from holdfast.experiments.sesdad import PROTOCOLS, Point, points, run
 from holdfast.experiments.sesdad_report import report
 
@@ -59,3 +60,6 @@ def test_a_report_is_made_of_rows_and_names_broken_runs():
     assert [table.name for table in made.tables] == ["routing", "load", "agreement", "loss", "recovery", "results"]
     assert len(made.broken) == 1
     assert made.figures[0].svg.startswith("<svg")
+    page = markdown(made)
+    assert page.startswith("# SESDAD: sites of three brokers\n\nThe report has no figures of its own")
+    assert "as in the report. The report: two copies of a publication in a site of three. Here: " in page
