@@ -27,8 +27,9 @@ from holdfast.simulation.faults import (
     Thaw,
     When,
 )
-from holdfast.simulation.latencies import Exponential
+from holdfast.simulation.latencies import Constant, Exponential
 from holdfast.simulation.network import NetworkConfig
+from holdfast.simulation.network_settings import LinkSettings
 from holdfast.simulation.scenarios import parse_scenario
 from holdfast.simulation.world import NotQuiet, Simulation
 
@@ -344,6 +345,34 @@ def test_a_broker_that_follows_a_lost_one_and_does_not_notice_is_caught(monkeypa
 
     monkeypatch.setattr(Government, "leader_changed", follow_blindly)
     assert not begins(18)
+
+
+def outlives_the_only_holder(seed: int) -> bool:
+    """Whether a publication arrives that one broker of a site has, and says so, when it dies with its copies."""
+    slow = [(one, other) for one in ("b.1", "b.2", "b.3") for other in ("b.1", "b.2", "b.3") if one != other]
+    links = tuple(LinkSettings(pair, latency=Constant(1.0), factor=150.0, back_factor=1.0) for pair in slow)
+    sim = Simulation("a-b", "sesdad", seed, network=NetworkConfig(latency=Constant(1.0), links=links))
+    sim.at(0.0, Subscribe("bob@b", "orders"))
+    publish(sim, 1)
+    sim.at(BEGIN_S + 0.04, Crash("b.3"))
+    try:
+        sim.run_until_quiet(30)
+    except NotQuiet:
+        return False
+    return sim.delivered("bob") == [b"0"]
+
+
+def forgets_at_a_brokers_word(self: Publications, site: str, publishers: list[str] | None = None) -> None:
+    """Forget what any broker of the next site has."""
+    for publisher in publishers or []:
+        marks = [self.site_marks.get(name, {}).get(publisher, 0) for name in (f"{site}.{n}" for n in (1, 2, 3))]
+        self._traffic.acknowledge(site, publisher, max(marks))
+
+
+def test_a_site_keeps_what_a_single_broker_of_the_next_one_has(monkeypatch: pytest.MonkeyPatch):
+    assert all(outlives_the_only_holder(seed) for seed in (8, 9))
+    monkeypatch.setattr(Publications, "release", forgets_at_a_brokers_word)
+    assert not any(outlives_the_only_holder(seed) for seed in (8, 9))
 
 
 class NoSuccessor(SesdadBroker):
