@@ -133,7 +133,7 @@ class BeginsAtOnce(SesdadBroker):
 
     def _apply(self, message: Establish) -> None:
         super()._apply(message)
-        self._begin()
+        self.publications.begin()
 
 
 def told_of_a_beginning(make: type[SesdadBroker]) -> list[list[Mark]]:

@@ -118,7 +118,7 @@ class SesdadBroker(EdgeBroker):
         designation = (
             *(config.name, own, self.peers.tell, self.peers.tell_members, self.traffic.marks, self._apply),
             *(self._send_state, lambda change: self.government.desk.expand(change, self.traffic.routes)),
-            self._begin,
+            lambda: self.publications.begin(),  # noqa: PLW0108 - it is made below
         )
         tick_s, delays = config.link.ack_delay_s, Delays(config.request_s, config.notify_s)
         if agrees:
@@ -428,11 +428,6 @@ class SesdadBroker(EdgeBroker):
             if link is not None:
                 # The site has given it up, though it is here: whoever goes on would hide a gap.
                 self.hub.end(link.peer, f"{link.peer} was away from {self.sites.own.name} for too long")
-
-    def _begin(self) -> None:
-        """A majority has the state in force: publishers begin where it says."""
-        for publisher in self.traffic.begin():
-            self.publications.begun(publisher)
 
     # -------------------------------------------------------------------------------------------------------- clients
 

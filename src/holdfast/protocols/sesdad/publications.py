@@ -100,6 +100,11 @@ class Publications:
             unit.holders.setdefault(peer, message.version)
             self._advance(stream)
 
+    def begin(self) -> None:
+        """A majority has the state in force: publishers begin where it says."""
+        for publisher in self._traffic.begin():
+            self.begun(publisher)
+
     def begun(self, publisher: str) -> None:
         """A client of ours begins behind a later number: what came early is without a gap now, and is told at a tick.
 
