@@ -17,6 +17,7 @@ from holdfast.cluster.agents.remote import machines_of
 from holdfast.cluster.config import Cluster
 from holdfast.cluster.processes import Processes, kill_node, repository_host, signal_node
 from holdfast.cluster.remote_status import ask, remote_status
+from holdfast.cluster.site_config import Site
 from holdfast.cluster.state import State, locked, running_state, write_state
 from holdfast.cluster.status import broker_status, tell
 from holdfast.model.errors import ConfigError
@@ -272,11 +273,25 @@ def _is_repository(cluster: Cluster, name: str) -> bool:
 def _what_follows(cluster: Cluster, title: str) -> str:
     if title.startswith("repository"):
         return "the other repositories of its topics stand in for it, if there are any; `holdfast topics` shows them"
+    name = title.rpartition(" ")[2]
+    site = cluster.site_of(name)
+    if site is not None:
+        return _what_follows_in(site, name)
     if cluster.is_fixed and cluster.tolerance:
         return "the others pass it over and keep what it lacks; `holdfast status` shows it"
     if cluster.tolerance:
         return "the others repair the tree; `holdfast status` shows it"
     return (
         "this cluster has no tolerance: the sessions of its clients are lost, and what is behind it is cut off until "
-        f"`holdfast restart {title.rpartition(' ')[2]}`"
+        f"`holdfast restart {name}`"
+    )
+
+
+def _what_follows_in(site: Site, broker: str) -> str:
+    losses = (len(site.members) - 1) // 2
+    if not losses:
+        return f"it is the only broker of site {site.name}, which is waited for until `holdfast restart {broker}`"
+    return (
+        f"the others of site {site.name} stand in for it, and lose nothing while no more than {losses} of "
+        f"{len(site.members)} are away; `holdfast restart {broker}` brings it back"
     )
