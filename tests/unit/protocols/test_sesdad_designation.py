@@ -154,3 +154,20 @@ def test_a_publisher_begins_when_a_majority_has_the_state_that_says_where():
 
 def test_a_broker_that_begins_what_nobody_else_may_ever_hear_of_is_caught():
     assert told_of_a_beginning(BeginsAtOnce)[0] == [("", "p", 100)]
+
+
+def test_nothing_is_processed_under_a_state_that_no_majority_has():
+    node = SesdadBroker(BrokerConfig("a.1", site="a", sites=(("a", SITE.members),)), 7)
+    node.start(0.0)
+    node.memories.answered = {"a.2": False, "a.3": False}
+    node._serve_if_told()
+    node.peers.linked |= {"a.2": None, "a.3": None}
+    node.designation.submit([CHANGE])
+    node.designation.on_promised("a.2", Promised(1, ()))
+    batch = make_batch("p", 1, "t", FIFO, [b"x"])
+    for peer in ("a.2", "a.3"):
+        node.publications.on_replicate(peer, Replicate("b", 1, 0, peer, batch))
+    assert (node.designation.established, node.traffic.processed) == (1, 0)
+    node.designation.note("a.2", 1)
+    node.government.established()
+    assert node.traffic.processed == 1
