@@ -8,10 +8,11 @@ from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.model.guarantees import EVENTUAL
 from holdfast.model.messages import SessionMessage
 from holdfast.model.site_messages import Establish, Notification, Retransmission, StateRequest, StreamState
-from holdfast.protocols.config import BrokerConfig
+from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.protocols.sesdad import SesdadBroker, SiteClient
 from holdfast.protocols.sesdad.government import Government
 from holdfast.protocols.sesdad.holdback import HoldBack
+from holdfast.protocols.sesdad.missing import Missing
 from holdfast.protocols.sesdad.peers import Peers
 from holdfast.protocols.sesdad.publications import Publications
 from holdfast.protocols.sesdad.state_transfer import Memories
@@ -271,6 +272,28 @@ def test_a_notification_brings_the_last_message_that_a_silent_link_withholds(ask
         sim.run_until_quiet(120)
         assert sim.delivered("bob") == [b"first", b"last"]
     assert any(late) is not asks
+
+
+def comes_by_a_question(cut: str, seed: int) -> bool:
+    """Whether a site gets, from brokers alone, a last message that went to one of its brokers on silent links."""
+    patient = BrokerConfig("*", link=LinkConfig(silence_s=60.0))
+    sim = Simulation("a-b", "sesdad", seed, broker=patient, clients=Deaf)
+    sim.at(0.0, Subscribe("bob@b", "orders"))
+    sim.at(BEGIN_S, Publish("pub@a", "orders", b"first"))
+    for n in (1, 2, 3):
+        sim.at(BEGIN_S + 0.05, Cut(cut, f"a.{n}"))
+    sim.at(BEGIN_S + 0.06, Publish("pub@a", "orders", b"last"))
+    sim.run_for(BEGIN_S + 20)
+    return sim.delivered("bob") == [b"first", b"last"]
+
+
+def test_the_designated_broker_asks_after_the_last_message_whether_there_is_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    worlds = [("b.2", 2), ("b.2", 5), ("b.3", 1), ("b.3", 4)]
+    assert all(comes_by_a_question(*world) for world in worlds)
+    monkeypatch.setattr(Missing, "notify_if_quiet", lambda self: self._active.clear())
+    assert not any(comes_by_a_question(*world) for world in worlds)
 
 
 def test_the_timers_of_the_report_are_settings_and_take_longer():
