@@ -29,6 +29,7 @@ HOT = (
     "protocols/comparators/barriers/*.py",
     "protocols/comparators/cbcast/*.py",
     "protocols/comparators/delta_neighbourhood/*.py",
+    "protocols/delta/*.py",
     "protocols/ginger/*.py",
     "protocols/sesdad/*.py",
     "simulation/applications.py",
@@ -49,6 +50,7 @@ from holdfast.simulation.workloads import FAULT_KINDS, Trouble, random_scenario
 print(hub.__file__.endswith(".py"))
 crash, flap, links = Trouble((), "crash", 1), Trouble((), "flap", 1), Trouble(FAULT_KINDS)
 cases = [("ginger", trouble) for trouble in (crash, flap, links)]
+cases += [("delta", trouble) for trouble in (Trouble((), "chain", 2), Trouble((), "recovering", 1), links)]
 cases += [(name, links) for name in ("barriers", "cbcast", "delta-neighbourhood", "locamu", "sesdad")]
 for protocol, trouble in cases:
     for seed in range(1, 5):
