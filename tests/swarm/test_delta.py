@@ -117,6 +117,20 @@ def test_a_frozen_broker_that_confirms_before_it_has_met_its_neighbours_again_lo
         pytest.param("chain", 1, 7110, id="copies of a client that had left came back with its home"),
         pytest.param("scatter", 2, 5018, id="a client left while its home was failed, and said goodbye to nobody"),
         pytest.param("subscribing", 1, 4034, id="a broker took a client in, crashed, and told nobody when it was back"),
+        pytest.param(
+            "oscillate", 2, 31002, id="a message was overtaken in a chain that recovers by others guided further"
+        ),
+        pytest.param("beyond", 1, 25, id="a second copy came with no number but that of the broker that had recovered"),
+        pytest.param("beyond", 2, 13, id="a stand-in's copy came further than the number of its publisher"),
+        pytest.param("beyond", 2, 57, id="a stand-in confirmed for a broker whose clients it does not know"),
+        pytest.param("beyond", 2, 52, id="a copy for clients of a failed broker went to everybody after a recovery"),
+        pytest.param(
+            "beyond", 3, 26, id="a publisher gave a broker what its home had not passed on there, behind later ones"
+        ),
+        pytest.param("beyond", 2, 68, id="a client had what it had not wanted behind what it wanted"),
+        pytest.param("beyond", 2, 245, id="a client had what it had not wanted, by other hops, behind what it wanted"),
+        pytest.param("beyond", 2, 295, id="the numbers of a publisher that had left were forgotten"),
+        pytest.param("beyond", 2, 304, id="a client forgot brokers that another one's map did not have"),
     ],
 )
 def test_schedules_that_once_broke_a_promise(failure: FailureClass, tolerance: int, seed: int):

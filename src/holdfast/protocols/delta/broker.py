@@ -130,9 +130,11 @@ class DeltaBroker(EdgeBroker):
         near = [name for name in self.hub.links.brokers if name in self.peers]
         # They give it again, guided: the ways that we know may be too few.
         self.passage.forget_senders(near)
-        # What clients published goes on when we know where to: in order, and to those of whom we did not know.
+        # What clients published goes on when we know where to: in order, and to those of whom we did not know. Not what
+        # came again for clients of failed brokers. 1. Its first copy is confirmed, and its number is told from others
+        # nearby alone. 2. It would go to everybody, under our new number.
         for entry in self.passage.under_way():
-            if entry.batch is not None and self.map.is_client(entry.came):
+            if entry.batch is not None and self.map.is_client(entry.came) and not entry.stands_in:
                 entry.done.discard(self.name)
                 entry.targets[self.name] = None
                 entry.waits = True
@@ -507,12 +509,8 @@ class DeltaBroker(EdgeBroker):
     # ---- clients
 
     def forget_node(self, name: str) -> None:
-        # 1. A client published past its frozen home, and left. 2. Its home runs again, and has the first copies.
-        # 3. Those are repeats. So its number is kept until its home has recovered.
-        keeps = name not in self.map or self.map.homes.get(name) in self.reach.failed
         self.map.remove(name)
-        if not keeps:
-            self.passage.recent.pop(name, None)
+        self.passage.came.forget((name,))
         self.hub.out += self.journal.erase_client(name)
         self.reach.back(name)
         self.state.lives.pop(name, None)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container
 from typing import Protocol
 
 from holdfast.model.batches import Batch
-from holdfast.model.delta_messages import PART_MAX, Conf, Greeting, Multicast, RoutingPart, Status
+from holdfast.model.delta_messages import PART_MAX, Conf, Greeting, Multicast, RoutingPart, Status, Visit
 from holdfast.model.messages import (
     Goodbye,
     Interest,
@@ -41,6 +41,8 @@ FIRST_COPY = 1 << 40
 """Numbers of copies past failed brokers begin behind this."""
 KEPT_MAX = 1024
 """So many confirmed publications are kept for clients that lacked them."""
+BEFORE_MAX = 1024
+"""Of so many publishers a client remembers by which hops the latest publication came."""
 FINDINGS_MAX = 4096
 """Of so many confirmed publications it is remembered who lacked them."""
 
@@ -90,6 +92,8 @@ class ClientPassage:
         self.joined = False
         self._suspect_s = suspect_s
         self.now = 0.0
+        self._before: dict[str, tuple[Visit, ...]] = {}
+        """By publisher, of the last few, the hops of its latest publication."""
         self._greeted: dict[str, None] = {}
         self._refusing: set[str] = set()
         """Brokers that are expected, and where nobody listened."""
@@ -230,7 +234,7 @@ class ClientPassage:
             if self.joined:
                 self._come_up(name)
         elif isinstance(message, RoutingPart):
-            self.map.replace(message.links)
+            self._learn(name, message)
             if not self.joined:
                 self.joined = True
                 self._come_up(name)
@@ -246,6 +250,17 @@ class ClientPassage:
             self.refresh()
         return True
 
+    def _learn(self, name: str, part: RoutingPart) -> None:
+        """Our home knows all that we need to; another broker not.
+
+        1. Our home is failed, and so are brokers on two sides of it. 2. A broker behind them tells its map, which ends
+        before the brokers on the other side. 3. We would not go there, and nobody there would get what we publish.
+        """
+        if name == self.home:
+            self.map.replace(part.links)
+        else:
+            self.map.learn(part.links)
+
     def _come_up(self, name: str) -> None:
         self._greeted[name] = None
         self.reach.back(name)
@@ -253,9 +268,9 @@ class ClientPassage:
 
     def _on_multicast(self, link: Link, name: str, message: Multicast) -> None:
         self._confs.setdefault(name, []).append(message.number)
-        repeated = self.passage.is_duplicate(message.visited)
-        self.passage.note(message.visited)
-        if message.batch is not None and not repeated:
+        repeated = self.passage.came.is_duplicate(message.visited)
+        self.passage.came.note(message.visited)
+        if message.batch is not None and not repeated and not self._is_late(message.visited, message.batch):
             self._owner.node_delivers(link, message, message.batch)
             return
         self._hub.consumed(link, message)
@@ -268,6 +283,20 @@ class ClientPassage:
             elif change.what == "r":
                 self._returned(change.node)
             self.refresh()
+
+    def _is_late(self, visited: tuple[Visit, ...], batch: Batch) -> bool:
+        """Whether a later publication of the same publisher came, by a hop that this one came by, too.
+
+        1. A publication matches nothing of ours, and waits for others. 2. We subscribe to more, and get the next one.
+        3. A broker that recovers looks up again where the first goes: it matches now, and was never ours.
+        """
+        before = self._before.pop(batch.publisher, ())
+        numbers = {(name, life): number for name, life, number in before}
+        late = any(0 < number < numbers.get((name, life), 0) for name, life, number in visited)
+        self._before[batch.publisher] = before if late else visited
+        if len(self._before) > BEFORE_MAX:
+            del self._before[next(iter(self._before))]
+        return late
 
     def _kept(self) -> list[Entry]:
         """What was confirmed, and some client that was failed may need from us, if all brokers nearby are lost."""
@@ -321,7 +350,7 @@ class ClientPassage:
             for name in ready:
                 if name not in entry.sent and name not in entry.done:
                     self._give(entry, name)
-            if entry.open and not entry.covered.union(*entry.sent.values()).issuperset(self.reach.failed):
+            if entry.open and not entry.covered.union(*entry.sent.values()).issuperset(self._passed()):
                 self._give(entry, self._stand_in)
             self._finish_if_settled(entry)
         for token, request in list(self._requests.items()):
@@ -334,7 +363,7 @@ class ClientPassage:
     def _give(self, entry: Entry, name: str) -> None:
         """Send a copy, whose receiver stands in for those that are held failed now. Each copy has its own number."""
         # One of them stands in, so that those it stands in for get everything in order.
-        turn = tuple(sorted(self.reach.failed)) if name == self._stand_in else ()
+        turn = tuple(self._passed()) if name == self._stand_in else ()
         number = entry.number
         if turn:
             self._copies += 1
@@ -343,6 +372,14 @@ class ClientPassage:
         entry.sent[name] = {*entry.sent.get(name, ()), *turn}
         visited = self.passage.trail(entry, entry.number, self.map.between(name))
         self._hub.send(self._key(name), Multicast(number, visited, None, False, (), turn, entry.batch))
+
+    def _passed(self) -> list[str]:
+        """Failed brokers whose clients get it from our stand-in: so near to it that it knows them.
+
+        1. Our broker and one on each side of it are failed: more than the tolerance. 2. What stands in behind one side
+        would confirm for the other, whose clients it does not know.
+        """
+        return sorted(one for one in self.reach.failed if self.map.apart(self._stand_in, one) < self.map.radius)
 
     def _is_settled(self, node: str, done: set[str], covered: Container[str] | None = None) -> bool:
         """Whether every live broker that is next in that direction has confirmed, and somebody stood in for others."""

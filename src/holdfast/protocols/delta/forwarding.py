@@ -71,8 +71,8 @@ class Forwarding:
                 self.state.parked.append((name, message))
             return
         entry = self.passage.find(key_of(message))
-        repeated = entry is not None or self.passage.is_duplicate(message.visited)
-        self.passage.note(message.visited)
+        repeated = entry is not None or self.passage.came.is_duplicate(message.visited) or self._is_late(name, message)
+        self.passage.came.note(message.visited)
         if repeated and message.turn and self.state.operational:
             self._stand_in_again(name, message, entry)
             return
@@ -99,6 +99,15 @@ class Forwarding:
         for path, client in message.to:
             self._add_target(entry, path, client, name)
         self.advance(entry)
+
+    def _is_late(self, name: str, message: Multicast) -> bool:
+        """Whether that comes past a failed home, which had passed later ones of its publisher on to us.
+
+        1. A publication goes on from the home of its publisher, to others: nobody behind us wants it. 2. A subscription
+        from behind us comes there, and counts for the next one. 3. The home fails. The publisher gives us both: the
+        first is not for us, and its subscriber would have it behind the second.
+        """
+        return self.map.homes.get(name, self.name) != self.name and self.passage.came.is_late(message.visited[0])
 
     def _stand_in_again(self, name: str, message: Multicast, first: Entry | None) -> None:
         """A publisher has lost sight of more brokers since: their clients get it now, in the order of these copies.
@@ -199,7 +208,7 @@ class Forwarding:
                 self.map.marked.add(change.node)
         elif change.what == "r" and not change.client:
             if self.state.operational:
-                self.passage.forget_numbers(self.map.__contains__)
+                self.passage.came.forget([one for one in self.passage.came if one not in self.map])
         elif change.what == "r":
             for one in list(self.passage.entries.values()):
                 if one.lacking.pop(change.node, "") is None:
@@ -315,7 +324,7 @@ class Forwarding:
         if self.name in entry.targets:
             del entry.targets[self.name]
             entry.done.add(self.name)
-            if not entry.waits:
+            if not entry.waits and self.passage.came.is_outrun(entry.visited):
                 # Others have gone through since, with later numbers of the hops before us: only ours counts behind us.
                 entry.visited = ()
             entry.waits = False
@@ -325,12 +334,13 @@ class Forwarding:
                 self._look_behind(entry, entry.batch, node)
 
     def _is_unsure(self, node: str) -> bool:
-        """Whether that destination recovers, or is failed with all that lies before it.
+        """Whether the way to that destination begins with a node that recovers, or is failed as a whole.
 
-        1. We recovered, and were guided to a node that was failed already. 2. Now we know who is behind it, and later
-        messages go there. 3. The first would wait for the failed node, and come behind them.
+        1. We recovered, and were guided to a node. 2. Now we know who is behind it, and guide later messages there.
+        3. The first waits in that node, which recovers, or for it, if it is failed; the later ones would overtake it.
         """
-        return (node in self.peers and self.peers[node].recovering) or (node in self.map and not self.reach.hop(node))
+        hop = self.reach.hop(node)
+        return (hop in self.peers and self.peers[hop].recovering) or (node in self.map and not hop)
 
     def _find_hop(self, entry: Entry, node: str, hops: dict[str, dict[str, None]]) -> None:
         """The next node on the way of a publication to one destination."""
@@ -419,10 +429,15 @@ class Forwarding:
             return entry.number, entry.visited[:1]
         before = max(self._highest(entry, nodes), before)
         number = self.passage.number_towards(entry, self.map.towards(hop), hop, before)
-        if self.name in entry.targets and not entry.waits and entry.batch is not None and number != entry.number:
+        if (
+            self.name in entry.targets
+            and not entry.waits
+            and entry.batch is not None
+            and self.passage.came.is_outrun(entry.visited)
+        ):
             # It waited here until we know who is behind us, and was overtaken: by numbers of hops before us, too.
             entry.visited = ()
-        return number, self.passage.trail(entry, number, self.map.between(hop))
+        return number, self.passage.trail(entry, number, self.map.between(hop), self.map.is_client(hop))
 
     def _highest(self, entry: Entry, nodes: Iterable[str]) -> int:
         """The highest number that went to one of these destinations, or to somebody on the way to it.

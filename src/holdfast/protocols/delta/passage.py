@@ -3,16 +3,13 @@
 A node numbers what it passes on. An *entry* is one message from its first copy until all its destinations behind this
 node have confirmed it. Destinations that are clients and failed do not hold a confirmation up: the entry says who is
 `lacking`, and is kept for them by every node that knows them.
-
-A copy is a duplicate if one of its last delta+1 hops gave it a number that does not succeed the latest that came from
-that hop (section 5; the paper's text compares for inequality, which would take every new message for a repeat). Numbers
-of a node grow over all its lives. No table of sources is needed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from holdfast.model.batches import Batch
 from holdfast.model.delta_messages import Change, Multicast, Visit
+from holdfast.protocols.delta.numbers import WINDOW, Numbers
 
 Key = tuple[str, int, int]
 
@@ -70,6 +67,11 @@ class Entry:
         self.waits = False
         """Whether it goes nowhere until its destinations were looked up again."""
 
+    @property
+    def stands_in(self) -> bool:
+        """Whether it is a later copy of its publisher's, and for clients of failed brokers alone."""
+        return self.batch is not None and bool(self.key[1])
+
 
 def key_of(message: Multicast) -> Key:
     """What the copies of one message have in common."""
@@ -90,8 +92,7 @@ class Passage:
         self.sent: dict[str, int] = {}
         """By receiver, the highest number that went there."""
         self.sent_last = 0
-        self.recent: dict[str, tuple[int, int]] = {}
-        """The latest number that came by each node nearby, with that node's life."""
+        self.came = Numbers()
         self.last = 0
 
     def find(self, key: Key) -> Entry | None:
@@ -103,11 +104,11 @@ class Passage:
     def number_towards(self, entry: Entry, direction: str, hop: str, before: int) -> int:
         """The number under which an entry goes to that hop, on the way to which number `before` was the highest so far.
 
-        1. An entry cannot go on: too many are failed in a row. 2. A later one goes the same way. 3. The first can go
+        1. An entry cannot go on: too many are failed in a row. 2. Many later ones go the same way. 3. The first can go
         on, and would be taken for a repeat there. So it goes under a new number, the same in all of that direction.
         """
         number = entry.later.get(direction, entry.number)
-        if direction not in entry.begun and number < before:
+        if direction not in entry.begun and number < before - WINDOW // 2:
             self.last += 1
             number = entry.later[direction] = self.last
             self._later[number] = entry
@@ -119,18 +120,7 @@ class Passage:
     def place_towards(self, entry: Entry, direction: str, before: int) -> int:
         """Where an entry stands among those that go to a hop: those that begin now come last."""
         number = entry.later.get(direction, entry.number)
-        return number if direction in entry.begun or number >= before else self.last + number
-
-    def is_duplicate(self, visited: tuple[Visit, ...]) -> bool:
-        recent = self.recent
-        return any(number and (life, number) <= recent.get(name, (0, 0)) for name, life, number in visited)
-
-    def note(self, visited: tuple[Visit, ...]) -> None:
-        """These numbers have come; copies with earlier ones are repeats."""
-        recent = self.recent
-        for name, life, number in visited:
-            if number and (life, number) > recent.get(name, (0, 0)):
-                recent[name] = (life, number)
+        return number if direction in entry.begun or number >= before - WINDOW // 2 else self.last + number
 
     def add(self, key: Key, batch: Batch | None, change: Change | None, visited: tuple[Visit, ...]) -> Entry:
         self.last += 1
@@ -144,10 +134,13 @@ class Passage:
         if self._keys.get(entry.key) is entry:
             del self._keys[entry.key]
 
-    def trail(self, entry: Entry, number: int, between: tuple[str, ...]) -> tuple[Visit, ...]:
-        """The last hops of a copy that skips those between us and its receiver."""
+    def trail(self, entry: Entry, number: int, between: tuple[str, ...], client: bool = False) -> tuple[Visit, ...]:
+        """The last hops of a copy that skips those between us and its receiver; for a client one more.
+
+        Two copies of one publisher that came to the client's broker by different ways have a hop in common before it.
+        """
         skipped = tuple((name, 0, 0) for name in between)
-        return (*entry.visited, (self.name, self.life, number), *skipped)[-self.hops :]
+        return (*entry.visited, (self.name, self.life, number), *skipped)[-self.hops - client :]
 
     def unsend(self, peer: str) -> None:
         """The session with that peer is over: what it has not confirmed must be given again, to it or to others."""
@@ -178,11 +171,6 @@ class Passage:
                 entry.lacking.pop(name, None)
                 waited.append(entry)
         return waited
-
-    def forget_numbers(self, is_known: Callable[[str], bool]) -> None:
-        """Forget the numbers of all that are not known any more."""
-        for name in [one for one in self.recent if not is_known(one)]:
-            del self.recent[name]
 
     def under_way(self) -> list[Entry]:
         return [entry for entry in self.entries.values() if entry.open]
