@@ -7,7 +7,7 @@ from holdfast.model.guarantees import GuaranteeError
 from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.protocols.delta import DeltaBroker
 from holdfast.protocols.delta.forwarding import Forwarding
-from holdfast.protocols.delta.numbers import Numbers
+from holdfast.protocols.delta.repeats import CopyNumbers
 from holdfast.simulation.faults import (
     Attach,
     Crash,
@@ -331,10 +331,10 @@ def test_routing_information_waits_for_traffic():
 
 
 def test_most_recent_compared_as_the_paper_prints_it_takes_every_new_message_for_a_repeat(monkeypatch):
-    def as_printed(self: Numbers, visited: tuple[Visit, ...]) -> bool:
+    def as_printed(self: CopyNumbers, visited: tuple[Visit, ...]) -> bool:
         return any(number and number != self.latest(name, life) for name, life, number in visited)
 
-    monkeypatch.setattr(Numbers, "is_duplicate", as_printed)
+    monkeypatch.setattr(CopyNumbers, "is_duplicate", as_printed)
     sim = world("0-1", tolerance=1)
     sim.at(0.0, Subscribe("bob@1", "t"))
     sim.at(0.0, Attach("alice@0"))

@@ -12,8 +12,8 @@ import pytest
 from holdfast.model.delta_messages import RoutingPart, Visit
 from holdfast.protocols.delta.client import ClientPassage
 from holdfast.protocols.delta.forwarding import Forwarding
-from holdfast.protocols.delta.numbers import Numbers
 from holdfast.protocols.delta.passage import Entry, Passage
+from holdfast.protocols.delta.repeats import CopyNumbers
 from holdfast.simulation.scenarios import load_scenario
 from holdfast.simulation.workloads import judge
 
@@ -30,14 +30,14 @@ def goes_on_as_it_was_guided(patch: pytest.MonkeyPatch) -> None:
 
 
 def compares_with_the_latest_alone(patch: pytest.MonkeyPatch) -> None:
-    def is_duplicate(self: Numbers, visited: tuple[Visit, ...]) -> bool:
+    def is_duplicate(self: CopyNumbers, visited: tuple[Visit, ...]) -> bool:
         return any(number and number <= self.latest(name, life) for name, life, number in visited)
 
-    patch.setattr(Numbers, "is_duplicate", is_duplicate)
+    patch.setattr(CopyNumbers, "is_duplicate", is_duplicate)
 
 
 def tells_no_hops_before_a_node_that_recovers(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Numbers, "is_outrun", lambda *_: True)
+    patch.setattr(CopyNumbers, "is_outrun", lambda *_: True)
 
 
 def stands_in_for_all(patch: pytest.MonkeyPatch) -> None:

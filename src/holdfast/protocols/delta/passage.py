@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from holdfast.model.batches import Batch
 from holdfast.model.delta_messages import Change, Multicast, Visit
-from holdfast.protocols.delta.numbers import WINDOW, Numbers
+from holdfast.protocols.delta.repeats import WINDOW, CopyNumbers
 
 Key = tuple[str, int, int]
 
@@ -92,7 +92,7 @@ class Passage:
         self.sent: dict[str, int] = {}
         """By receiver, the highest number that went there."""
         self.sent_last = 0
-        self.came = Numbers()
+        self.came = CopyNumbers()
         self.last = 0
 
     def find(self, key: Key) -> Entry | None:

@@ -1,4 +1,4 @@
-"""Numbers that have come by each hop nearby, by which a node tells repeats: the paper's `most_recent` (section 5).
+"""CopyNumbers that have come by each hop nearby, by which a node tells repeats: the paper's `most_recent` (section 5).
 
 A copy is a repeat if one of its last delta+1 hops gave it a number that has come before. The paper takes each number
 that does not succeed the latest for a repeat. (As printed it compares for inequality, and takes every new message for
@@ -21,7 +21,7 @@ LIVES_MAX = 4
 _ALL = (1 << WINDOW) - 1
 
 
-class Numbers:
+class CopyNumbers:
     """What has come by each hop."""
 
     def __init__(self) -> None:
