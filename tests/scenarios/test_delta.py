@@ -282,6 +282,49 @@ def test_without_guidance_messages_are_lost_in_nodes_that_recover():
     assert chain_returns(Unguided).check().lost > 0
 
 
+def disk_is_gone(node: str, kind: object = "delta") -> Simulation:
+    """That broker dies, and comes back with nothing of what it had written; messages go through it before and after."""
+    sim = world("0-1 1-2", kind, tolerance=1)
+    sim.at(0.0, Subscribe("bob@2", "t"))
+    sim.at(0.0, Subscribe("carl@1", "t"))
+    sim.at(0.0, Attach("alice@0"))
+    sim.at(1.0, Join("new", "2"))
+    sim.at(1.0, Subscribe("dora@new", "t"))
+    for number in range(10):
+        sim.at(3.0 + number / 100, Publish("alice@0", "t", b"%d" % number, "fifo"))
+        sim.at(3.0 + number / 100, Publish("carl@1", "t", b"%d" % number, "fifo"))
+        sim.at(3.0 + number / 100, Publish("dora@new", "t", b"%d" % number, "fifo"))
+        sim.at(9.0 + number / 100, Publish("alice@0", "t", b"%d" % (10 + number), "fifo"))
+        sim.at(9.0 + number / 100, Publish("carl@1", "t", b"%d" % (10 + number), "fifo"))
+        sim.at(9.0 + number / 100, Publish("dora@new", "t", b"%d" % (10 + number), "fifo"))
+    sim.at(5.0, Crash(node))
+    sim.run_for(6.0)
+    sim.network.hosts[node]._disk.pairs.clear()
+    sim.at(6.5, Recover(node))
+    sim.run_until_quiet(limit_s=120)
+    return sim
+
+
+@pytest.mark.parametrize("node", ["0", "1", "2", "new"])
+def test_a_broker_whose_disk_is_gone_recovers_from_its_neighbours(node: str):
+    sim = disk_is_gone(node)
+    assert sim.check().ok, str(sim.check())
+    assert sim.failures() == []
+    assert len(sim.delivered("bob")) == 60
+
+
+class Forgetful(DeltaBroker):
+    """Numbers its lives from 1 when it has nothing written down."""
+
+    def __init__(self, config: BrokerConfig, incarnation: int) -> None:
+        super().__init__(config, incarnation)
+        self._incarnation = 1
+
+
+def test_a_broker_that_forgot_its_earlier_lives_and_begins_the_first_again_is_taken_for_a_repeat():
+    assert disk_is_gone("1", Forgetful).check().lost > 0
+
+
 def test_its_neighbours_see_a_node_fail_recover_and_become_operational():
     sim = world("0-1 1-2", tolerance=1)
     seen = []

@@ -64,6 +64,7 @@ class DeltaBroker(EdgeBroker):
         self.guests = Guests(state, self.forwarding, self)
         self.hub.tolerance = config.tolerance
         self.detached_at = self._detached_at
+        self._incarnation = incarnation
         self._retiring = False
         self._arriving = ""
         self._stale = False
@@ -94,7 +95,7 @@ class DeltaBroker(EdgeBroker):
     def start(self, now: float) -> Effects:
         self._now = now
         self.hub.start()
-        self.hub.out += self.journal.begin_life()
+        self.hub.out += self.journal.begin_life(self._incarnation)
         self.passage.life = self.journal.life
         self._enter(Phase.JOINING)
         if self.state.joining and self.parent is not None:
@@ -502,6 +503,8 @@ class DeltaBroker(EdgeBroker):
             peer = self.peers.get(name)
             if peer is not None:
                 peer.greeted = peer.recovering = True
+                # It may have been here before, and have lost its disk.
+                self.reach.back(name)
             self.refresh()
 
         self.forwarding.originate(change, name, joined)

@@ -13,6 +13,8 @@ LIFE_KEY = "delta life"
 MAP_KEY = "delta map"
 CLIENT_KEY = "delta client "
 NEAR_KEY = "delta near "
+SECOND_BITS = 30
+"""An incarnation counts nanoseconds; seconds are enough for lives, which every message carries."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _places = msgspec.msgpack.Decoder(list[Place])
@@ -39,8 +41,13 @@ class Journal:
             elif key.startswith(NEAR_KEY):
                 self.near[key.removeprefix(NEAR_KEY)] = value.decode()
 
-    def begin_life(self) -> Effects:
-        self.life += 1
+    def begin_life(self, incarnation: int) -> Effects:
+        """Begin a life that is later than all others, also if these are forgotten.
+
+        1. A broker's disk is gone. 2. It would begin its first life again, and number from 1. 3. Its neighbours would
+        take everything that it passes on for repeats.
+        """
+        self.life = self.life + 1 if self.life else incarnation >> SECOND_BITS or incarnation
         return [Persist(LIFE_KEY, str(self.life).encode())]
 
     def write_map(self, places: list[Place]) -> Effects:
