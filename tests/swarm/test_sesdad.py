@@ -14,6 +14,7 @@ from holdfast.model.wire import FrameReader, WireError, encode
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.registry import find_protocol
 from holdfast.protocols.sesdad import SesdadBroker, SiteClient
+from holdfast.protocols.sesdad.peers import Peers
 from holdfast.protocols.sesdad.streams import Stream, Unit
 from holdfast.simulation.failures import FailureClass, classes_for
 from holdfast.simulation.workloads import FAULT_KINDS, Trouble, run_one
@@ -40,6 +41,7 @@ FOUND: tuple[tuple[int, FailureClass], ...] = (
     (910056, "crash"),  # The site began without a broker that had not heard from one that died; that waited for two.
     (950015, "designated"),  # What an earlier designated broker had announced was taken for the word of a later one.
     (950017, "crash"),  # No run: brokers that dial a dead one were taken for traffic, and the run for one without rest.
+    (970651, "majority"),  # Requests were repeated at every beat, and filled links that take 400 bytes at a time.
     (910093, "names"),  # A broker that had answered without a memory had one by now, and nobody asked it.
 )
 
@@ -103,11 +105,17 @@ def keeps_its_choice(client: SiteClient, peer: str) -> None:
         client._turn_to(client._picker.pick(client._there()))
 
 
+def says_all_again(*_: object) -> bool:
+    """Repeat requests also where the earlier ones have not left: links that take 400 bytes at a time never get free."""
+    return False
+
+
 LEFT_OUT = [
     Rule(Stream, "ready", goes_on_alone, "chosen", 5),
     Rule(Stream, "ready", counts_every_holder, "chosen", 5),
     Rule(SiteClient, "_count_marks", takes_one_brokers_word, "crash", 5),
     Rule(SiteClient, "_lost", keeps_its_choice, "chosen", 4),
+    Rule(Peers, "is_jammed", says_all_again, "freeze", 970613),
 ]
 
 

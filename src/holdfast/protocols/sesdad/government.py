@@ -101,16 +101,19 @@ class Government:
         self.check_leader()
 
     def say_again(self) -> None:
-        """Say once more what was not answered for a while: requests are known by their numbers."""
-        if not self._peers.is_serving():
+        """Say once more what was not answered for a while, unless it waits for room on its way: it will be heard."""
+        peers = self._peers
+        if not peers.is_serving():
             return
-        for change in list(self.requests.values()):
-            self.to_leader(SiteRequest(change))
-        for _, announce in list(self._announces.values()):
-            self.to_leader(announce)
+        if not peers.is_jammed(self.designation.leader):
+            for change in list(self.requests.values()):
+                self.to_leader(SiteRequest(change))
+            for _, announce in list(self._announces.values()):
+                self.to_leader(announce)
         if self.designation.leading:
-            for site in self._peers.sites.neighbours:
-                self.announcements.say_again(site)
+            for site in peers.sites.neighbours:
+                if not any(map(peers.is_jammed, peers.at(site))):
+                    self.announcements.say_again(site)
 
     def to_leader(self, message: SessionMessage) -> None:
         self._to_member(self.designation.leader, message)

@@ -45,6 +45,15 @@ class Peers:
         link = self.hub.links.get(peer)
         return link is not None and link.is_open and peer in self.linked
 
+    def is_jammed(self, peer: str) -> bool:
+        """Whether something waits for room on the way to that broker: what is repeated at every beat only adds to it.
+
+        1. Twenty requests wait for the designated broker, over a link that takes two of them in a beat. 2. At every
+        beat all twenty are said again. 3. Whatever else that broker has to hear comes minutes later.
+        """
+        link = self.hub.links.get(peer)
+        return link is not None and link.backlog_bytes > 0
+
     def is_lost(self, member: str) -> bool:
         """Whether that broker of our site cannot stand in for anybody."""
         return member not in self.linked or member in self.blank
