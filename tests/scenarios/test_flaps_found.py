@@ -127,6 +127,17 @@ class CountsItsOwnLossesAlone(Reunion):
         return len(self._tried) > self._broker.config.tolerance or self._broker.majority.settling_merge
 
 
+class NobodyIsContradicted(Settling):
+    """Hands nothing to joiners that have something later, it seems, and tells nobody."""
+
+    def _contradicted(self, *_: object) -> set[str]:
+        return set()
+
+
+class LeavesOutWithoutAWord(Admissions):
+    rules = NobodyIsContradicted
+
+
 class TakesWhatTurnedBelow(Admissions):
     rules = NothingTurnedBelow
 
@@ -152,6 +163,9 @@ LEFT_OUT: list[tuple[str, MakeBroker, str]] = [
     ("later-and-ended", with_parts(names=TellsOnlyOfThosePresent), "is held by 2 sessions"),
     ("ended-by-another-loss", with_parts(repairs=CountsLossesTooLate), "silent losses"),
     ("turned-below", with_parts(admissions=TakesWhatTurnedBelow), "silent losses"),
+    ("ended-by-another-loss", with_parts(repairs=CountsLossesTooLate), "lost"),
+    ("turned-below", with_parts(admissions=TakesWhatTurnedBelow), "lost"),
+    ("each-seems-too-late", with_parts(admissions=LeavesOutWithoutAWord), "silent losses"),
     ("late-client-alone", with_parts(admissions=OrdersForLateClients), "forced"),
     ("late-client-knows-better", with_parts(admissions=ForgetsInWhichOrder), "total"),
     ("verdict-before-the-messages", with_parts(majority=TurnsAtOnce), "total"),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.model.batches import Batch, make_batch
 from holdfast.model.guarantees import CAUSAL, TOTAL
@@ -96,6 +97,12 @@ def it_has_turned_below_for_others() -> Situation:
     return situation(having, below, below=True, heard={"P": 0, "c1": 0, "C": 0}, **more)
 
 
+def each_seems_to_have_come_too_late() -> Situation:
+    """The story of the rule: s, at P, wants c3#1, which c1 has; P has p#1, which c1 lacks."""
+    given = it_has_turned_below_for_others()
+    return replace(given, below=False)
+
+
 def only_a_late_client_wants_it() -> Situation:
     late = "(late clients of B, 1)"
     asked = joiner("C1", Unstable("d", batch("a", key="k"), 0, 0))
@@ -160,6 +167,11 @@ class NothingTurnedBelow(Settling):
         return set()
 
 
+class NobodyIsContradicted(Settling):
+    def _contradicted(self, *_: object) -> set[str]:
+        return set()
+
+
 class LateClientsHavePlaces(Settling):
     def _for_late_alone(self, *_: object) -> set[RecordId]:
         return set()
@@ -199,6 +211,7 @@ RULES: list[tuple[Callable[[], Situation], type[Settling], Callable[[Settlement]
     (the_coordinator_knows_it_done, NothingIsDoneElsewhere, given("C2"), set(), {A1}),
     (the_lost_broker_has_passed_by, NobodyWasPassedBy, given("C2"), set(), {A1}),
     (it_has_turned_below_for_others, NothingTurnedBelow, given("c1"), {("p", 1)}, set()),
+    (each_seems_to_have_come_too_late, NobodyIsContradicted, lambda plan: plan.contradicted, {"c1"}, set()),
     (only_a_late_client_wants_it, LateClientsHavePlaces, lambda plan: plan.untimely, {A1}, set()),
     (only_the_absent_want_it, NothingIsOvertaken, given("c4"), {("c0", 1)}, set()),
     (

@@ -101,6 +101,7 @@ class Admissions:
         self._answer_requests(flush, settlement)
         self._note_repaired(flush)
         self._tell_of_holes(flush, absence)
+        self._tell_contradicted(settlement.contradicted)
         self._tell_behind_another(flush, mine)
         if flush.reunion:
             self._reunited(absence, flush, settlement)
@@ -276,6 +277,12 @@ class Admissions:
         self._tell_of_losses_in_a_row(flush)
         if absence is not None and not brokers:
             self._broker.diaries.tell_of_lost_diary(absence)
+
+    def _tell_contradicted(self, joiners: set[str]) -> None:
+        """These are not handed something that they may be owed: see `Settling._contradicted`."""
+        if joiners:
+            reason = f"{self._broker.name} and {', '.join(sorted(joiners))} contradict each other about an order"
+            self._holes.announce(reason, towards=joiners)
 
     def _tell_of_losses_in_a_row(self, flush: Flush) -> None:
         """More brokers in a row are lost than the tolerance: what was on its way between them may have died with all.

@@ -117,6 +117,8 @@ class Settlement(Struct):
     """What those outside are not owed, or may not have any more, though they want it now."""
     crossed: set[RecordId]
     """Of a reunion: weaker messages that one side has before, and the other after, a total one on their key."""
+    contradicted: set[str]
+    """Joiners that are not handed something since they have what the coordinator takes behind it."""
     forced: int
     """How many records could not be put in an order that is certain."""
     asked: list[tuple[str, Batch]]
@@ -198,6 +200,7 @@ class Settling:
             },
             untimely=self._untimely(merge, late, new, settled) | self._for_late_alone(new),
             crossed=merge.crossed if given.reunion else set(),
+            contradicted=self._contradicted(merge, set(settled), new),
             forced=merge.forced,
             asked=self.asked,
             done=self.done,
@@ -277,6 +280,23 @@ class Settling:
             return set()
         overtaken = {record_id for who, record_id in late if who == self._situation.own}
         return merge.untimely | overtaken | (self.batches.keys() - new - set(settled))
+
+    def _contradicted(self, merge: Merge, settled: set[RecordId], new: set[RecordId]) -> set[str]:
+        """Whose history and the coordinator's own each seem to show that the other did not want something in time.
+
+        1. 0, the root, turns c3#1 for c1. s subscribes at 1, and that is confirmed. c4#1, on the same key, turns at 0.
+        2. 0 dies. 1 has c4#1 and lacks c3#1; c1 has c3#1, and lacks c4#1. Both want both by now.
+        3. 1 takes c3#1 for s behind c4#1, so c1 is not handed c4#1. It was owed that, and is told that it may lack it.
+        """
+        if self._situation.reunion:
+            return set()
+        late = [one for one in merge.late if one[0] in self._joiners and one[1] in settled]
+        return {
+            who
+            for who, record_id in late
+            for one in new - merge.untimely
+            if self._joiners[who].has_received(one) and conflict(self.batches[record_id], self.batches[one])
+        }
 
     def _turned_below(self) -> set[RecordId]:
         """What has turned at a lost broker below the coordinator: nobody above wanted it in time, or it had gone up.
