@@ -154,9 +154,9 @@ class Admissions:
         heard = {} if flush.reunion else self._heard(flush)
         unheard = tuple(self._unheard(flush.key)) if flush.key and heard else () if case is None else case.unheard
         absence = self._absences.find(flush.key)
-        below = case.below if case is not None else bool(flush.key) and not (absence and absence.to_parent)
+        below = bool(flush.key) and not (absence and absence.to_parent)
         if late is not None:
-            late.heard, late.unheard, late.below = heard, unheard, below
+            late.heard, late.unheard = heard, unheard
         return Situation(
             own=self._broker.name,
             lost=flush.key,

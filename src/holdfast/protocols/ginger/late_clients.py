@@ -64,8 +64,6 @@ class LateCase:
         self.unheard: tuple[RecordId, ...] = ()
         self.orders: list[list[RecordId]] = []
         """Of each that took part: what it has, in its order, and behind that what it was handed."""
-        self.below = False
-        """Whether the lost broker was below this one."""
         self.interests: tuple[Interest, ...] = ()
         self.since: deque[tuple[Batch, int]] = deque()
         """What was processed since, with its place in the processing order."""
