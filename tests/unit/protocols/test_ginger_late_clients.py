@@ -146,6 +146,8 @@ def test_what_the_repair_has_handed_to_others_and_the_client_lacks_counts_as_wel
     weaker = batch("q", 1, FIFO, "k")
     case.keep(NOTHING, {}, {("q", 1): weaker}, {})
     case.note(total, 5)
+    assert case.crossed(account(received(total)), {"p": 1}) == []
+    case.orders = [[("q", 1)], [("r", 1)]]
     assert case.crossed(account(received(total)), {"p": 1}) == [weaker]
     assert case.crossed(account(received(total), q=1), {"p": 1}) == []
     case.keep(NOTHING, {}, {("r", 1): batch("r", 1, TOTAL, "k")}, {})
@@ -191,3 +193,13 @@ def test_what_a_late_client_lacks_contradicts_what_it_has_only_if_it_wants_it():
     case = handed(one, other)
     assert case.contradicts(Account([received(other)], {"n": 1}, anybody), {}, anybody)
     assert not case.contradicts(Account([received(other)], {"n": 1}, lambda _: False), {}, anybody)
+
+
+def test_two_total_messages_of_which_late_clients_alone_have_one_contradict_nobody():
+    case = began(LateClients(1000, KEEP_S))
+    one, other = batch("m", 1, TOTAL, "k"), batch("n", 1, TOTAL, "k")
+    case.note(one, 5)
+    case.note(other, 6, shared=False)
+    assert not case.contradicts(account(received(other), n=1), {"m": 1, "n": 1}, lambda _: False)
+    case.note(other, 6)
+    assert case.contradicts(account(received(other), n=1), {"m": 1, "n": 1}, lambda _: False)

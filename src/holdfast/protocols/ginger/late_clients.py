@@ -67,7 +67,8 @@ class LateCase:
         self.interests: tuple[Interest, ...] = ()
         self.since: deque[tuple[Batch, int]] = deque()
         """What was processed since, with its place in the processing order."""
-        self._ids: set[RecordId] = set()
+        self._shared: set[RecordId] = set()
+        """Those of them that somebody else wanted, too."""
         self.bytes = 0
 
     def keep(
@@ -82,15 +83,16 @@ class LateCase:
         self.history = OwnHistory(mine.entries, mine.batches, {**mine.numbers, **numbers}, mine.requests)
         self.bytes = sum(batch.cost_bytes for batch in known.values())
 
-    def note(self, batch: Batch, number: int) -> None:
+    def note(self, batch: Batch, number: int, shared: bool = True) -> None:
         self.since.append((batch, number))
-        self._ids.add((batch.publisher, batch.first))
+        if shared:
+            self._shared.add((batch.publisher, batch.first))
         self.bytes += batch.cost_bytes
 
     def contradicts(self, client: Account, processed: Mapping[str, int], is_wanted: Callable[[Batch], bool]) -> bool:
         """Whether the client has a total batch that everybody else has got behind another one, or would get now."""
         for batch in self._alone(client, processed):
-            differs = batch.guarantee == TOTAL and ((batch.publisher, batch.first) in self._ids or is_wanted(batch))
+            differs = batch.guarantee == TOTAL and (self._is_shared(batch) or is_wanted(batch))
             if differs and any(self._conflicts(batch, client, total=True)):
                 return True
         return any(one.guarantee == TOTAL == other.guarantee for one, other in self._reversed(client))
@@ -137,7 +139,7 @@ class LateCase:
         for one in client.records:
             batch, record_id = one.batch, (one.batch.publisher, one.batch.first)
             unknown = batch.last > processed.get(batch.publisher, 0) and record_id not in self.known
-            if one.flag == "r" and batch.keys and (unknown or record_id in self._ids):
+            if one.flag == "r" and batch.keys and (unknown or record_id in self._shared):
                 yield batch
 
     def _conflicts(self, batch: Batch, client: Account, total: bool) -> Iterator[Batch]:
@@ -147,8 +149,19 @@ class LateCase:
         2. Both climb again, and turn above, in the same order. busy has both: nothing is wrong.
         """
         lacked = [one for one in self.known.values() if client.processed.get(one.publisher, 0) < one.last]
-        before = (*lacked, *self._before(batch, client))
-        return (one for one in before if (one.guarantee == TOTAL) is total and _share_a_key(batch, one))
+        before = [one for one in (*lacked, *self._before(batch, client)) if self._is_shared(one)]
+        found = (one for one in before if (one.guarantee == TOTAL) is total and _share_a_key(batch, one))
+        return (one for one in found if self._gets(client, one))
+
+    def _is_shared(self, batch: Batch) -> bool:
+        """Whether anybody but late clients has it since the repair, or has had it there.
+
+        1. c1 has c0#1, which is total, for c1 alone. Both are late. c2#1, on the same key, turns for c1 alone.
+        2. c0 comes, and c0#1 turns again, for c1 alone. Nobody has the two the other way round: c1 may go on.
+        """
+        record_id = (batch.publisher, batch.first)
+        placed = self.history is not None and self.history.numbers.get(record_id, 0) > 0
+        return record_id in self._shared or placed or any(record_id in order for order in self.orders)
 
     def _before(self, batch: Batch, client: Account) -> Iterator[Batch]:
         """What was processed since the repair, and before that batch, and did not come before it to the client."""
@@ -198,7 +211,7 @@ class LateClients:
         """A batch is processed; `wanted` has the stand-ins that want it."""
         for stand_in, case in self._cases.items():
             if stand_in in wanted and case.history is not None:
-                case.note(batch, number)
+                case.note(batch, number, any(name != stand_in for name in wanted))
 
     def over(self, now: float) -> list[LateCase]:
         """Cases that have lasted too long, or cost too much; of too many, the first."""

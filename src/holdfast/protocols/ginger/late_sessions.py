@@ -59,8 +59,9 @@ class LateSessions:
             return None
 
         def is_wanted(batch: Batch) -> bool:
-            """By somebody else."""
-            return any(peer not in (name, case.stand_in) for peer in self._interests.table.takers(batch))
+            """By somebody else, who has not said to have it."""
+            others = self._interests.table.takers(batch).keys() - {name, case.stand_in}
+            return any(one not in case.joined or not case.joined[one].has_processed(batch) for one in others)
 
         account = Account(*put_together(ahead, join.processed), wants_of(join))
         if case.contradicts(account, self._broker.data_path.processed, is_wanted):
