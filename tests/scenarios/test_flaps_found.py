@@ -161,8 +161,6 @@ LEFT_OUT: list[tuple[str, MakeBroker, str]] = [
     ("asked-and-hung-up", ALL_LEFT_OUT, "false confirmations"),
     ("three-lost-in-a-row", with_parts(admissions=SaysNothingOfLossesInARow), "silent losses"),
     ("later-and-ended", with_parts(names=TellsOnlyOfThosePresent), "is held by 2 sessions"),
-    ("ended-by-another-loss", with_parts(repairs=CountsLossesTooLate), "silent losses"),
-    ("turned-below", with_parts(admissions=TakesWhatTurnedBelow), "silent losses"),
     ("ended-by-another-loss", with_parts(repairs=CountsLossesTooLate), "lost"),
     ("turned-below", with_parts(admissions=TakesWhatTurnedBelow), "lost"),
     ("each-seems-too-late", with_parts(admissions=LeavesOutWithoutAWord), "silent losses"),
