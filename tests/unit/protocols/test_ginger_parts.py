@@ -232,6 +232,18 @@ def test_a_client_that_has_left_waits_for_no_room():
     assert broker.turning.bytes == published
 
 
+def test_a_weaker_message_from_where_a_total_one_is_being_handed_over_has_crossed_it_and_says_so():
+    broker = Alone().with_neighbour("2").with_neighbour("3")
+    broker.data_path.pass_on(Publish(batch(guarantee=TOTAL, key="k")), "1")
+    flush = Flush("")
+    join = Join(Twig("2", "broker", 1, ""), "1", (), {}, (), 0, 0)
+    flush.joined, flush.reunion = {"2": Joiner(join, [])}, True
+    broker.majority.taken_in(flush)
+    weaker = make_batch("d", 1, "t", CAUSAL, [b"x"], [("k",)])
+    for came_from, crossed in (("3", False), ("2", True)):
+        assert broker.majority.marked(Publish(weaker), came_from).batch.crossed is crossed
+
+
 # ------------------------------------------------------------------------------------------------------------- climbs
 
 
