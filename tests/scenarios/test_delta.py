@@ -282,6 +282,33 @@ def test_without_guidance_messages_are_lost_in_nodes_that_recover():
     assert chain_returns(Unguided).check().lost > 0
 
 
+class Discreet(DeltaBroker):
+    """Tells nobody whom it has gone past."""
+
+    def _spread_past(self, name: str, but: str = "") -> None:
+        pass
+
+
+def skipped_by_one_that_died(kind: type) -> Simulation:
+    """Broker 0 stands still while broker 1 confirms bob's subscription; broker 1 dies, and broker 0 goes on."""
+    watchful = BrokerConfig("*", link=LinkConfig(heartbeat_s=0.1, silence_s=0.5), tolerance=2)
+    sim = world("0-1 1-2", kind, broker=watchful)
+    sim.at(0.0, Attach("bob@2"))
+    sim.at(3.0, Freeze("0"))
+    sim.at(6.0, Subscribe("bob@2", "t"))
+    sim.at(8.0, Crash("1"))
+    sim.at(8.1, Thaw("0"))
+    sim.at(10.0, Attach("alice@0"))
+    sim.at(12.0, Publish("alice@0", "t", b"m", "fifo"))
+    sim.run_until_quiet(limit_s=60)
+    return sim
+
+
+def test_a_broker_hears_that_it_was_skipped_although_whoever_did_so_has_died():
+    assert skipped_by_one_that_died(DeltaBroker).delivered("bob") == [b"m"]
+    assert skipped_by_one_that_died(Discreet).check().lost > 0
+
+
 def disk_is_gone(node: str, kind: object = "delta") -> Simulation:
     """That broker dies, and comes back with nothing of what it had written; messages go through it before and after."""
     sim = world("0-1 1-2", kind, tolerance=1)

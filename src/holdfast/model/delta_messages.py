@@ -89,7 +89,7 @@ class RoutingPart(Struct, frozen=True, array_like=True, tag=133):
 
 class Status(Struct, frozen=True, array_like=True, tag=134):
     """The sender is operational, or recovers from now on; or `node`, between it and the receiver, is back; or the
-    receiver was skipped."""
+    receiver was skipped; or somebody has gone past `node`, which has to hear of it."""
 
-    what: Literal["operational", "recovering", "back", "skipped"]
+    what: Literal["operational", "recovering", "back", "skipped", "past"]
     node: Text = ""

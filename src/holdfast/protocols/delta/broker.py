@@ -274,7 +274,8 @@ class DeltaBroker(EdgeBroker):
         name = link.peer
         if fresh:
             self.peers[name] = Peer()
-            skipped = self.reach.skipped if link.kind == "broker" else ()
+            is_broker = link.kind == "broker"
+            skipped = (*self.reach.skipped, *((name,) if name in self.reach.told else ())) if is_broker else ()
             self._send(name, Greeting(self._said_state(), self.journal.life, skipped, address=self.config.address))
             for one in self.map.between(name):
                 self.go_past(one)
@@ -293,9 +294,18 @@ class DeltaBroker(EdgeBroker):
 
     def go_past(self, name: str) -> None:
         """From now on that node has missed something: it must recover before it counts again."""
-        if self.reach.harden(name) and not self.map.is_client(name) and name in self.hub.links:
+        if not self.reach.harden(name) or self.map.is_client(name):
+            return
+        self._spread_past(name)
+        if name in self.hub.links:
             self.cut_off(name, f"{name} was skipped")
             self._stale = True
+
+    def _spread_past(self, name: str, but: str = "") -> None:
+        """Tell those nearby that a broker was gone past, ahead of whatever is confirmed without it."""
+        for one, peer in self.peers.items():
+            if peer.greeted and one not in (name, but) and not self.map.is_client(one):
+                self._send(one, Status("past", name))
 
     def link_closed(self, link: Link) -> None:
         super().link_closed(link)
@@ -445,7 +455,7 @@ class DeltaBroker(EdgeBroker):
             self._recover()
         for one in greeting.skipped:
             self._tell_skipped(one)
-        if greeting.state == "operational" and name in self.reach.hard:
+        if greeting.state == "operational" and self.reach.was_skipped(name):
             # It does not know yet that it was skipped. 1. We greeted it. 2. Somebody who had gone past it greeted
             # us. 3. It greets us: our own greeting has not said it.
             self._send(name, Status("skipped"))
@@ -480,6 +490,8 @@ class DeltaBroker(EdgeBroker):
             self.refresh()
         elif status.what == "recovering" and peer is not None:
             self.synchronisation.on_recovering(name, peer)
+        elif status.what == "past":
+            self._hear_past(name, status.node)
         elif status.what == "operational" and peer is not None:
             peer.recovering = False
             peer.parts.clear()
@@ -489,6 +501,14 @@ class DeltaBroker(EdgeBroker):
             del self.reach.failed[status.node]
             self.cut_off(name, f"{status.node} is back")
             self.refresh()
+
+    def _hear_past(self, name: str, skipped: str) -> None:
+        peer = self.peers.get(skipped)
+        if peer is not None and peer.greeted and not self.map.is_client(skipped):
+            if not peer.recovering:
+                self._send(skipped, Status("skipped"))
+        elif skipped != self.name and self.reach.hear(skipped):
+            self._spread_past(skipped, name)
 
     def _take_in(self, name: str, address: str) -> None:
         """A newcomer joins below us: everybody nearby knows of it before it is told anything (4.6)."""

@@ -207,6 +207,7 @@ class Forwarding:
             if self.map.add((change.parent, change.node, change.client, change.address)):
                 self.map.marked.add(change.node)
         elif change.what == "r" and not change.client:
+            self.reach.told.pop(change.node, None)
             if self.state.operational:
                 self.passage.came.forget([one for one in self.passage.came if one not in self.map])
         elif change.what == "r":

@@ -21,6 +21,12 @@ class Reach:
         self.failed: dict[str, None] = {}
         self.hard: dict[str, None] = {}
         """Those that were skipped, and have not come back to recover since."""
+        self.told: dict[str, None] = {}
+        """Those that others have skipped, as these say, and that have not recovered since.
+
+        1. A broker is frozen, and a neighbour confirms a subscription without it. 2. The neighbour dies. 3. The first
+        runs again, and connects past that one: whoever it meets must know that it has missed something.
+        """
 
     def fail(self, name: str) -> None:
         self.failed[name] = None
@@ -36,6 +42,17 @@ class Reach:
         """That node is there again, and has been told what it missed, or is about to be."""
         self.failed.pop(name, None)
         self.hard.pop(name, None)
+        self.told.pop(name, None)
+
+    def hear(self, name: str) -> bool:
+        """Whether it is new that somebody else has skipped that broker."""
+        if name in self.told or name in self.hard or not self._map.has_broker(name):
+            return False
+        self.told[name] = None
+        return True
+
+    def was_skipped(self, name: str) -> bool:
+        return name in self.hard or name in self.told
 
     def doubt(self, connected: Iterable[str]) -> None:
         """We were skipped, so it was us: hold failed only brokers with somebody behind them who agrees.
