@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.model.batches import Batch
 from holdfast.model.identities import name_of
 from holdfast.model.messages import Interest
 from holdfast.model.name_messages import Presence
@@ -146,6 +147,13 @@ class OrdersForLateClients(Admissions):
     rules = LateClientsHavePlaces
 
 
+class PlacesWhatTurnedElsewhere(Admissions):
+    """Gives places in its own order to batches that have turned elsewhere, and that nobody here wants."""
+
+    def _has_place_here(self, batch: Batch) -> bool:  # noqa: ARG002
+        return True
+
+
 class TellsOnlyOfThosePresent(NameBook):
     """Does not tell a neighbour of a later session that has ended again."""
 
@@ -160,6 +168,7 @@ LEFT_OUT: list[tuple[str, MakeBroker, str]] = [
     ("wanted-by-nobody-who-came", with_parts(admissions=AccountsForNobody), "false confirmations"),
     ("asked-and-hung-up", ALL_LEFT_OUT, "false confirmations"),
     ("three-lost-in-a-row", with_parts(admissions=SaysNothingOfLossesInARow), "silent losses"),
+    ("places-of-others", with_parts(admissions=PlacesWhatTurnedElsewhere), "silent losses"),
     ("later-and-ended", with_parts(names=TellsOnlyOfThosePresent), "is held by 2 sessions"),
     ("ended-by-another-loss", with_parts(repairs=CountsLossesTooLate), "lost"),
     ("turned-below", with_parts(admissions=TakesWhatTurnedBelow), "lost"),

@@ -383,20 +383,33 @@ class Admissions:
                     record.requested += (name,)
                 self._log.stamp(record, name)
         if new:
-            self._settle_new(record, record_id in settlement.untimely)
+            given = any(settlement.owes(name, record_id) for name in flush.joined)
+            self._settle_new(record, record_id in settlement.untimely, given)
         for name, joiner in flush.joined.items():
             if settlement.owes(name, record_id):
                 self._give(name, joiner, record)
 
-    def _settle_new(self, record: Record, untimely: bool) -> None:
+    def _settle_new(self, record: Record, untimely: bool, given: bool) -> None:
+        has_place = given or self._has_place_here(record.batch)
         self._broker.data_path.note_processed(record.batch)
-        if not untimely:
+        if has_place and not untimely:
             self._log.renumber(record)
         self._broker.data_path.note(record)
         self._log.released(record)
         if not untimely:
             self._broker.data_path.spread(record, "")
         self._turning.passed(record.batch)
+
+    def _has_place_here(self, batch: Batch) -> bool:
+        """Whether this repair puts a batch that nobody handed to us into our processing order.
+
+        1. c1#3 and c3#4, on one key, went up from 2 to 0, and turned there: c3#4 first. Nobody at 2 wants either.
+        2. 2 is cut off from everybody. It settles the loss of its parent with nobody, in the order of the publishers:
+           had they numbers, these would say that c1#3 came first.
+        3. 2 comes back, the two orders make a circle, and what 0 has for 2 is handed over in a wrong order.
+        """
+        path = self._broker.data_path
+        return not path.is_done(batch.publisher, batch.last) or bool(path.takers_here(batch) - {THE_ABSENT})
 
     def _messages_of(self, name: str, joiner: Joiner, batch: Batch) -> int:
         """How many messages hand that batch to a joiner: a client may want several parts of it."""

@@ -80,6 +80,10 @@ class DataPath:
                     self._log.merge_over(destination)
         self._broker.majority.went(record)
 
+    def takers_here(self, batch: Batch) -> set[str]:
+        """Whom `spread` would hand that batch to."""
+        return set(self._interests.table.takers(batch)).difference(self._given_apart)
+
     def deliver_record(self, client: str, record: Record, parts: list[Batch]) -> None:
         if not parts or client not in self._log.flows:
             return
