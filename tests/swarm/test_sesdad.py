@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast.model.messages import Data, Frame, Hello
+from holdfast.model.site_messages import Change
 from holdfast.model.wire import FrameReader, WireError, encode
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.registry import find_protocol
 from holdfast.protocols.sesdad import SesdadBroker, SiteClient
+from holdfast.protocols.sesdad.desk import Desk
 from holdfast.protocols.sesdad.peers import Peers
+from holdfast.protocols.sesdad.routes import Routes
 from holdfast.protocols.sesdad.streams import Stream, Unit
 from holdfast.simulation.failures import FailureClass, classes_for
 from holdfast.simulation.workloads import FAULT_KINDS, Trouble, run_one
@@ -42,6 +45,10 @@ FOUND: tuple[tuple[int, FailureClass], ...] = (
     (950015, "designated"),  # What an earlier designated broker had announced was taken for the word of a later one.
     (950017, "crash"),  # No run: brokers that dial a dead one were taken for traffic, and the run for one without rest.
     (970651, "majority"),  # Requests were repeated at every beat, and filled links that take 400 bytes at a time.
+    (
+        975042,
+        "crash",
+    ),  # A later request was carried out before an earlier one that nobody had heard; that counted as done.
     (910093, "names"),  # A broker that had answered without a memory had one by now, and nobody asked it.
 )
 
@@ -110,11 +117,18 @@ def says_all_again(*_: object) -> bool:
     return False
 
 
+def takes_requests_in_any_order(desk: Desk, relay: str, change: Change, _: int, routes: Routes, version: int) -> None:
+    """Carry a later request out before an earlier one, which counts as done from then on."""
+    ASK(desk, relay, change, 0, routes, version)
+
+
+ASK = Desk.ask
 LEFT_OUT = [
     Rule(Stream, "ready", goes_on_alone, "chosen", 5),
     Rule(Stream, "ready", counts_every_holder, "chosen", 5),
     Rule(SiteClient, "_count_marks", takes_one_brokers_word, "crash", 5),
     Rule(SiteClient, "_lost", keeps_its_choice, "chosen", 4),
+    Rule(Desk, "ask", takes_requests_in_any_order, "crash", 975042),
     Rule(Peers, "is_jammed", says_all_again, "freeze", 970613),
 ]
 

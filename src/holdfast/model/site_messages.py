@@ -114,9 +114,13 @@ ChangeList = Annotated[tuple[Change, ...], Meta(max_length=ENTRIES_MAX)]
 
 
 class SiteRequest(Struct, frozen=True, array_like=True, tag=109, gc=False):
-    """To the designated broker, from the broker that a client has asked; `SiteAnswer` when it is done everywhere."""
+    """To the designated broker, from the broker that a client has asked; `SiteAnswer` when it is done everywhere.
+
+    `after` is the number of the client's request before this one, if that was not answered yet, or 0.
+    """
 
     change: Change
+    after: Counter = 0
 
 
 class SiteAnswer(Struct, frozen=True, array_like=True, tag=110, gc=False):

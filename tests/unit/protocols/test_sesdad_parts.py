@@ -157,3 +157,23 @@ def test_what_an_earlier_designated_broker_of_a_site_announces_counts_for_nothin
     desk.announced("a.2", later, Routes(), 0)
     assert submitted == [Change("n", "b", 1 << 32 | 1)]
     assert [one.what for one in desk.expand(submitted[0], Routes())] == ["a", "n"]
+
+
+def test_a_request_is_not_taken_before_the_one_before_it_which_nobody_has_heard():
+    submitted: list[Change] = []
+    desk = Desk(Announcements("a", [], lambda _site, _message: None), submitted.extend, lambda _peer, _message: None)
+    first, second = (Change("s", "c|1", token, "t") for token in (1, 2))
+    desk.ask("a.1", second, 1, Routes(), 0)
+    assert submitted == []
+    desk.ask("a.1", first, 0, Routes(), 0)
+    desk.ask("a.1", second, 1, Routes(), 0)
+    assert submitted == [first, second]
+
+
+def test_a_request_is_taken_behind_one_that_is_done():
+    submitted: list[Change] = []
+    desk = Desk(Announcements("a", [], lambda _site, _message: None), submitted.extend, lambda _peer, _message: None)
+    routes, second = Routes(), Change("s", "c|1", 2, "t")
+    routes.apply(Change("s", "c|1", 1, "u"))
+    desk.ask("a.1", second, 1, routes, 0)
+    assert submitted == [second]

@@ -55,14 +55,19 @@ class Desk:
 
     # ------------------------------------------------------------------------------------------------------- requests
 
-    def ask(self, relay: str, change: Change, routes: Routes, version: int) -> None:
-        """A broker passes the request of a client on; `version` is the last state that changed the routing table."""
-        key = (change.subscriber, change.token)
-        if change.token <= routes.done.get(change.subscriber, 0):
+    def ask(self, relay: str, change: Change, after: int, routes: Routes, version: int) -> None:
+        """A broker passes the request of a client on; `version` is the last state that changed the routing table.
+
+        It is not taken before the one `after` which it comes, since a number tells that all up to it are done:
+        1. Request 1 comes when we are not designated yet, and nobody hears it. 2. Request 2 comes, and is carried out.
+        3. Request 1 is said again, and counts as done: its subscription would be confirmed, and never be in force.
+        """
+        key, done = (change.subscriber, change.token), routes.done.get(change.subscriber, 0)
+        if change.token <= done:
             self._wait(Waiter(version, relay, change))
         elif key in self._asked:
             self._asked[key][relay] = None
-        else:
+        elif after <= done or (change.subscriber, after) in self._asked:
             self._asked[key] = {relay: None}
             self._submit([change])
 

@@ -91,8 +91,7 @@ class Government:
         if self.designation.leader != self._peers.name:
             self._early.clear()
         self.to_leader(Attendance(tuple(self._peers.subscribers())))
-        for change in list(self.requests.values()):
-            self.to_leader(SiteRequest(change))
+        self._ask_again()
         for _, announce in list(self._announces.values()):
             self.to_leader(announce)
         self._publications.ask_again()
@@ -106,8 +105,7 @@ class Government:
         if not peers.is_serving():
             return
         if not peers.is_jammed(self.designation.leader):
-            for change in list(self.requests.values()):
-                self.to_leader(SiteRequest(change))
+            self._ask_again()
             for _, announce in list(self._announces.values()):
                 self.to_leader(announce)
         if self.designation.leading:
@@ -149,8 +147,19 @@ class Government:
 
     def request(self, change: Change) -> None:
         """A client of ours asks for a change."""
-        self.requests[change.subscriber, change.token] = change
-        self.to_leader(SiteRequest(change))
+        name, number = change.subscriber, change.token
+        before = max((token for subscriber, token in self.requests if subscriber == name and token < number), default=0)
+        self.requests[name, number] = change
+        self.to_leader(SiteRequest(change, before))
+
+    def _ask_again(self) -> None:
+        """Say all requests that were not answered to the designated broker, each with the one before it."""
+        before: dict[str, int] = {}
+        for name, number in sorted(self.requests):
+            # In a site of one broker each is answered as soon as it is said.
+            if change := self.requests.get((name, number)):
+                self.to_leader(SiteRequest(change, before.get(name, 0)))
+                before[name] = number
 
     def forget(self, subscriber: str) -> None:
         """That client has no session here any more."""
@@ -160,7 +169,8 @@ class Government:
 
     def on_site_request(self, peer: str, message: SiteRequest) -> None:
         if not self._comes_early(peer, message):
-            self.desk.ask(peer, self._as_in_force(message.change), self._traffic.routes, self.announcements.version)
+            change = self._as_in_force(message.change)
+            self.desk.ask(peer, change, message.after, self._traffic.routes, self.announcements.version)
             self._answer()
 
     def _as_in_force(self, change: Change) -> Change:
