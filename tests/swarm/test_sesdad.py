@@ -15,6 +15,7 @@ from holdfast.model.wire import FrameReader, WireError, encode
 from holdfast.protocols.config import BrokerConfig
 from holdfast.protocols.registry import find_protocol
 from holdfast.protocols.sesdad import SesdadBroker, SiteClient
+from holdfast.protocols.sesdad.announcements import Announcements
 from holdfast.protocols.sesdad.desk import Desk
 from holdfast.protocols.sesdad.peers import Peers
 from holdfast.protocols.sesdad.routes import Routes
@@ -138,6 +139,13 @@ def test_a_node_without_a_rule_is_caught_by_a_random_run(rule: Rule, monkeypatch
     assert run_one(rule.seed, "sesdad", Trouble((), rule.failure)).ok
     monkeypatch.setattr(rule.owner, rule.name, rule.instead)
     assert not run_one(rule.seed, "sesdad", Trouble((), rule.failure)).ok
+
+
+def test_a_table_that_a_yielding_broker_brings_is_announced(monkeypatch: pytest.MonkeyPatch):
+    """Seed 980064, without any failure: a subscription was confirmed of which no other site had been told."""
+    assert run_one(980064, "sesdad").ok
+    monkeypatch.setattr(Announcements, "replaced", lambda _self, _table, _version: None)
+    assert "silent losses" in run_one(980064, "sesdad").complaint()
 
 
 def well_typed(frame: Data) -> Frame | None:

@@ -2,7 +2,8 @@
 
 from holdfast.model.batches import Batch, make_batch
 from holdfast.model.guarantees import EVENTUAL, FIFO
-from holdfast.model.site_messages import Announce, Change, Pending
+from holdfast.model.site_messages import Announce, Announced, Change, Pending
+from holdfast.protocols.routing import RoutingTable
 from holdfast.protocols.sesdad.announcements import Announcements
 from holdfast.protocols.sesdad.desk import Desk
 from holdfast.protocols.sesdad.holdback import HoldBack
@@ -177,3 +178,16 @@ def test_a_request_is_taken_behind_one_that_is_done():
     routes.apply(Change("s", "c|1", 1, "u"))
     desk.ask("a.1", second, 1, routes, 0)
     assert submitted == [second]
+
+
+def test_a_table_of_another_broker_is_announced_where_it_differs():
+    said: list[Announce] = []
+    announcements, table = Announcements("a", ["b"], lambda _site, message: said.append(message)), RoutingTable()
+    table.add("t", "", "c|1")
+    announcements.begin(1, table, 1)
+    announcements.on_announced("b", Announced("a", 1, 1), table)
+    table = RoutingTable()
+    table.add("u", "", "c|1")
+    announcements.replaced(table, 2)
+    assert (said[-1].wanted, said[-1].unwanted) == ((("u", ""),), (("t", ""),))
+    assert not announcements.known_everywhere(2, "")

@@ -52,6 +52,17 @@ class Announcements:
             neighbour.dirty.update(interests)
             self._say(name, neighbour, table)
 
+    def replaced(self, table: RoutingTable, version: int) -> None:
+        """Another broker's table is in force, which differs from the one that was announced.
+
+        1. Broker 1 has put a subscription in force, and nobody else has that state. 2. Broker 2 takes over, as broker 3
+        yields to it, and tells all sites what it knows. 3. Broker 1 yields, too, and tells what it has: the
+        subscription is in force at broker 2, comes again as one that is done, and no site has been told of it.
+        """
+        for neighbour in self._neighbours.values():
+            neighbour.dirty.update(neighbour.told or ())
+        self.changed(table, table.distinct(), version)
+
     def _say(self, name: str, neighbour: _Neighbour, table: RoutingTable) -> None:
         if neighbour.outstanding is not None:
             return

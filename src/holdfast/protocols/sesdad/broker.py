@@ -352,6 +352,9 @@ class SesdadBroker(EdgeBroker):
             merge(account, self.traffic, self.designation)
             if self.designation.established != before:
                 self.publications.replace_places(account.state.placed)
+                if self.designation.leading:
+                    established = self.designation.established
+                    self.government.announcements.replaced(self.traffic.routes.table, established)
             if account.state.established >> EPOCH_BITS >= account.state.epoch:
                 self.designation.note(peer, account.state.established)
             if leader != self.designation.leader:
