@@ -4,10 +4,13 @@ import pytest
 
 from holdfast.model.delta_messages import Multicast, RoutingPart, Visit
 from holdfast.model.guarantees import GuaranteeError
+from holdfast.model.messages import Frame
 from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.protocols.delta import DeltaBroker
 from holdfast.protocols.delta.forwarding import Forwarding
 from holdfast.protocols.delta.repeats import CopyNumbers
+from holdfast.protocols.delta.synchronisation import PART_ENTRIES
+from holdfast.protocols.node import Effects
 from holdfast.simulation.faults import (
     Attach,
     Crash,
@@ -391,6 +394,29 @@ def parts_before_the_third_message(kind: type) -> tuple[int, int]:
     guided = [at for at, one in enumerate(page) if isinstance(one, Multicast) and one.guided and one.batch is not None]
     before = page[: guided[2]]
     return sum(isinstance(one, RoutingPart) for one in before), sum(isinstance(one, RoutingPart) for one in page)
+
+
+def test_a_broker_that_recovers_takes_in_one_part_at_a_time():
+    """It would stand still, and be held failed, if it took 100,000 filters in when the last part comes."""
+    taken: list[int] = []
+
+    class Counted(DeltaBroker):
+        def receive(self, peer: str, frame: Frame, now: float) -> Effects:
+            before = len(self.filters.table)
+            effects = super().receive(peer, frame, now)
+            taken.append(len(self.filters.table) - before)
+            return effects
+
+    sim = world("0-1 1-2", Counted, tolerance=1)
+    for number in range(2 * PART_ENTRIES):
+        sim.at(0.0, Subscribe("anna@0", f"other/{number}"))
+    sim.at(30.0, Crash("1"))
+    sim.run_for(30.5)
+    taken.clear()
+    sim.at(31.0, Recover("1"))
+    sim.run_until_quiet(limit_s=60)
+    assert len(sim.node("1").filters.table) == 2 * PART_ENTRIES  # type: ignore[union-attr]
+    assert max(taken) == PART_ENTRIES
 
 
 def test_routing_information_waits_for_traffic():

@@ -9,7 +9,7 @@ from holdfast.model.filters import Value, parse_filter
 from holdfast.model.topics import matches
 from holdfast.protocols import coverage
 from holdfast.protocols.coverage import covers, merge, merger_of, wider_patterns, witness
-from holdfast.protocols.delta.fewer_filters import FewerFilters
+from holdfast.protocols.delta.fewer_filters import SWEPT, FewerFilters
 from holdfast.protocols.routing import RoutingTable
 
 LITERALS = ("1", "2", "3", "2.5", "'a'", "'ab'", "'b'", "true", "false")
@@ -203,3 +203,21 @@ def test_values_of_one_attribute_are_merged_and_parted_again():
     assert not few.matched.takers_of("t", {"x": 3})
     assert few.matched.takers_of("t", {"x": 4})
     few.check_invariants()
+
+
+def test_no_filter_that_comes_has_all_others_looked_at(monkeypatch):
+    """A broker that looked at 50,000 filters in one turn would be held failed."""
+    looked = []
+    covering = FewerFilters._covering
+
+    def counted(self: FewerFilters, entry: tuple[str, str, str]) -> tuple[str, str, str] | None:
+        looked.append(entry)
+        return covering(self, entry)
+
+    monkeypatch.setattr(FewerFilters, "_covering", counted)
+    table, most = FewerFilters(), 0
+    for number in range(2000):
+        looked.clear()
+        table.add("t", f"customer = '{number}'", "n")
+        most = max(most, len(looked))
+    assert most == 1 + SWEPT

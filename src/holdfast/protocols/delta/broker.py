@@ -560,6 +560,7 @@ class DeltaBroker(EdgeBroker):
             return
         if self.state.operational or name not in self.peers:
             return
+        self.synchronisation.take_in(name, part)
         if self.recovery.take(name, part):
             self.state.joining = False
             departed = self.state.departed

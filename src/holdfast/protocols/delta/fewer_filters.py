@@ -10,11 +10,13 @@ neighbours to announce it again. 1. A broker has not told f further, since g cov
 and then passes that on. 3. It fails between the two, and whoever goes past it tells that g is gone, and knows nothing
 of f that it would have to tell. Messages for f would be lost until a broker returns.
 
-A filter that comes is compared with those that want its witness. Whether it covers others is found when the table has
-grown by half: so each filter is compared a few times, however many there are. Merging makes tables smaller and matching
-no faster, since an index finds single values at once: it is off unless it is asked for.
+A filter that comes is compared with those that want its witness. Whether it covers others is found out when the table
+has grown by half, for a few with each that comes: so each filter is compared a few times, however many there are.
+Merging makes tables smaller and matching no faster, since an index finds single values at once: it is off unless it is
+asked for.
 """
 
+from collections import deque
 from collections.abc import Iterable
 
 from holdfast.model.batches import Batch
@@ -30,6 +32,8 @@ from holdfast.protocols.routing import RoutingTable, Takers
 MERGED_MAX = 64
 """So many filters are merged into one."""
 GROWTH_MIN = 16
+SWEPT = 8
+"""So many filters are looked at again whenever one comes."""
 
 
 class _Kept:
@@ -89,6 +93,8 @@ class FewerFilters:
         self._members: dict[Entry, dict[Entry, None]] = {}
         self._uses: dict[Entry, int] = {}
         self._grown = 0
+        self._due: deque[Entry] = deque()
+        """Filters of which it is to be found out whether later ones cover them."""
 
     # ------------------------------------------------------------------------------------------------------- known
 
@@ -125,8 +131,9 @@ class FewerFilters:
         self._size += 1
         self._place((pattern, where, node))
         self._grown += 1
-        if self._grown > max(GROWTH_MIN, len(self.matched) // 2):
+        if self._grown > max(GROWTH_MIN, len(self.matched) // 2) and not self._due:
             self._compact()
+        self._sweep()
         return True
 
     def remove(self, pattern: str, where: str, node: str) -> bool:
@@ -228,20 +235,30 @@ class FewerFilters:
         self._disuse(unit)
 
     def _compact(self) -> None:
-        """Look for filters that later ones cover, and for those that can be merged."""
+        """Look for filters that later ones cover, and for those that can be merged.
+
+        A few at a time: a broker that has 50,000 would stand still for seconds.
+        """
         self._grown = 0
-        every = [(pattern, where, node) for node, kept in self._kept.items() for pattern, where in _texts(kept)]
-        for entry in every:
+        self._due.extend((pattern, where, node) for node, kept in self._kept.items() for pattern, where in _texts(kept))
+        if self._merges:
+            while self._due:
+                self._sweep()
+            self._merge_alike()
+
+    def _sweep(self) -> None:
+        for _ in range(min(SWEPT, len(self._due))):
+            entry = self._due.popleft()
+            pattern, where, node = entry
+            if entry in self._above or node not in self._nodes.get((pattern, where), ()):
+                continue
             above = self._covering(entry)
             if above is None:
                 continue
-            pattern, where, node = entry
             for one in [entry, *self._below.pop(entry, ())]:
                 self._cover(above, one)
             self._kept[node][pattern].remove(where)
             self._drop_kept(entry)
-        if self._merges:
-            self._merge_alike()
 
     def _merge_alike(self) -> None:
         """Merge those that are alike but for the values of one attribute."""
