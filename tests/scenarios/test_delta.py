@@ -8,8 +8,9 @@ from holdfast.model.messages import Frame
 from holdfast.protocols.config import BrokerConfig, LinkConfig
 from holdfast.protocols.delta import DeltaBroker
 from holdfast.protocols.delta.forwarding import Forwarding
+from holdfast.protocols.delta.journal import Journal
 from holdfast.protocols.delta.repeats import CopyNumbers
-from holdfast.protocols.delta.synchronisation import PART_ENTRIES
+from holdfast.protocols.delta.synchronisation import PART_ENTRIES, Synchronisation
 from holdfast.protocols.node import Effects
 from holdfast.simulation.faults import (
     Attach,
@@ -288,7 +289,13 @@ def test_without_guidance_messages_are_lost_in_nodes_that_recover():
 class Discreet(DeltaBroker):
     """Tells nobody whom it has gone past."""
 
-    def _spread_past(self, name: str, but: str = "") -> None:
+    def __init__(self, config: BrokerConfig, incarnation: int) -> None:
+        super().__init__(config, incarnation)
+        self.synchronisation.__class__ = Silence
+
+
+class Silence(Synchronisation):
+    def spread_past(self, name: str, but: str = "") -> None:
         pass
 
 
@@ -348,7 +355,12 @@ class Forgetful(DeltaBroker):
 
     def __init__(self, config: BrokerConfig, incarnation: int) -> None:
         super().__init__(config, incarnation)
-        self._incarnation = 1
+        self.journal.__class__ = FirstLife
+
+
+class FirstLife(Journal):
+    def begin_life(self, _incarnation: int) -> Effects:
+        return super().begin_life(1)
 
 
 def test_a_broker_that_forgot_its_earlier_lives_and_begins_the_first_again_is_taken_for_a_repeat():

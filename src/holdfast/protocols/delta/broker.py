@@ -64,7 +64,6 @@ class DeltaBroker(EdgeBroker):
         self.guests = Guests(state, self.forwarding, self)
         self.hub.tolerance = config.tolerance
         self.detached_at = self._detached_at
-        self._incarnation = incarnation
         self._retiring = False
         self._arriving = ""
         self._stale = False
@@ -95,7 +94,7 @@ class DeltaBroker(EdgeBroker):
     def start(self, now: float) -> Effects:
         self._now = now
         self.hub.start()
-        self.hub.out += self.journal.begin_life(self._incarnation)
+        self.hub.out += self.journal.begin_life(self.hub.incarnation)
         self.passage.life = self.journal.life
         self._enter(Phase.JOINING)
         if self.state.joining and self.parent is not None:
@@ -296,16 +295,10 @@ class DeltaBroker(EdgeBroker):
         """From now on that node has missed something: it must recover before it counts again."""
         if not self.reach.harden(name) or self.map.is_client(name):
             return
-        self._spread_past(name)
+        self.synchronisation.spread_past(name)
         if name in self.hub.links:
             self.cut_off(name, f"{name} was skipped")
             self._stale = True
-
-    def _spread_past(self, name: str, but: str = "") -> None:
-        """Tell those nearby that a broker was gone past, ahead of whatever is confirmed without it."""
-        for one, peer in self.peers.items():
-            if peer.greeted and one not in (name, but) and not self.map.is_client(one):
-                self._send(one, Status("past", name))
 
     def link_closed(self, link: Link) -> None:
         super().link_closed(link)
@@ -491,7 +484,7 @@ class DeltaBroker(EdgeBroker):
         elif status.what == "recovering" and peer is not None:
             self.synchronisation.on_recovering(name, peer)
         elif status.what == "past":
-            self._hear_past(name, status.node)
+            self.synchronisation.hear_past(name, status.node)
         elif status.what == "operational" and peer is not None:
             peer.recovering = False
             peer.parts.clear()
@@ -501,14 +494,6 @@ class DeltaBroker(EdgeBroker):
             del self.reach.failed[status.node]
             self.cut_off(name, f"{status.node} is back")
             self.refresh()
-
-    def _hear_past(self, name: str, skipped: str) -> None:
-        peer = self.peers.get(skipped)
-        if peer is not None and peer.greeted and not self.map.is_client(skipped):
-            if not peer.recovering:
-                self._send(skipped, Status("skipped"))
-        elif skipped != self.name and self.reach.hear(skipped):
-            self._spread_past(skipped, name)
 
     def _take_in(self, name: str, address: str) -> None:
         """A newcomer joins below us: everybody nearby knows of it before it is told anything (4.6)."""

@@ -6,7 +6,7 @@ point that itself recovers tells its part when it knows all that lies behind it.
 way at a time, and none while something else waits for credit.
 """
 
-from holdfast.model.delta_messages import Entry, RoutingPart
+from holdfast.model.delta_messages import Entry, RoutingPart, Status
 from holdfast.protocols.delta.forwarding import Forwarding
 from holdfast.protocols.delta.node_state import NodeState, Owner, Peer
 
@@ -127,6 +127,20 @@ class Synchronisation:
         for name in [*self.map.neighbours(self.name), *self.map.guests.get(self.name, ())]:
             if name not in told and name not in self.peers:
                 self._owner.forget_node(name)
+
+    def spread_past(self, name: str, but: str = "") -> None:
+        """Tell those nearby that a broker was gone past, ahead of whatever is confirmed without it."""
+        for one, peer in self.peers.items():
+            if peer.greeted and one not in (name, but) and not self.map.is_client(one):
+                self.state.send(one, Status("past", name))
+
+    def hear_past(self, name: str, skipped: str) -> None:
+        peer = self.peers.get(skipped)
+        if peer is not None and peer.greeted and not self.map.is_client(skipped):
+            if not peer.recovering:
+                self.state.send(skipped, Status("skipped"))
+        elif skipped != self.name and self.reach.hear(skipped):
+            self.spread_past(skipped, name)
 
     def on_recovering(self, name: str, peer: Peer) -> None:
         """That node was skipped, and recovers: it is told everything, and given again what it has not confirmed."""
