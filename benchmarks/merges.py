@@ -117,6 +117,10 @@ class Reader:
                 self.gaps += 1
                 if not gap.goes_on:
                     return
+            except holdfast.SessionLost:
+                # It is told that messages may be missing, as by a gap.
+                self.gaps += 1
+                return
 
     async def publish(self, done: asyncio.Event, interval_s: float) -> None:
         with contextlib.suppress(holdfast.SessionLost, holdfast.ClientClosed):
@@ -135,6 +139,14 @@ class Reader:
         # Whatever it says is in the trace.
         with contextlib.suppress(holdfast.HoldfastError):
             await receipt.confirmed()
+
+
+@asynccontextmanager
+async def session(address: str, name: str, rows: list[Event]) -> AsyncIterator[holdfast.Client]:
+    """A client that may lose its session, for example one that a busy machine keeps from coming in time."""
+    with contextlib.suppress(holdfast.SessionLost):
+        async with holdfast.connect(address, name=name, cluster="merges", trace=rows.append) as client:
+            yield client
 
 
 async def cut_apart(cluster: Cluster, pairs: Sequence[tuple[str, str]]) -> None:
@@ -219,8 +231,7 @@ async def play(fault: str, seed: int, rate: int, keep: Path | None = None) -> Ro
         readers = []
         for name, home in HOMES.items():
             address = processes.cluster.broker(home).address
-            client = holdfast.connect(address, name=name, cluster="merges", trace=rows.append)
-            client = await stack.enter_async_context(client)
+            client = await stack.enter_async_context(session(address, name, rows))
             readers.append(Reader(client, await client.subscribe("t"), Random(f"{seed} {name}")))
         done = asyncio.Event()
         reading = [asyncio.create_task(reader.read()) for reader in readers]
