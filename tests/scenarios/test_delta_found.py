@@ -5,16 +5,14 @@ The schedules, with their stories, are in `found`; `test_repairs_found` shows th
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from holdfast.model.delta_messages import RoutingPart, Visit
 from holdfast.protocols.delta.client import ClientPassage
 from holdfast.protocols.delta.forwarding import Forwarding
-from holdfast.protocols.delta.passage import Entry, Passage
 from holdfast.protocols.delta.repeats import CopyNumbers
-from holdfast.simulation.scenarios import load_scenario
+from holdfast.simulation.scenarios import load_scenario, parse_scenario
 from holdfast.simulation.workloads import judge
 
 FOUND = Path(__file__).with_name("found")
@@ -48,15 +46,6 @@ def takes_what_comes_too_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ClientPassage, "_is_late", lambda *_: False)
 
 
-def tells_clients_no_hop_more(patch: pytest.MonkeyPatch) -> None:
-    trail = Passage.trail
-
-    def shorter(self: Passage, entry: Entry, number: int, between: tuple[str, ...], client: bool = False) -> Any:
-        return trail(self, entry, number, between)
-
-    patch.setattr(Passage, "trail", shorter)
-
-
 def believes_any_map(patch: pytest.MonkeyPatch) -> None:
     def learn(self: ClientPassage, name: str, part: RoutingPart) -> None:
         self.map.replace(part.links)
@@ -72,7 +61,8 @@ def believes_any_map(patch: pytest.MonkeyPatch) -> None:
         ("delta-numbered-anew", tells_no_hops_before_a_node_that_recovers, "duplicated=1"),
         ("delta-too-far-for-the-stand-in", stands_in_for_all, "5 silent losses"),
         ("delta-wanted-too-late", takes_what_comes_too_late, "fifo=1"),
-        ("delta-wanted-too-late-afar", tells_clients_no_hop_more, "fifo=1"),
+        ("delta-wanted-too-late-afar", takes_what_comes_too_late, "fifo=1"),
+        ("delta-wanted-too-late-past-a-frozen-broker", takes_what_comes_too_late, "fifo=1"),
         ("delta-a-smaller-map", believes_any_map, "6 silent losses"),
     ],
 )
@@ -82,3 +72,11 @@ def test_a_schedule_that_was_found_breaks_without_the_rule_that_it_needs(
     mutation(monkeypatch)
     outcome = judge(load_scenario(FOUND / f"{name}.toml"), "")
     assert complaint in outcome.complaint()
+
+
+def test_what_is_late_and_has_no_place_in_any_order_is_delivered():
+    path = FOUND / "delta-wanted-too-late-past-a-frozen-broker.toml"
+    in_order = path.read_text()
+    in_any_order = in_order.replace('do = "publish"', 'do = "publish"\nguarantee = "eventual"')
+    verdicts = [judge(parse_scenario(text, path.name), "").verdict for text in (in_order, in_any_order)]
+    assert [verdict.deliveries for verdict in verdicts if verdict is not None] == [3, 4]

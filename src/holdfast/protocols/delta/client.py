@@ -12,7 +12,8 @@ from collections.abc import Callable, Container
 from typing import Protocol
 
 from holdfast.model.batches import Batch
-from holdfast.model.delta_messages import PART_MAX, Conf, Greeting, Multicast, RoutingPart, Status, Visit
+from holdfast.model.delta_messages import PART_MAX, Conf, Greeting, Multicast, RoutingPart, Status
+from holdfast.model.guarantees import EVENTUAL
 from holdfast.model.messages import (
     Goodbye,
     Interest,
@@ -28,6 +29,7 @@ from holdfast.protocols.client_hub import ClientHub
 from holdfast.protocols.delta.passage import Entry, Passage
 from holdfast.protocols.delta.reach import Reach
 from holdfast.protocols.delta.topology import TopologyMap
+from holdfast.protocols.last_numbers import note_number
 from holdfast.protocols.links import Link
 from holdfast.protocols.node import Disconnect, Send, SetTimer
 
@@ -41,8 +43,6 @@ FIRST_COPY = 1 << 40
 """Numbers of copies past failed brokers begin behind this."""
 KEPT_MAX = 1024
 """So many confirmed publications are kept for clients that lacked them."""
-BEFORE_MAX = 1024
-"""Of so many publishers a client remembers by which hops the latest publication came."""
 FINDINGS_MAX = 4096
 """Of so many confirmed publications it is remembered who lacked them."""
 
@@ -92,8 +92,8 @@ class ClientPassage:
         self.joined = False
         self._suspect_s = suspect_s
         self.now = 0.0
-        self._before: dict[str, tuple[Visit, ...]] = {}
-        """By publisher, of the last few, the hops of its latest publication."""
+        self._latest: dict[str, int] = {}
+        """By publisher, the number of its latest publication that came."""
         self._greeted: dict[str, None] = {}
         self._refusing: set[str] = set()
         """Brokers that are expected, and where nobody listened."""
@@ -270,7 +270,7 @@ class ClientPassage:
         self._confs.setdefault(name, []).append(message.number)
         repeated = self.passage.came.is_duplicate(message.visited)
         self.passage.came.note(message.visited)
-        if message.batch is not None and not repeated and not self._is_late(message.visited, message.batch):
+        if message.batch is not None and not repeated and not self._is_late(message.batch):
             self._owner.node_delivers(link, message, message.batch)
             return
         self._hub.consumed(link, message)
@@ -284,18 +284,17 @@ class ClientPassage:
                 self._returned(change.node)
             self.refresh()
 
-    def _is_late(self, visited: tuple[Visit, ...], batch: Batch) -> bool:
-        """Whether a later publication of the same publisher came, by a hop that this one came by, too.
+    def _is_late(self, batch: Batch) -> bool:
+        """Whether a later publication of the same publisher came: then this one is not owed, and would break the order.
 
-        1. A publication matches nothing of ours, and waits for others. 2. We subscribe to more, and get the next one.
-        3. A broker that recovers looks up again where the first goes: it matches now, and was never ours.
+        1. A publication matches nothing of ours, and waits for others, in a broker that is frozen. 2. We subscribe to
+        more, and get the next one, past that broker. 3. It runs again, and looks up where the first goes: to us, too.
+        Only the publisher's numbers tell us: further than delta+1 hops away the two need not have a hop in common.
         """
-        before = self._before.pop(batch.publisher, ())
-        numbers = {(name, life): number for name, life, number in before}
-        late = any(0 < number < numbers.get((name, life), 0) for name, life, number in visited)
-        self._before[batch.publisher] = before if late else visited
-        if len(self._before) > BEFORE_MAX:
-            del self._before[next(iter(self._before))]
+        if batch.guarantee == EVENTUAL:
+            return False
+        late = batch.first < self._latest.get(batch.publisher, 0)
+        note_number(self._latest, batch.publisher, batch.first)
         return late
 
     def _kept(self) -> list[Entry]:
