@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.model.delta_messages import RoutingPart, Visit
 from holdfast.protocols.delta.client import ClientPassage
@@ -16,6 +17,8 @@ from holdfast.simulation.scenarios import load_scenario, parse_scenario
 from holdfast.simulation.workloads import judge
 
 FOUND = Path(__file__).with_name("found")
+COMPLETE_S = 45.0
+"""Virtual time by which nobody waits any more."""
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -72,6 +75,14 @@ def test_a_schedule_that_was_found_breaks_without_the_rule_that_it_needs(
     mutation(monkeypatch)
     outcome = judge(load_scenario(FOUND / f"{name}.toml"), "")
     assert complaint in outcome.complaint()
+
+
+def test_a_stand_in_that_is_needed_no_more_waits_for_ever_unless_its_session_is_ended(monkeypatch: pytest.MonkeyPatch):
+    """A run heals in the end: what counts is that nobody waits while the brokers are still away."""
+    scenario = replace(load_scenario(FOUND / "delta-a-stand-in-needed-no-more.toml"), complete_s=COMPLETE_S)
+    assert judge(scenario, "").ok
+    monkeypatch.setattr(ClientPassage, "_call_back_needless", lambda _: None)
+    assert "3 waits for c2 to confirm" in judge(scenario, "").complaint()
 
 
 def test_what_is_late_and_has_no_place_in_any_order_is_delivered():

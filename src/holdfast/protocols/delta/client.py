@@ -9,7 +9,7 @@ What was published is this client's own until it is confirmed; so no number of f
 """
 
 from collections.abc import Callable, Container
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from holdfast.model.batches import Batch
 from holdfast.model.delta_messages import PART_MAX, Conf, Greeting, Multicast, RoutingPart, Status
@@ -66,6 +66,17 @@ class _Request:
         self.answered: set[str] = set()
 
 
+class _Copy(NamedTuple):
+    """A copy whose receiver stands in for failed brokers."""
+
+    entry: Entry
+    to: str
+    turn: tuple[str, ...]
+    """The failed brokers."""
+    is_first: bool
+    """Whether its receiver has no other copy."""
+
+
 class ClientPassage:
     """The node that a client is."""
 
@@ -105,8 +116,8 @@ class ClientPassage:
         self._copies = 0
         self._stand_in = ""
         """The broker that stands in for failed ones towards their clients."""
-        self._copy: dict[int, tuple[Entry | None, tuple[str, ...], bool]] = {}
-        """By number, copies past failed brokers, and these; and whether it is the first to its receiver."""
+        self._copies_out: dict[int, _Copy] = {}
+        """By number, copies past failed brokers that are not confirmed."""
 
     # -------------------------------------------------------------------------------------------------- connections
 
@@ -143,6 +154,7 @@ class ClientPassage:
         key = self._key(name)
         self._greeted.pop(name, None)
         self.passage.unsend(name)
+        self._copies_out = {number: copy for number, copy in self._copies_out.items() if copy.to != name}
         for entry in self._kept():
             entry.done.discard(name)
         for request in self._requests.values():
@@ -199,6 +211,7 @@ class ClientPassage:
             return
         self.reach.prune(self._greeted)
         wanted = self.reach.wanted()
+        self._call_back_needless()
         for peer in list(self._hub.links):
             name = self._name(peer)
             if name not in wanted and name not in self.reach.failed:
@@ -212,6 +225,17 @@ class ClientPassage:
             if self._key(name) not in self._hub.links and self.reach.is_open_to(name):
                 self._dial(name)
         self.feed()
+
+    def _call_back_needless(self) -> None:
+        """End the session with whatever stands in for a broker that is reached again; another one begins.
+
+        1. We hold a broker failed that others reach, and somebody stands in for it. 2. That one leaves the clients
+        there to our own copy, and confirms nothing before they have it. 3. We reach the broker, and give it its copy:
+        the stand-in never hears of that.
+        """
+        failed = self.reach.failed
+        for name in dict.fromkeys(one.to for one in self._copies_out.values() if not failed.keys() >= {*one.turn}):
+            self._let_go(name)
 
     def _dial(self, name: str) -> None:
         self._hub.incarnation += 1
@@ -367,7 +391,8 @@ class ClientPassage:
         if turn:
             self._copies += 1
             number = FIRST_COPY + self._copies
-            self._copy[number] = (entry, turn, name not in entry.sent and name not in entry.done)
+            is_first = name not in entry.sent and name not in entry.done
+            self._copies_out[number] = _Copy(entry, name, turn, is_first)
         entry.sent[name] = {*entry.sent.get(name, ()), *turn}
         visited = self.passage.trail(entry, entry.number, self.map.between(name))
         self._hub.send(self._key(name), Multicast(number, visited, None, False, (), turn, entry.batch))
@@ -393,11 +418,13 @@ class ClientPassage:
     def _on_conf(self, name: str, conf: Conf) -> None:
         lacking = dict(conf.lacking)
         for number in conf.numbers:
-            entry, turn, is_first = self._copy.pop(number, (self.passage.entries.get(number), (), True))
+            copy = self._copies_out.pop(number, None)
+            entry = self.passage.entries.get(number) if copy is None else copy.entry
             if entry is not None and name in entry.sent and entry.number in self.passage.entries:
-                if is_first:
+                if copy is None or copy.is_first:
                     entry.done.add(name)
-                entry.covered.update(turn)
+                if copy is not None:
+                    entry.covered.update(copy.turn)
                 missing = lacking.get(number, ())
                 entry.hidden.update(dict.fromkeys(missing))
                 self._finish_if_settled(entry)
