@@ -5,6 +5,7 @@ The schedules, with their stories, are in `found`; `test_repairs_found` shows th
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from holdfast.model.delta_messages import RoutingPart, Visit
 from holdfast.protocols.delta.client import ClientPassage
 from holdfast.protocols.delta.forwarding import Forwarding
+from holdfast.protocols.delta.passage import Entry, Passage
 from holdfast.protocols.delta.repeats import CopyNumbers
 from holdfast.simulation.scenarios import load_scenario, parse_scenario
 from holdfast.simulation.workloads import judge
@@ -49,6 +51,15 @@ def takes_what_comes_too_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ClientPassage, "_is_late", lambda *_: False)
 
 
+def tells_clients_no_hop_more(patch: pytest.MonkeyPatch) -> None:
+    trail = Passage.trail
+
+    def shorter(self: Passage, entry: Entry, number: int, between: tuple[str, ...], client: bool = False) -> Any:
+        return trail(self, entry, number, between)
+
+    patch.setattr(Passage, "trail", shorter)
+
+
 def believes_any_map(patch: pytest.MonkeyPatch) -> None:
     def learn(self: ClientPassage, name: str, part: RoutingPart) -> None:
         self.map.replace(part.links)
@@ -66,6 +77,7 @@ def believes_any_map(patch: pytest.MonkeyPatch) -> None:
         ("delta-wanted-too-late", takes_what_comes_too_late, "fifo=1"),
         ("delta-wanted-too-late-afar", takes_what_comes_too_late, "fifo=1"),
         ("delta-wanted-too-late-past-a-frozen-broker", takes_what_comes_too_late, "fifo=1"),
+        ("delta-all-three-pass-it-on", tells_clients_no_hop_more, "duplicated=1"),
         ("delta-a-smaller-map", believes_any_map, "6 silent losses"),
     ],
 )

@@ -137,7 +137,8 @@ class Passage:
     def trail(self, entry: Entry, number: int, between: tuple[str, ...], client: bool = False) -> tuple[Visit, ...]:
         """The last hops of a copy that skips those between us and its receiver; for a client one more.
 
-        Two copies of one publisher that came to the client's broker by different ways have a hop in common before it.
+        1. A stand-in gives a client a copy that has no number but the publisher's. 2. Those that it stood in for run
+        again, as many as are told, and pass their own copy on: the publisher's number is one hop further back.
         """
         skipped = tuple((name, 0, 0) for name in between)
         return (*entry.visited, (self.name, self.life, number), *skipped)[-self.hops - client :]
