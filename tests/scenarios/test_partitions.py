@@ -5,12 +5,26 @@ from msgspec.structs import replace
 
 from holdfast.protocols.config import BrokerConfig, ClientConfig, LinkConfig
 from holdfast.protocols.ginger import RepairingBroker
-from holdfast.simulation.faults import Attach, Command, Crash, Heal, Part, Recover, Subscribe, When
+from holdfast.protocols.ginger.absences import Absences
+from holdfast.simulation.checkers.honesty import complaints
+from holdfast.simulation.faults import (
+    Attach,
+    Command,
+    Confirm,
+    Crash,
+    Freeze,
+    Heal,
+    Part,
+    Recover,
+    Subscribe,
+    Thaw,
+    When,
+)
 from holdfast.simulation.latencies import Constant
 from holdfast.simulation.network import LinkSettings, NetworkConfig
 from holdfast.simulation.world import Simulation
 from tests.scenarios.repairs import SEEDS, at, finish, got, listen, reported, run_until, say, slow
-from tests.support.parts import MakeBroker
+from tests.support.parts import MakeBroker, with_parts
 
 LINK = LinkConfig(heartbeat_s=0.3, silence_s=1.5)
 CHAIN = "A-B B-C C-D D-E"
@@ -70,6 +84,42 @@ def test_what_only_the_other_side_wants_is_kept_for_it():
     at(sim, 14.0, Heal())
     finish(sim)
     assert got(sim, "e") == ["x"]
+
+
+class SecondLossTakesThePlace(Absences):
+    """Forgets those whom the earlier loss of a broker has left missing when it is lost again."""
+
+    def _set_aside(self, key: str) -> None:
+        self._all.pop(key, None)
+
+
+def lost_twice(make: MakeBroker = RepairingBroker) -> Simulation:
+    """C, behind B, is cut off. B stands still, begins anew, and stands still again; then a publishes and asks."""
+    sim = parted("A-B B-C A-D A-E A-F A-G", make=make)
+    listen(sim, a_A="t", c_C="t")
+    at(sim, 2.0, Part(("C",)), Freeze("B"))
+    at(sim, 9.0, Thaw("B"))
+    at(sim, 14.0, Freeze("B"))
+    say(sim, 21.0, "a", "t:x")
+    at(sim, 21.5, Confirm("a", "t"))
+    run_until(sim, 27.0)
+    return sim
+
+
+def test_those_behind_a_broker_are_missed_also_when_it_is_lost_again_without_them():
+    sim = lost_twice()
+    assert not [event for event in sim.events if event.event == "confirmed"]
+    at(sim, 28.0, Heal(), Thaw("B"))
+    finish(sim)
+    assert got(sim, "c") == ["x"]
+    assert complaints(sim.events) == []
+
+
+def test_where_the_second_loss_takes_the_place_of_the_first_nobody_is_missed():
+    sim = lost_twice(with_parts(absences=SecondLossTakesThePlace))
+    at(sim, 28.0, Heal(), Thaw("B"))
+    sim.run_until_quiet(limit_s=60, quiet_s=3.0)
+    assert sim.check().faults["lost"] == 1
 
 
 def test_whoever_subscribes_while_the_network_is_parted_gets_what_the_other_side_publishes_afterwards():

@@ -51,6 +51,9 @@ class OwnHistory(Struct, frozen=True):
 
 NOTHING = OwnHistory([], {}, {}, {})
 
+AGAIN = " (lost before)"
+"""What the name of a neighbour has besides, for the absence of an earlier loss."""
+
 
 class Absence:
     """One lost neighbour, and who of those behind it did not come to its repair."""
@@ -156,6 +159,12 @@ class Absence:
         for interest in interests:
             self.doubt.add(*interest, self.key)
 
+    def go_by(self, key: str) -> None:
+        """The neighbour of that name is lost once more, and gives its name to the absence that begins now."""
+        doubted, self.key = self.doubted, key
+        self.no_longer_doubted()
+        self.doubts(doubted)
+
     def no_longer_doubted(self) -> None:
         self.doubt = RoutingTable()
 
@@ -212,9 +221,31 @@ class Absences:
     def __iter__(self) -> Iterator[Absence]:
         return iter(list(self._all.values()))
 
-    def begin(self, key: str, contacts: tuple[Contact, ...], now: float) -> None:
-        """A neighbour is lost: from now on everything is written down."""
+    def begin(self, key: str, contacts: tuple[Contact, ...], now: float) -> Absence | None:
+        """A neighbour is lost: from now on everything is written down. Returns the absence of an earlier loss of it."""
+        earlier = self._set_aside(key)
         self._all[key] = Absence(key, contacts, self._first + len(self._diary), now)
+        return earlier
+
+    def _set_aside(self, key: str) -> Absence | None:
+        """Those whom the earlier loss of a broker has left missing stay missing when it is lost again.
+
+        1. 0 loses 4, and misses 5 and bob, who are behind it. 4 begins anew, and 0 takes it in.
+        2. 0 loses 4 again. Nobody is behind it now but those who were missed before.
+        3. If this loss took the place of the first, 0 would keep nothing more for 5, and confirm what bob never gets.
+        """
+        earlier = self._all.pop(key, None)
+        if earlier is None:
+            return None
+        earlier.missing.pop(key, None)
+        if not earlier.missing:
+            return None
+        name = key + AGAIN
+        while name in self._all:
+            name += AGAIN
+        earlier.go_by(name)
+        self._all[name] = earlier
+        return earlier
 
     def find(self, key: str) -> Absence | None:
         return self._all.get(key)

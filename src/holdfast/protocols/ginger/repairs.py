@@ -61,7 +61,9 @@ class Repairs:
         self._hub.out.append(Report("repair_start", peer=key))
         flush = Flush(key, silent)
         flush.direct.update(twig.name for twig in below)
-        self._absences.begin(key, contacts, self._broker.now)
+        earlier = self._absences.begin(key, contacts, self._broker.now)
+        if earlier is not None and earlier.to_parent:
+            self._broker.healing_turning.rename(key, earlier.key)
         self.expect(flush, below)
         if silent and not flush.waiting:
             # Nobody is known behind it. If it is out of reach, somebody may come to it whom we do not hear of.
