@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.model import batches
 from holdfast.model.batches import (
     BATCH_COST_BYTES_MAX,
     BATCH_COUNT_MAX,
@@ -201,3 +202,23 @@ def test_a_batch_that_is_legal_fits_into_a_frame_whatever_it_is_wrapped_in():
     heavier = make_batch(name, SEQ_MAX, topic, 3, [bytes(2000)], [("k",)], [text])
     with pytest.raises(BatchError, match=f"at most {BATCH_COST_BYTES_MAX} are allowed"):
         heavier.check()
+
+
+def test_batches_that_are_weighed_in_turn_weigh_what_each_holds(monkeypatch: pytest.MonkeyPatch):
+    one = make_batch("alice", 1, "t", 3, [b"x", b"y"], [("a",), ("bb",)])
+    other = make_batch("alice", 3, "t", 3, [b"x", b"y"], [("a" * 50,), ("b" * 50,)])
+    assert [batch.cost_bytes for batch in (one, other, one)] == [one.cost_bytes, one.cost_bytes + 99, one.cost_bytes]
+    encoded: list[object] = []
+    monkeypatch.setattr(batches, "_encode", lambda said: encoded.append(said) or b"")
+    for _ in range(20):
+        assert other.cost_bytes
+    assert len(encoded) == 1
+
+
+def test_large_batches_that_are_sent_in_turn_come_as_they_are():
+    sent = [make_batch(name, 1, "t", 3, [name.encode() * 9000, b"y"], [("k",), (name,)]) for name in ("alice", "bob")]
+    for batch in (*sent, *sent):
+        [frame] = FrameReader().feed(encode(Data(1, Publish(batch))))
+        assert isinstance(frame, Data)
+        assert isinstance(frame.message, Publish)
+        assert frame.message.batch == batch

@@ -445,6 +445,23 @@ def test_a_stray_may_take_its_time_to_say_that_it_takes_the_broker_for_dead_that
     assert broker.phase is Phase.SERVING
 
 
+def test_what_went_up_to_a_lost_parent_waits_for_its_first_loss_when_a_child_of_that_name_is_lost():
+    # c#1 went up to 0, which is lost with 2 behind it. 0 begins anew, comes to 1 as a child, and is lost again.
+    broker = Alone().with_neighbour("0")
+    broker.parent = "0"
+    broker.turning.enter(batch(key="k"), "c")
+    broker.parent = None
+    broker.absences.begin("0", (Contact("0", 7, ""),), 0.0)
+    [first] = broker.absences
+    first.to_parent, first.missing["2"] = True, Twig("2", "broker", 7, "")
+    first.doubts([("t", "")])
+    broker.repairs.begin_repair("0", (), silent=True)
+    assert [one.key for one in broker.absences] == [first.key, "0"]
+    assert broker.absences.doubted() == [("t", "")]
+    assert broker.healing_turning.asked_of(first.key) == {("c", 1)}
+    assert broker.healing_turning.asked_of("0") == set()
+
+
 def test_what_went_up_to_one_lost_parent_waits_for_the_other_when_both_are_looked_for_together():
     # c#1 went up to 0, which is lost, and may have turned there. 3 took 1 in, and is lost as well.
     broker = Alone().with_neighbour("0").with_neighbour("2")

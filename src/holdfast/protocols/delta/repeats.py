@@ -1,11 +1,11 @@
-"""CopyNumbers that have come by each hop nearby, by which a node tells repeats: the paper's `most_recent` (section 5).
+"""The numbers that have come by each hop nearby, by which a node tells repeats: the paper's `most_recent` (section 5).
 
 A copy is a repeat if one of its last delta+1 hops gave it a number that has come before. The paper takes each number
 that does not succeed the latest for a repeat. (As printed it compares for inequality, and takes every new message for
 one.) That needs each hop to pass everything on in order, and it may not. 1. A message waits in a node that recovers,
 for nobody knows yet who is behind that. 2. Later ones go through it: their guides know more. 3. The first goes on, too,
 and its hops' numbers are old. So a node remembers which of the last `WINDOW` numbers of each hop nearby have come: one
-bit each, in each of its last lives. What is older is a repeat. No table of sources is needed.
+bit each, in each of its last lives. What is older is a repeat. Brokers need no table of sources for that.
 """
 
 from collections.abc import Iterable, Iterator

@@ -25,7 +25,7 @@ class Brake:
         """By client, what counts a publication as consumed, in the order in which they came."""
 
     def hold(self, client: str, consume: Callable[[], None]) -> None:
-        """Nothing is granted for a publication of that client for now."""
+        """A publication of that client is granted nothing until the brake is eased."""
         self._held.setdefault(client, deque()).append(consume)
 
     def ease(self, climbing_bytes: int) -> None:

@@ -63,7 +63,7 @@ class LateCase:
         self.heard: dict[str, int] = {}
         self.unheard: tuple[RecordId, ...] = ()
         self.orders: list[list[RecordId]] = []
-        """Of each that took part: what it has, in its order, and behind that what it was handed."""
+        """The records of each member of the repair: those that it had, in its order, then those that it was handed."""
         self.interests: tuple[Interest, ...] = ()
         self.since: deque[tuple[Batch, int]] = deque()
         """What was processed since, with its place in the processing order."""

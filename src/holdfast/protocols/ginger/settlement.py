@@ -59,7 +59,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     lost: str = ""
     """The lost broker; empty if the joiners come by themselves."""
     below: bool = False
-    """Whether the lost broker was below the coordinator, and nobody who was below that one has been let in before."""
+    """Whether the lost broker was below the coordinator, and no former neighbour of it has been let in before."""
     mine: OwnHistory
     """What the coordinator has itself to do with the records that went over the lost link."""
     joined: Mapping[str, Joiner]

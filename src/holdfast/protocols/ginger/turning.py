@@ -216,7 +216,7 @@ class Turning:
         return sum(map(len, self._of.values()))
 
     def waiting_for(self) -> list[str]:
-        """In words, what has not turned, and who may publish nothing more for that."""
+        """In words, the messages that have not turned, and the publishers that may publish nothing more until then."""
         reasons = []
         for publisher, climbs in sorted(self._of.items()):
             hops = sorted({climbing.hop for climbing in climbs})
