@@ -209,7 +209,12 @@ def test_batches_that_are_weighed_in_turn_weigh_what_each_holds(monkeypatch: pyt
     other = make_batch("alice", 3, "t", 3, [b"x", b"y"], [("a" * 50,), ("b" * 50,)])
     assert [batch.cost_bytes for batch in (one, other, one)] == [one.cost_bytes, one.cost_bytes + 99, one.cost_bytes]
     encoded: list[object] = []
-    monkeypatch.setattr(batches, "_encode", lambda said: encoded.append(said) or b"")
+
+    def encode_texts(said: object) -> bytes:
+        encoded.append(said)
+        return b""
+
+    monkeypatch.setattr(batches, "_encode", encode_texts)
     for _ in range(20):
         assert other.cost_bytes
     assert len(encoded) == 1
